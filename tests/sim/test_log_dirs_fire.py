@@ -102,6 +102,22 @@ def test_hang_directory_lets_no_operation_end_until_the_disk_answers_again(
     assert at.simulator.violations == []
 
 
+def test_a_stop_loses_no_directory_that_the_broker_has_given_up_unsynced(at: FaultHarness) -> None:
+    """The shutdown syncs the others alone, so a power loss behind it would be one more failure."""
+    broker, disk = holder(at, 1)
+    assert broker.broker is not None
+    (directory,) = [each for each in broker.broker.replicas.directories if each.path == disk.root]
+    directory.mark_bad()
+    at.until(lambda: disk.root in broker.broker.replicas.failed)  # type: ignore[union-attr]  # it runs
+    broker.stop(Loss.ALL_UNSYNCED)
+    at.until(lambda: broker.life is None)
+    assert broker.stopped_cleanly and not at.noted("lost data")
+    at.until(lambda: not at.cluster.health())
+    broker.stop(Loss.ALL_UNSYNCED)
+    at.until(lambda: broker.life is None)
+    assert [line for line in at.lines if " death ALL_UNSYNCED stopped as requested" in line]
+
+
 def test_a_directory_of_the_last_good_member_does_not_fail(at: FaultHarness) -> None:
     """Two of three members may fail while the third is there: it then waits for one of them."""
     failures = []

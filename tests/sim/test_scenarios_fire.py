@@ -83,6 +83,14 @@ def test_unanswered_controllers_are_noticed_in_office_and_before() -> None:
     assert found["controller_node_left_over"] >= 2
 
 
+@pytest.mark.rule("V4")
+def test_sessions_end_early_ends_them_in_starts_and_registrations() -> None:
+    found = reached("short_sessions")
+    assert found["scenario"] >= 30
+    assert found["session_lost_during_start"] >= 3
+    assert found["hanging_directory_given_up"] >= 1
+
+
 @pytest.mark.rule("V46")
 def test_brokers_catch_up_before_they_lead_again() -> None:
     assert reached("balance")["leaderships_wait_for_catch_up"] >= 1

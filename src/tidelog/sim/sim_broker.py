@@ -299,8 +299,19 @@ class SimBroker:
             life.die(Loss.NONE, f"stop failed: {error!r}", judged=False)
             raise NodeDead(f"stop failed: {error!r}") from error
         self.stopped_cleanly = True
+        if self._has_left_unsynced(broker):
+            loss = Loss.NONE
         life.die(loss, "stopped as requested", judged=False)
         raise NodeDead("stopped as requested")
+
+    def _has_left_unsynced(self, broker: Broker) -> bool:
+        """Return whether the shutdown left a directory unsynced that the broker had given up.
+
+        E3 promises nothing for it. The fault budget knows of failed disks, and not of those that
+        hang or are slow.
+        """
+        given_up = broker.replicas.failed
+        return any(disk.root in given_up and not disk.is_failed for disk in self._logs.disks)
 
     def crash(self, loss: Loss, reason: str) -> bool:
         """End the process at once; return False if it is down or the fault budget spares it."""

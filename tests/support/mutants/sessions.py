@@ -54,3 +54,22 @@ def answers_before_the_first_view(_: Any) -> Any:
 def removed_registration_unnoticed(_: Any) -> Any:
     """A broker whose registration was deleted by hand continues as if it were registered."""
     return lambda watch: None
+
+
+@_breaks(
+    "V4",
+    "tidelog.broker.membership.session:Session._until_registered",
+    profile="short_sessions",
+)
+def session_lost_behind_registration(original: Any) -> Any:
+    """A broker waits until its log directories have the stamp of a registration, and does not
+    notice that the session ends meanwhile.
+    """
+
+    async def until_registered(session: Any) -> None:
+        await original(session)
+        session._registering = True
+        await session._tenant.stamps.written()
+        session._registering = False
+
+    return until_registered

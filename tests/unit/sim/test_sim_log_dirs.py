@@ -312,4 +312,5 @@ def test_only_profiles_of_log_directories_have_more_than_one() -> None:
         "drained_directories",
         "untimed_records",
         "hanging_directories",
+        "short_sessions",
     ]

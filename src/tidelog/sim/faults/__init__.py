@@ -2,9 +2,9 @@
 
 `scheduler` decides when each fault happens. Each kind is a function of one of the families
 `network`, `store`, `clocks`, `processes` and `disks`. It is registered by its name (`kinds`) and
-acts through its `context`. `scenarios`, `leaderships`, `elections`, `stops` and `unregistered` have
-sequences that no single draw brings about. The fault budget decides what a power loss may lose;
-`sim/profiles` has the weights.
+acts through its `context`. `scenarios`, `leaderships`, `elections`, `sessions`, `stops` and
+`unregistered` have sequences that no single draw brings about. The fault budget decides what a
+power loss may lose; `sim/profiles` has the weights.
 """
 
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS, Kind

@@ -24,6 +24,7 @@ from tidelog.sim.faults import (  # noqa: F401
     protocol_levels,
     rogues,
     scenarios,
+    sessions,
     stops,
     store,
     unregistered,

@@ -43,7 +43,7 @@ _ORDER: Final = (
     "throttled_moves", "jbod", "directory_moves", "full_directories", "damaged_leaders_offline",
     "slow_directories", "drained_directories", "leaders_end", "recreated_offsets",
     "untimed_records", "hanging_directories", "readers_led_on", "older_stores", "patient_fetches",
-    "rogue_isr_changes", "crowded", "redirected_moves",
+    "rogue_isr_changes", "crowded", "redirected_moves", "short_sessions",
 )  # fmt: skip
 _GROUPS: Final = (
     GENERAL, TOPICS, REPLICAS, CONTROLLERS, PROCESSES, DISKS, SLOW_LEADERS, DIRECT, CROWDS,

@@ -248,6 +248,18 @@ DISKS: Final = (
         brokers=4,
         log_dirs=(2, 3),
     ),
+    # Sessions end as soon as they have begun, in starts and registrations, while log directories
+    # are slow or hang: brokers register again all the same (V4, D13).
+    Profile(
+        "short_sessions",
+        weights=weights(
+            "hang_directory 3, slow_disk 4, stop 1, crash_controller 0.5, lose_answer 1,"
+            " cut_store 0.5, slow_link 1"
+        ),
+        pace=Pace(left_out=0.2, interval_ms=(400, 2_000), down_ms=((20, 400), (200, 1_500))),
+        log_dirs=(2, 3),
+        scenario="sessions_end_early",
+    ),
     # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile
     # leaders of other partitions die with batches that are stored and not acknowledged. An
     # idempotent producer of all these partitions bumps its epoch for a batch out of sequence
