@@ -5,4 +5,4 @@ direction of imports are described in DESIGN.md; nothing is imported here, so th
 process pays only for what it uses.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"

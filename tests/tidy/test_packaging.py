@@ -23,7 +23,7 @@ def names(requirements: list[str]) -> list[str]:
 def test_the_version_stands_in_one_place() -> None:
     assert "version" not in PROJECT and PROJECT["dynamic"] == ["version"]
     assert SETTINGS["tool"]["hatch"]["version"] == {"path": "src/tidelog/__init__.py"}
-    written = f'"{tidelog.__version__}"'
+    written = f'= "{tidelog.__version__}"'
     assert [each.path for each in python_sources(below="src/") if written in each.text] == [
         "src/tidelog/__init__.py"
     ]
