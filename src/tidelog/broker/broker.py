@@ -459,5 +459,6 @@ def _services(
             config.queued_max_response_bytes,
             ports.clock,
             partial(ports.tracer.log, "request", logging.WARNING),
+            max(len(config.log_dirs), 1),
         ),
     )

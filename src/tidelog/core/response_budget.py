@@ -5,7 +5,8 @@ replication. Memory counts from the read of records until the kernel has taken t
 that the kernel takes at once never counts, nor do a few small ones that wait for an earlier one.
 
 The less room there is, the fewer records a fetch gets (`grant_bytes`), but always one batch. So no
-fetch waits for readers that do not read. Other responses never wait, but while room is short a
+fetch waits for readers that do not read, nor for a disk that another fetch reads (`disk_reads`).
+Other responses never wait, but while room is short a
 connection with unread bytes begins no further request. At the limit, the broker closes connections
 that take nothing. Only beyond it, fetches wait. All fetches of one turn of the loop read
 `MAX_TURN_BYTES` together; others follow in the next turns (docs/adr/0067). Knows no sockets: a
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from tidelog.core.disk_reads import DiskReads
 from tidelog.core.limits import KIB, MAX_IN_FLIGHT_PER_CONNECTION, MAX_SEND_QUEUE_BYTES, MIB
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 MAX_TURN_BYTES: Final = 16 * MIB
 #: A fetch gets this part of the free room: many slow readers share it, and one is not slowed down.
 _GRANTED_PART: Final = 8
+#: Reads from the disks that are under way hold this part of the room at most.
+_READS_PART: Final = 2
 #: Least grant while there is free room: `max.partition.fetch.bytes` of consumers by default.
 LEAST_GRANT_BYTES: Final = MIB
 #: Grant of a fetch without free room: the kernel's buffers of a connection have room for it.
@@ -84,11 +88,21 @@ class ResponseRoom:
     __slots__ = (
         "_clock", "_is_checking", "_is_looking", "_is_urgent", "_log", "_logged_ms", "_max_bytes",
         "_of", "_turn_bytes", "_waiting", "grant_bytes", "holders", "is_exhausted",
-        "max_in_flight", "queue_limit_bytes", "used_bytes",
+        "max_in_flight", "queue_limit_bytes", "reads", "used_bytes",
     )  # fmt: skip
 
-    def __init__(self, of: str, max_bytes: int, clock: Clock, log: Callable[[str], None]) -> None:
-        """`of`: whose connections these are, for the log."""
+    def __init__(
+        self,
+        of: str,
+        max_bytes: int,
+        clock: Clock,
+        log: Callable[[str], None],
+        directories: int = 1,
+    ) -> None:
+        """`of`: whose connections these are, for the log.
+
+        `directories`: how many log directories share the room for reads from the disk.
+        """
         self._of = of
         self._max_bytes = max_bytes
         self._clock = clock
@@ -101,6 +115,8 @@ class ResponseRoom:
         self.max_in_flight = MAX_IN_FLIGHT_PER_CONNECTION
         #: Bytes that connections hold, and that reads from the disk will bring.
         self.used_bytes = 0
+        #: The reads from the disk under way: all directories together hold half of the room.
+        self.reads = DiskReads(clock, max_bytes // (_READS_PART * directories))
         #: Whether so much is unread that fetches wait.
         self.is_exhausted = False
         #: The connections that hold bytes.
@@ -310,11 +326,13 @@ class ResponseShare:
 class ResponseBudget:
     """The budgets of one broker."""
 
-    def __init__(self, max_bytes: int, clock: Clock, log: Callable[[str], None]) -> None:
-        """`log` takes a line for operators."""
+    def __init__(
+        self, max_bytes: int, clock: Clock, log: Callable[[str], None], directories: int = 1
+    ) -> None:
+        """`log` takes a line for operators; `directories` is the number of log directories."""
         self._clock = clock
-        self.clients = ResponseRoom("clients", max_bytes, clock, log)
-        self.brokers = ResponseRoom("brokers", max_bytes, clock, log)
+        self.clients = ResponseRoom("clients", max_bytes, clock, log, directories)
+        self.brokers = ResponseRoom("brokers", max_bytes, clock, log, directories)
 
     def share(self, connection: HoldingConnection) -> ResponseShare:
         """Return the share of a new connection, a client's until it proves to be a broker's."""

@@ -23,6 +23,8 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "produce_refused_before_skipped": "a new leader gets a batch before those that were refused",
     "connection_closed_for_broker": "a broker takes the place of an idle client at the limit",
     "fetch_waits_for_turn": "a fetch waits as others have read much in this turn of the loop",
+    "fetch_waits_for_directory": "a fetch waits as its directory finishes no reads or has many",
+    "fetch_answered_without_slow_read": "a fetch responds without the records of a slow disk",
     "fetch_session_outdated": "a late fetch of another session brings a lower offset of a follower",
     "duplicate_batch": "an idempotent producer's batch is repeated",
     # The ISR

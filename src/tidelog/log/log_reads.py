@@ -49,10 +49,15 @@ class _Wrong(KafkaError):
 
 
 def read(
-    log: LogState, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool
+    log: LogState,
+    offset: int,
+    max_bytes: int,
+    end_offset: int,
+    min_one_batch: bool,
+    may_wait: bool = True,
 ) -> Completion[LogSlice]:
     """See PartitionLog.read."""
-    first = _read(log, offset, max_bytes, end_offset, min_one_batch)
+    first = _read(log, offset, max_bytes, end_offset, min_one_batch, may_wait)
     if first.done and first.error is None:
         return first
     completion: Completion[LogSlice] = Completion()
@@ -76,7 +81,12 @@ def read(
 
 
 def _read(
-    log: LogState, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool
+    log: LogState,
+    offset: int,
+    max_bytes: int,
+    end_offset: int,
+    min_one_batch: bool,
+    may_wait: bool = True,
 ) -> Completion[LogSlice]:
     log_end = log.log_end_offset
     if not log.log_start_offset <= offset <= log_end:
@@ -95,7 +105,9 @@ def _read(
     number = bisect_right(log.base_offsets, offset) - 1
     segment = log.segments[max(number, 0)]
     if segment.index is not None:
-        return _read_segment(log, segment, offset, max_bytes, end, min_one_batch)
+        return _read_segment(log, segment, offset, max_bytes, end, min_one_batch, may_wait)
+    if not may_wait:
+        return Completion.failed(NotCached())
     completion: Completion[LogSlice] = Completion()
 
     def indexed(done: Completion[None]) -> None:
@@ -117,6 +129,7 @@ def _read_segment(
     max_bytes: int,
     end: int,
     min_one_batch: bool,
+    may_wait: bool = True,
 ) -> Completion[LogSlice]:
     operation = _operation(log, segment, offset, max_bytes, end, min_one_batch)
     file = segment.file
@@ -132,12 +145,15 @@ def _read_segment(
             if slice_ is not None:
                 _remember(log, segment, slice_)
                 return done  # type: ignore[return-value]
-            return _read_next(log, segment.base_offset, max_bytes, end, min_one_batch)
+            return _read_next(log, segment.base_offset, max_bytes, end, min_one_batch, may_wait)
         if not isinstance(done.error, NotCached):
             completion: Completion[LogSlice] = Completion()
             directory.open_files.unpin(file)
             _fail(log, segment, completion, done.error)
             return completion
+    if not may_wait:
+        directory.open_files.unpin(file)
+        return Completion.failed(NotCached())
     operation.cached = False
     return _read_from_disk(log, segment, operation, end)
 
@@ -180,18 +196,28 @@ def _read_from_disk(
 
 
 def _read_next(
-    log: LogState, base_offset: int, max_bytes: int, end: int, min_one_batch: bool
+    log: LogState,
+    base_offset: int,
+    max_bytes: int,
+    end: int,
+    min_one_batch: bool,
+    may_wait: bool = True,
 ) -> Completion[LogSlice]:
     """Go on in the next segment, where compaction took the batches that reach the offset."""
     following = [base for base in log.base_offsets if base > base_offset]
     if not following or following[0] >= end:
         return Completion.of(LogSlice(b""))
     offset = max(following[0], log.log_start_offset)
-    return _read_again(log, offset, max_bytes, end, min_one_batch)
+    return _read_again(log, offset, max_bytes, end, min_one_batch, may_wait)
 
 
 def _read_again(
-    log: LogState, offset: int, max_bytes: int, end: int, min_one_batch: bool
+    log: LogState,
+    offset: int,
+    max_bytes: int,
+    end: int,
+    min_one_batch: bool,
+    may_wait: bool = True,
 ) -> Completion[LogSlice]:
     """Repeat a read from its beginning: the log's files changed after it began."""
     if log.is_closed:
@@ -199,7 +225,7 @@ def _read_again(
             KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{log.topic_partition} is gone")
         )
     try:
-        return _read(log, offset, max_bytes, end, min_one_batch)
+        return _read(log, offset, max_bytes, end, min_one_batch, may_wait)
     except KafkaError as error:
         return Completion.failed(error)
 

@@ -158,16 +158,23 @@ class PartitionLog(LogState):
     # reading
 
     def read(
-        self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        end_offset: int,
+        *,
+        min_one_batch: bool,
+        may_wait: bool = True,
     ) -> Completion[LogSlice]:
         """Return whole batches from the one with `offset` on, below `end_offset` (exclusive).
 
         At most `max_bytes`, but with `min_one_batch` at least one batch if there is one. Done at
         once where the page cache has it. Raises KafkaError OFFSET_OUT_OF_RANGE outside of log start
         and log end. The completion's error is a StorageError, or a KafkaError: CORRUPT_MESSAGE
-        where the file does not hold its written bytes.
+        where the file does not hold its written bytes. Without `may_wait` it is NotCached where the
+        read would have to wait for the disk.
         """
-        return log_reads.read(self, offset, max_bytes, end_offset, min_one_batch)
+        return log_reads.read(self, offset, max_bytes, end_offset, min_one_batch, may_wait)
 
     def offset_for_timestamp(
         self, timestamp_ms: int, end_offset: int

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.replicas.fetch_checks import Refusal, readable
 from tidelog.broker.replicas.fetch_growth import Found, growth_bytes, note_seen
+from tidelog.broker.replicas.fetch_reads import DiskRead, FetchReads
 from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
 from tidelog.broker.replicas.throttled_reads import ThrottledReads
 from tidelog.broker.server.requests import Pending, RequestConnection
 from tidelog.core.completion import Completion
+from tidelog.core.disk_reads import HUNG_MS
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import TopicPartition
+from tidelog.log.segment_reads import NotCached
 from tidelog.replication.pending_reads import NO_READ, PendingRead
 from tidelog.wire.messages.fetch import (
     EpochEndOffset,
@@ -45,40 +48,6 @@ _LEADER_HINT_VERSION = 16
 _STORAGE_ERROR_VERSION = 6
 
 
-class _Read:
-    """A read from the disk for one partition, under the leadership in which it began."""
-
-    __slots__ = ("_number", "_partition", "_role", "answer", "completion", "item")
-
-    def __init__(
-        self, item: SessionPartition, answer: PartitionData, completion: Completion[LogSlice]
-    ) -> None:
-        assert item.watched is not None, "what is read is watched"
-        self.item = item
-        self.answer = answer
-        self.completion = completion
-        self._partition = item.watched
-        self._role = item.watched.role
-        self._number = 0
-
-    def begin(self, now_ms: int) -> None:
-        """Count the read among those of its leadership (F11)."""
-        leadership = self._role.leadership
-        if leadership is not None:
-            self._number = leadership.reads_under_way.begin(now_ms)
-
-    def end(self) -> None:
-        """Count the read no longer."""
-        leadership = self._role.leadership
-        if leadership is not None and self._number:
-            leadership.reads_under_way.end(self._number)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether that leadership has ended."""
-        return self._partition.role is not self._role
-
-
 class DelayedFetch:
     """One fetch under way: it reads, waits, and responds once."""
 
@@ -87,16 +56,17 @@ class DelayedFetch:
         "_answered",
         "_answers",
         "_connection",
+        "_held",
         "_is_deferred",
         "_is_final",
         "_max_bytes",
         "_min_bytes",
         "_missing_bytes",
+        "_overdue",
         "_read_number",
-        "_reading",
+        "_reads",
         "_received_ms",
         "_replicas",
-        "_reserved_bytes",
         "_room",
         "_services",
         "_session",
@@ -130,8 +100,9 @@ class DelayedFetch:
         self._version = version
         responses = services.responses
         self._room = responses.brokers if connection.is_broker else responses.clients
-        #: Bytes of reads from the disk that count in the room until they are sent.
-        self._reserved_bytes = 0
+        self._reads = FetchReads(self._room)
+        #: Directories whose disk may not be read now, and has records for this fetch.
+        self._held: dict[str, None] = {}
         #: Whether this fetch waits for its turn to read, and whether it responds then in any case.
         self._is_deferred = self._is_final = False
         # A response never holds more than max_bytes: like Kafka, wait for no more than fits.
@@ -143,12 +114,13 @@ class DelayedFetch:
         self._all_partitions = all_partitions
         self._missing_bytes = 0
         self._received_ms = received_ms
-        self._reading = 0
         #: Number of this fetch among the pending reads of a follower (F5).
         self._read_number = NO_READ
         #: Kept while waiting, so that only changed partitions are looked at again.
         self._answers: dict[SessionPartition, PartitionData] = {}
         self._timeout: Timeout | None = None
+        #: Fires when the disk has taken too long for the records that are missing.
+        self._overdue: Timeout | None = None
         self._throttled = ThrottledReads(replicas.throttles, session)
         #: Fires when the throttle lets a waiting follower go on.
         self._unthrottling: Timeout | None = None
@@ -167,14 +139,14 @@ class DelayedFetch:
             return self._response()
         self.pending = Pending()
         self.pending.on_cancel(self._cancelled)
-        if self._reading == 0:
+        if not self._reads.under_way:
             self._wait(max_wait_ms)
         return self.pending
 
     def partition_readable(self, partition: SessionPartition) -> None:
         """Look again at a partition of the session that has changed while this fetch waits."""
         watched = partition.watched
-        if self._reading or self._is_deferred:
+        if self._reads.under_way or self._is_deferred:
             return
         if watched is not None and watched.is_leader:
             growth = growth_bytes(partition, watched)
@@ -200,17 +172,12 @@ class DelayedFetch:
                 session.dirty[item] = None
         self._answers.clear()
         self._answered = True
-        if session.reads is not None:
-            # Nothing will end this fetch's entry: its reads go on, and no response leaves (F7).
-            session.reads.drop(self._read_number)
+        self._drop_read()  # nothing else ends the entry of a fetch without a response (F7)
         self._complete()
 
     def _cancelled(self) -> None:
         self._answered = True
-        reads = self._session.reads
-        if reads is not None:
-            # The read goes on, and proves nothing of a follower that is gone (F7).
-            reads.drop(self._read_number)
+        self._drop_read()  # the follower is gone (F7)
         self._close()
 
     def _wait(self, max_wait_ms: int) -> None:
@@ -243,7 +210,7 @@ class DelayedFetch:
         self._read(self._is_final, granted_bytes=granted_bytes)
         if self._answered:
             self._complete()
-        elif not self._reading:
+        elif not self._reads.under_way:
             self._await_throttle()
 
     def _await_throttle(self) -> None:
@@ -255,19 +222,28 @@ class DelayedFetch:
 
     def _throttle_recovered(self) -> None:
         self._unthrottling = None
-        if self._answered or self._reading or self._is_deferred:
-            return
+        if self._look_again():
+            self._services.tracer.mark("throttled_fetch_resumed")
+
+    def directory_ready(self) -> None:
+        """Look again at a directory; see `core.disk_reads.HeldFetch`."""
+        self._look_again()
+
+    def _look_again(self) -> bool:
+        """Look at the dirty partitions while this fetch waits; return whether it responds."""
+        if self._answered or self._reads.under_way or self._is_deferred:
+            return False
         self._read(final=False)
         if self._answered:
-            self._services.tracer.mark("throttled_fetch_resumed")
             self._complete()
         else:
             self._await_throttle()
+        return self._answered
 
     def _timed_out(self) -> None:
         if self._is_deferred:
             self._is_final = True
-        elif not self._answered and not self._reading:
+        elif not self._answered and not self._reads.under_way:
             self._read(final=True)
             if self._answered:
                 self._complete()
@@ -280,9 +256,14 @@ class DelayedFetch:
 
     def _close(self) -> None:
         session = self._session
+        self._reads.release()
+        self._leave_held()
         if self._is_deferred:
             self._is_deferred = False
             self._room.leave(self)
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
         if session.waiting is self:
             session.waiting = None
         if self._timeout is not None:
@@ -311,6 +292,7 @@ class DelayedFetch:
                 return
         session = self._session
         self._throttled.begin_look()
+        self._leave_held()
         remaining = self._max_bytes
         least = self._min_bytes
         if granted_bytes < remaining:
@@ -320,7 +302,7 @@ class DelayedFetch:
         urgent = False
         answers = self._answers
         found = Found()
-        reads: list[_Read] = []
+        reads: list[DiskRead] = []
         for item in list(session.dirty):
             is_full = total > 0 and remaining <= 0
             if is_full and not self._all_partitions:
@@ -334,13 +316,16 @@ class DelayedFetch:
             if read is not None:
                 room = min(item.max_bytes, remaining)
                 if read.done:
+                    if isinstance(read.error, NotCached):
+                        answers[item] = answer  # named, and dirty until its disk may be read
+                        continue
                     size = _take(self._services, answer, read)
                     urgent = urgent or answer.error_code != 0
                     if read.error is None:
                         self._found(found, item, read.result(), room)
                 else:
-                    reads.append(_Read(item, answer, read))
                     size = room
+                    reads.append(DiskRead(item, answer, read, size))
                 self._throttled.read(item, size)
                 total += size
                 remaining -= size
@@ -360,17 +345,21 @@ class DelayedFetch:
             self._answered = True
             self._reads_done()
         else:
-            if total:
-                self._drop_records()
-            self._missing_bytes = least - found.bytes
-            for item in answers:
-                if item.watched is not None:
-                    note_seen(item, item.watched)
+            self._wait_for_bytes(least - found.bytes)
 
-    def _drop_records(self) -> None:
-        """Hold no records while waiting: their partitions are dirty, and are read again."""
-        for answer in self._answers.values():
+    def _wait_for_bytes(self, missing_bytes: int) -> None:
+        """Wait until so many bytes have come, or a disk that may not be read now may be.
+
+        A fetch that waits holds no records: their partitions are dirty, and are read again.
+        """
+        self._missing_bytes = missing_bytes
+        for directory in self._held:
+            self._services.tracer.mark("fetch_waits_for_directory")
+            self._room.reads.wait(directory, self)
+        for item, answer in self._answers.items():
             answer.records = b""
+            if item.watched is not None:
+                note_seen(item, item.watched)
 
     def _found(self, found: Found, item: SessionPartition, part: LogSlice, room: int) -> None:
         """Note a read that is done, for which there was this room."""
@@ -378,42 +367,65 @@ class DelayedFetch:
         if partition is not None:
             found.read(partition.log, part, self._session.end_offset(partition), room)
 
-    def _await_reads(self, reads: list[_Read], size_bytes: int) -> None:
+    def _await_reads(self, reads: list[DiskRead], size_bytes: int) -> None:
         """Respond when all reads from the disk are done; they bring `size_bytes` at most."""
-        self._reading = len(reads)
-        self._reserved_bytes = size_bytes
-        self._room.take(size_bytes)
         pending = self._session.reads
         if pending is not None:
             self._read_number = pending.begin(self._pending_read())
-
         if self._services.config.leader_relinquish_on_slow_reads_enable:
             for read in reads:
                 read.begin(self._services.clock.monotonic_ms())
+        if not self._counts_pending_reads:
+            timers = self._services.serving_timers
+            self._overdue = timers.after(HUNG_MS, self._reads_overdue)
+        self._reads.begin(reads, size_bytes, self._one_read)
 
-        def one_read(read: _Read) -> None:
-            read.end()
-            if read.is_over:
-                # The log may have been truncated, or the bytes be of an epoch unknown to the
-                # reader.
-                refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                self._answers[read.item] = self._refused(read.item, refusal)
-            else:
-                _take(self._services, read.answer, read.completion)
-            self._reading -= 1
-            if self._reading == 0:
-                # The connection counts from here on what its peer does not take.
-                self._room.take(-self._reserved_bytes)
-            if self._reading == 0 and pending is not None and self._answered:
-                pending.ended(self._read_number)
-            if self._reading == 0 and not self._answered:
-                self._answered = True
-                self._reads_done()
-                if self.pending is not None:
-                    self._complete()
+    def _one_read(self, read: DiskRead) -> None:
+        """Take over a read that is done."""
+        read.end()
+        is_last = not self._reads.under_way
+        if self._answered:
+            if is_last and self._session.reads is not None:
+                self._session.reads.ended(self._read_number)
+            return
+        if read.is_over:
+            # The log may have been truncated, or the bytes be of an epoch unknown to the reader.
+            refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._answers[read.item] = self._refused(read.item, refusal)
+        else:
+            _take(self._services, read.answer, read.completion)
+        if is_last:
+            self._answered = True
+            self._reads_done()
+            if self.pending is not None:
+                self._complete()
 
-        for read in reads:
-            read.completion.then(lambda _, read=read: one_read(read))  # type: ignore[misc]
+    @property
+    def _counts_pending_reads(self) -> bool:
+        """Whether the leader keeps this follower in sync while it reads for it (F5)."""
+        reads = self._session.reads
+        return reads is not None and reads.is_watched
+
+    def _reads_overdue(self) -> None:
+        """Respond with what is here: the disk has not read the rest, and may never do so."""
+        self._overdue = None
+        if not self._answered and self._reads.under_way:
+            self._services.tracer.mark("fetch_answered_without_slow_read")
+            self._answered = True
+            self._drop_read()
+            self._complete()
+
+    def _drop_read(self) -> None:
+        """Let this fetch's reads go on, which prove nothing of a follower any more (F7)."""
+        reads = self._session.reads
+        if reads is not None:
+            reads.drop(self._read_number)
+
+    def _leave_held(self) -> None:
+        """Wait for no directory any more."""
+        held, self._held = self._held, {}
+        for directory in held:
+            self._room.reads.leave(directory, self)
 
     def _pending_read(self) -> PendingRead:
         return PendingRead(self._session.broker_epoch, self._received_ms)
@@ -458,8 +470,14 @@ class DelayedFetch:
         answer = _answer(item, partition)
         if max_bytes <= 0 and not min_one:
             return answer, None  # named for completeness; its records come with the next fetch
+        size, directory = min(item.max_bytes, max_bytes), partition.directory.path
         try:
-            read = log.read(offset, min(item.max_bytes, max_bytes), end, min_one_batch=min_one)
+            if self._counts_pending_reads or self._room.reads.may_begin(directory):
+                read = log.read(offset, size, end, min_one_batch=min_one)
+            else:
+                read = log.read(offset, size, end, min_one_batch=min_one, may_wait=False)
+                if isinstance(read.error, NotCached):
+                    self._held[directory] = None
         except KafkaError as failure:
             answer.error_code = failure.code
             return answer, None
