@@ -292,6 +292,15 @@ class FakeLane:
         self.device = 1
         #: What looks at the volume fail with.
         self.error: BaseException | None = None
+        #: Completions of operations that hang.
+        self.hanging: list[Completion[Any]] = []
+
+    def abandon(self, error: BaseException) -> None:
+        """Fail what hangs, and everything from now on."""
+        self.error = error
+        hanging, self.hanging = self.hanging, []
+        for completion in hanging:
+            completion.fail(error)
 
     def submit(self, operation: Callable[[Any], Any], work: Any, name: str) -> Completion[Any]:
         if self.error is not None:

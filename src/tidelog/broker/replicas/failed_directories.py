@@ -87,6 +87,7 @@ class FailedDirectories:
         services, replicas = self._services, self._replicas
         lost = [each for each in replicas.all() if each.directory.path == path]
         led = sum(each.is_leader for each in lost)
+        failing = [each for each in replicas.directories if each.path == path]
         replicas.directories = [each for each in replicas.directories if each.path != path]
         held = replicas.held_by_failed.setdefault(path, {})
         held.update({each.topic_partition: each.log.size_bytes for each in lost})
@@ -98,6 +99,9 @@ class FailedDirectories:
             )
             # Its waiting fetches look for the replica now: they get KAFKA_STORAGE_ERROR (D4).
             self._rest(partition)
+        for directory in failing:
+            # An operation may hang in it, and a fetch, a load or a command wait for that (D4).
+            directory.lane.abandon(error)
         replicas.count_offline()
         services.tracer.mark("directory_given_up")
         services.tracer.event("replicas_offline", directory=path, replicas=len(lost), led=led)
