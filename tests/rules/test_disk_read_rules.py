@@ -1,4 +1,4 @@
-"""A disk that hangs takes no room from readers of the others (L2, F5)."""
+"""A disk that hangs takes no room from readers of the others, and holds nothing up (L2, F5, D4)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,23 @@ from typing import Any
 
 import pytest
 from tests.rules.pending_read_harness import Scene
-from tests.support.broker.fakes import CONNECTION, TOPIC, TOPIC_ID, FakeBroker, a_cluster, state
+from tests.support.broker.directory import FakeDirectory
+from tests.support.broker.fakes import (
+    CONNECTION,
+    TOPIC,
+    TOPIC_ID,
+    FakeBroker,
+    a_cluster,
+    errors,
+    settle,
+    state,
+)
 
 from tidelog.broker.apis import fetch
+from tidelog.broker.replicas.failed_directories import FailedDirectories
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
+from tidelog.core.config import BrokerConfig
 from tidelog.core.disk_reads import HUNG_MS
 from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.limits import QUEUED_RESPONSE_BYTES
@@ -177,5 +189,36 @@ def test_a_follower_waits_for_the_slow_disk_where_its_pending_reads_count(enable
         answers = answers_of(scene.fetches(10, max_wait_ms=500))
         await scene.clock.advance(2 * HUNG_MS)
         assert (answers == []) is enabled
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("D4", "D18")
+def test_what_hangs_in_a_directory_that_failed_holds_no_command_up() -> None:
+    async def story() -> None:
+        broker: FakeBroker = a_cluster()[1]
+        services, replicas = broker.services, broker.replicas
+        config = {"broker.id": "1", "metadata.store": "embedded:/nowhere", "log.dirs": "/a,/b"}
+        services.settings.in_force = BrokerConfig.from_properties(config)
+        first, second = FakeDirectory(), FakeDirectory()
+        first.path, second.path = "/a", "/b"
+        fakes: Any = [first, second]
+        replicas.directories = fakes
+        nothing: Any = SimpleNamespace(is_closed=True)
+        failed = FailedDirectories(services, replicas, broker.commands.rest, nothing, nothing)
+        await broker.command(state(1, is_new=True), state(1, partition=1, is_new=True))
+        hanging: Completion[None] = Completion()
+        first.lane.hanging.append(hanging)
+        broker.partition(TopicPartition(TOPIC, 0)).track(hanging)
+        both = (state(2, leader_epoch=1), state(2, partition=1, leader_epoch=1))
+        command = asyncio.ensure_future(broker.command(*both))
+        await settle()
+        assert not command.done(), "the log is not quiet"
+        failed.failed("/a", StorageError("/a", "pwritev", "/a/t-0", 5, 0))
+        await broker.clock.advance(1)
+        await settle()
+        assert command.done()
+        assert errors(command.result()) == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
+        assert second.lane.error is None
 
     asyncio.run(story())

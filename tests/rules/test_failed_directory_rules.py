@@ -49,7 +49,6 @@ from tidelog.broker.replicas.offline_reports import OfflineReports
 from tidelog.controller.cluster_events import ClusterEvent
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LogDirEventsRead
-from tidelog.core.completion import Completion
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, ConnectionLost, ErrorCode, StorageError
 from tidelog.core.metrics import Metric
@@ -243,27 +242,6 @@ def test_replicas_on_a_failed_directory_serve_nothing_and_the_others_go_on() -> 
         assert event.key == b"log_dir_failed/1/%d//a" % one.broker_epoch
         said = [event.fields[name] for name in ("error", "operation", "replicas", "led")]
         assert said == ["EIO", "pwritev", 1, 1]
-
-    run(story())
-
-
-@pytest.mark.rule("D4", "D18")
-def test_what_hangs_in_a_directory_that_failed_holds_no_command_up() -> None:
-    async def story() -> None:
-        at = TwoDirectories()
-        one = at.broker
-        await one.command(state(1, is_new=True), state(1, partition=1, is_new=True))
-        hanging: Completion[None] = Completion()
-        at.first.lane.hanging.append(hanging)
-        one.partition(T0).track(hanging)
-        both = (state(2, leader_epoch=1), state(2, partition=1, leader_epoch=1))
-        command = asyncio.ensure_future(one.command(*both))
-        await settle()
-        assert not command.done(), "the log is not quiet"
-        await at.fail("/a")
-        await settle()
-        assert command.done() and errors(command.result()) == [FAILED, 0]
-        assert at.second.lane.error is None
 
     run(story())
 

@@ -218,7 +218,11 @@ class FrameHandler(Protocol):
         """Handle the end of the connection; called once, also after `close()`."""
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Note that the kernel took `sent_bytes` of queued bytes; 0: new bytes were queued."""
+        """Note that the kernel took `sent_bytes` of queued bytes; 0: new bytes were queued.
+
+        Also comes after `connection_lost` while queued bytes have a moment to leave, and when they
+        are gone.
+        """
 
 
 class Transport(Protocol):

@@ -63,6 +63,8 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._writer_armed = False
         self._close_reason = ""
         self._closing = False
+        #: Whether asyncio has reported the end; queued bytes may still have a moment to leave.
+        self._is_lost = False
         self.peer = "?"
 
     # asyncio
@@ -106,7 +108,7 @@ class SocketTransport(asyncio.BufferedProtocol):
             finally:
                 self._corked = False
             if self._queue:
-                self._flush()
+                self._flush(was_corked=True)
         if error:
             self.close(error)
         elif share is not None and self._reader.needed_bytes > SMALL_REQUEST_BYTES:
@@ -133,9 +135,11 @@ class SocketTransport(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the connection is gone, also after our `close`."""
+        handler = self._handler
         if not (self._closing and self._queue):
             self._close_socket()
-        handler, self._handler = self._handler, None
+            self._handler = None
+        self._is_lost = True
         if self._share is not None:
             self._share.close()
             self._share = None
@@ -252,12 +256,13 @@ class SocketTransport(asyncio.BufferedProtocol):
             if sent == len(part):
                 return
             self._enqueue((memoryview(part)[sent:],))
+            self._head_sent_bytes = sent
             self._flush()
             return
         self._enqueue(parts)
         self._flush()
 
-    def _flush(self) -> None:
+    def _flush(self, was_corked: bool = False) -> None:
         queue = self._queue
         out = self._out
         if out is None:
@@ -293,8 +298,8 @@ class SocketTransport(asyncio.BufferedProtocol):
                 self._loop.remove_writer(out.fileno())
             if self._closing:
                 self._close_socket()
-        # What left at once is news only for an owner that paused because of it.
-        if (queue or was_queued or self._paused) and self._handler is not None:
+        # What left at once is news for an owner only that paused for it, or that saw it corked.
+        if (queue or was_queued or was_corked or self._paused) and self._handler is not None:
             is_news = was_queued or self._paused
             self._handler.send_queue_changed(queued_bytes - self._queued_bytes if is_news else 0)
 
@@ -308,9 +313,15 @@ class SocketTransport(asyncio.BufferedProtocol):
         if self._writer_armed:
             self._writer_armed = False
             self._loop.remove_writer(out.fileno())
+        has_dropped = bool(self._queue)
         self._queue.clear()
         self._queued_bytes = self._head_sent_bytes = 0
         out.close()
+        handler = self._handler
+        if self._is_lost:
+            self._handler = None
+        if handler is not None and (has_dropped or self._is_lost):
+            handler.send_queue_changed(0)
 
 
 class SocketListener:

@@ -138,6 +138,8 @@ class Connection:
         #: The frames of this read event are held after it.
         self._kept = False
         self._closed = False
+        #: Whether the connection is gone; bytes in its transport may be left.
+        self._is_lost = False
         self._paused = False
         #: Whether a response was made while this broker could not know that it still leads (V47).
         self._is_doubtful = False
@@ -159,18 +161,23 @@ class Connection:
 
     def connection_lost(self, reason: str) -> None:
         """Drop all waiting requests: no client will read the responses."""
-        self._closed = True
-        self._share.close()
+        self._closed = self._is_lost = True
+        self._held_bytes = 0
         self._frames.clear()
         slots, self._slots = self._slots, deque()
         for slot in slots:
             if slot.pending is not None:
                 slot.pending.cancel()
+        self._count_rest()
         self._parts.on_closed(self)
 
     def send_queue_changed(self, sent_bytes: int) -> None:
         """Count the bytes that the peer has not taken; go on where it took some."""
-        self._count(sent_bytes > 0)
+        if self._is_lost:
+            self._count_rest()
+            return
+        if sent_bytes or self._share.size_bytes or self._transport.held_bytes:
+            self._count(sent_bytes > 0)
         if sent_bytes:
             self.active_tick = self._idle.tick
             if self._paused:
@@ -232,6 +239,13 @@ class Connection:
     def _count(self, has_progress: bool) -> None:
         """Count the bytes that wait for the peer, in this connection and in its transport."""
         self._share.hold(self._held_bytes + self._transport.held_bytes, has_progress)
+
+    def _count_rest(self) -> None:
+        """Count what the transport of a lost connection still holds, up to its end."""
+        if self._transport.held_bytes:
+            self._count(has_progress=False)
+        else:
+            self._share.close()
 
     def _may_begin(self) -> bool:
         return (
