@@ -29,6 +29,7 @@ from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.ended_brokers import KEPT_MS
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core import limits
+from tidelog.core.errors import ErrorCode
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
 from tidelog.wire.codec import RequestHeader
@@ -90,7 +91,7 @@ def show(broker: Any, moved: int, other: int) -> None:
 
 
 def request(message: Any, key: int, version: int) -> Request[Any]:
-    connection: Any = SimpleNamespace(listener="PLAINTEXT", peer="client:1")
+    connection: Any = SimpleNamespace(listener="PLAINTEXT", peer="client:1", is_broker=False)
     return Request(RequestHeader(key, version, 0, "client"), message, connection, 0)
 
 
@@ -344,6 +345,42 @@ def test_requests_that_end_with_a_leadership_name_the_next_leader() -> None:
         assert [[each.node_id for each in endpoints] for _, endpoints in found] == [[2], [2]]
 
     asyncio.run(tell())
+
+
+@pytest.mark.rule("V37")
+@pytest.mark.parametrize("leader", [1, 2], ids=["leads on", "moved"])
+def test_a_fetch_of_an_earlier_leader_epoch_is_told_the_leader_and_its_epoch(leader: int) -> None:
+    """A client that is fenced without a hint backs off for half a second (KIP-951)."""
+
+    async def fenced() -> None:
+        broker: Any = a_cluster()[1]
+        await broker.command(state(1, is_new=True, leader_epoch=1))
+        broker.see(1, 2, 3)
+        broker.show(1, 1)
+
+        def ask(version: int) -> Any:
+            wanted = FetchPartition(partition=0, fetch_offset=0, current_leader_epoch=1)
+            topics = [FetchTopic(topic_id=TOPIC_ID, partitions=[wanted])]
+            message = FetchRequest(
+                max_wait_ms=500, min_bytes=1, max_bytes=1000, session_epoch=-1, topics=topics
+            )
+            return fetch.handle(broker, request(message, FETCH, version))
+
+        waiting = later(ask(16))
+        await broker.command(state(leader, leader_epoch=2, partition_epoch=1))
+        hint = waiting[0].responses[0].partitions[0].current_leader
+        assert (hint.leader_id, hint.leader_epoch) == (leader, 2)
+        hinted, older = now(ask(16)), now(ask(15))
+        [partition] = hinted.responses[0].partitions
+        assert partition.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        hint = partition.current_leader
+        assert (hint.leader_id, hint.leader_epoch) == (leader, 2)
+        assert [each.node_id for each in hinted.node_endpoints] == [leader]
+        [partition] = older.responses[0].partitions
+        assert partition.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert partition.current_leader.leader_id == -1 and not older.node_endpoints
+
+    asyncio.run(fenced())
 
 
 def produce_of(batch: bytes) -> ProduceRequest:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tidelog.broker.cluster_view import CommandedLeader
 from tidelog.broker.replicas.fetch_checks import Refusal, readable
 from tidelog.broker.replicas.fetch_growth import Found, growth_bytes, note_seen
 from tidelog.broker.replicas.fetch_reads import DiskRead, FetchReads
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 #: Partitions that a request has checked already: they may be read here.
 Checked = Mapping[SessionPartition, "Partition"]
 _NONE_CHECKED: Checked = {}
+#: Refusals that name the leader (KIP-951): without it, librdkafka backs off for half a second.
+_LEADER_HINT_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _LEADER_HINT_VERSION = 16
 #: Clients of earlier versions do not know KAFKA_STORAGE_ERROR (KIP-112, D4).
 _STORAGE_ERROR_VERSION = 6
@@ -489,12 +492,23 @@ class DelayedFetch:
         if refusal.diverging is not None:
             answer.diverging_epoch = EpochEndOffset(*refusal.diverging)
         if (
-            refusal.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            refusal.error in _LEADER_HINT_ERRORS
             and item.topic_partition is not None
             and self._version >= _LEADER_HINT_VERSION
         ):
-            _hint(self._services, item.topic_partition, answer)
+            self._hint(item.topic_partition, answer)
         return answer
+
+    def _hint(self, topic_partition: TopicPartition, answer: PartitionData) -> None:
+        """Name the leader that this broker knows of, itself included (KIP-951)."""
+        services = self._services
+        latest = services.view.latest_leader(topic_partition)
+        own = self._replicas.get(topic_partition)
+        if own is not None and own.role.is_leader:
+            # The view does not show yet that this broker leads on under another leader epoch.
+            latest = CommandedLeader(services.broker_id, own.leader_epoch)
+        if latest is not None:
+            answer.current_leader = LeaderIdAndEpoch(*latest)
 
     # responding
 
@@ -584,10 +598,3 @@ def _topic_response(item: SessionPartition) -> FetchableTopicResponse:
     if isinstance(name_or_id, bytes):
         return FetchableTopicResponse(topic_id=name_or_id)
     return FetchableTopicResponse(topic=name_or_id)
-
-
-def _hint(services: Services, topic_partition: TopicPartition, answer: PartitionData) -> None:
-    """Name the leader that this broker knows of (KIP-951)."""
-    latest = services.view.latest_leader(topic_partition)
-    if latest is not None:
-        answer.current_leader = LeaderIdAndEpoch(*latest)
