@@ -411,6 +411,19 @@ def test_a_future_replica_follows_what_the_present_one_truncates(tmp_path: Path)
     story(tmp_path, play)
 
 
+@pytest.mark.rule("D11", "V38")
+def test_a_log_whose_producers_are_not_known_is_not_replaced(tmp_path: Path) -> None:
+    async def play(two: TwoDisks) -> None:
+        partition = await two.leading()
+        await two.held()
+        partition.log.break_off("its producer state could not be read")
+        await two.let_go()
+        assert partition.directory is two.a and partition.log.is_closed
+        assert "until the broker restarts" in two.broker.tracer.lines[-1]
+
+    story(tmp_path, play)
+
+
 @pytest.mark.rule("D11", "V67")
 def test_a_future_replica_begins_again_where_the_records_begin(tmp_path: Path) -> None:
     async def play(two: TwoDisks) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.core.completion import Completion
 from tidelog.core.epochs import LeaderEpochs
-from tidelog.core.errors import StorageError
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Files, Work
 from tidelog.log import names
 from tidelog.log.held_requests import HeldRequests
@@ -74,8 +74,15 @@ class Replacement:
             await log.flushes.idle()
 
     async def write_down(self) -> None:
-        """Make durable what a start must find. Raises StorageError."""
+        """Make durable what a start must find. Raises StorageError.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR for a log that is broken: the other log would take
+        over its producers, which are not known, and accept appends by them (V38).
+        """
         current, future, target = self._current, self._future, self._target
+        if current.is_closed:
+            message = f"{current.topic_partition} takes nothing any more until the broker restarts"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
         end = future.log_end_offset
         assert end == current.log_end_offset, f"{future.path} ends before {current.path} does"
         future.advance_log_start(min(current.log_start_offset, end))

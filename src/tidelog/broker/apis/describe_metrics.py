@@ -31,7 +31,8 @@ def handle(
     context: ApiContext, request: Request[DescribeMetricsRequest]
 ) -> DescribeMetricsResponse:
     """Read the numbers."""
-    wanted = request.message.names
+    names = request.message.names
+    wanted = None if names is None else frozenset(names)
     metrics = context.services.metrics
     return DescribeMetricsResponse(
         metrics=[
