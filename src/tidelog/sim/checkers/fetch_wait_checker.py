@@ -85,8 +85,10 @@ class FetchWaitChecker:
             watchers = partition.watchers
             for item in (*watchers._followers, *watchers._consumers):
                 fetch = item.session.waiting  # type: ignore[attr-defined]  # all are of sessions
-                if fetch is None or fetch._reading or fetch._is_deferred:
+                if fetch is None or fetch._reads.under_way or fetch._is_deferred:
                     continue
+                if partition.directory.path in fetch._held:
+                    continue  # its disk finishes no reads (L2)
                 if item in item.session.throttled:  # type: ignore[attr-defined]  # likewise
                     continue
                 why = self._why(item, partition)  # type: ignore[arg-type]  # likewise
