@@ -264,8 +264,7 @@ def _truncate_files(
         log.directory.open_files.unpin(kept.file)
         _drop(log, [s for s in removed if s.base_offset in operation.removed])
         if completion.error is not None:
-            log.reset_ends(_end_of_last(log))
-            done.fail(completion.error)
+            _fail_in_between(log, operation, completion.error, done)
             return
         _apply(log, kept, point, end)
         log.reset_ends(end)
@@ -276,6 +275,21 @@ def _truncate_files(
 
     work = Work.SLOW if removed else Work.FAST
     log.directory.lane.submit(operation, work, "truncate").then(truncated)
+
+
+def _fail_in_between(
+    log: LogState, operation: TruncateOperation, error: BaseException, done: Completion[None]
+) -> None:
+    """Fail a truncation that may have removed segments; the log then ends before them (V38).
+
+    So must what it knows of producers. Otherwise it would acknowledge the batches that it has lost
+    as repeated ones.
+    """
+    log.snapshots = [each for each in log.snapshots if each not in operation.snapshots]
+    log.reset_ends(_end_of_last(log))
+    restored: Completion[None] = Completion()
+    _restore_producers(log, restored)
+    restored.then(lambda _: done.fail(error))
 
 
 def _end_of_last(log: LogState) -> int:
@@ -376,10 +390,10 @@ def truncate_fully(log: LogState, offset: int, done: Completion[None]) -> None:
         if completion.error is not None:
             _drop(log, [s for s in log.segments if s.base_offset in operation.removed])
             if log.segments:
-                log.reset_ends(_end_of_last(log))
+                _fail_in_between(log, operation, completion.error, done)
             else:
                 log.break_off("its files are gone")
-            done.fail(completion.error)
+                done.fail(completion.error)
             return
         log.damage = None
         _drop(log, list(log.segments))

@@ -338,6 +338,26 @@ def test_a_failing_truncation_leaves_a_log_that_is_a_prefix(
     assert log.log_end_offset == 2
 
 
+@pytest.mark.rule("V38")
+@pytest.mark.parametrize("to", [2, 0, 77])
+def test_a_failing_truncation_forgets_the_batches_that_it_has_removed(
+    harness: LogHarness, small: Small, to: int
+) -> None:
+    log = harness.log(small())
+    for number in range(30):
+        append(log, [bytes([65 + number]) * 60], producer=Producer(7, 0, number))
+    last, kept = (segment.base_offset for segment in (log.segments[-1], log.segments[-2]))
+    harness.files.refuse = lambda call, path: (
+        errno.ENOMEM if call == "unlink" and path.endswith(f"{kept:020d}.log") else 0
+    )
+    done = log.truncate_fully_and_start_at(to) if to != 2 else log.truncate_to(to)
+    assert isinstance(done.error, StorageError)
+    harness.files.refuse = lambda call, path: 0
+    assert log.log_end_offset == last
+    assert append(log, [b"again"], producer=Producer(7, 0, last)) == last
+    assert log.log_end_offset == last + 1, "it is written, and not taken for one that is there"
+
+
 @pytest.mark.parametrize("call", ["unlink", "fsync_directory", "truncate", "replace_file", "pread"])
 def test_a_device_error_while_truncating_fails_the_directory(
     harness: LogHarness, small: Small, call: str
