@@ -1,4 +1,29 @@
-"""The command line `tidelog`. `main` is the entry point; the library behind it loads only there."""
+"""The command line `tidelog`. `main()` is the entry point; the library behind it loads only there.
+
+Every command: `app` is the command tree, with errors and exit codes. `parameters`, `help` and
+`completion` are arguments, help pages and shell completion. `target` finds the cluster. `names`,
+`times` and `offsets` read values. `output`, `documents` and `waiting` write results. `reference`
+writes the page of all commands.
+
+Clusters and brokers: `clusters`, `brokers`, `stores`, `health`, `metrics`, `events`, `configs`,
+`faults`.
+
+Topics and partitions: `topics`, `describing`, `partitions`, `removing`.
+
+Records and groups: `produce` with `record_input`, `consume` with `reading` and `record_output`,
+`groups` with `resetting`.
+
+Moves between brokers: `reassign`, `reassignment_files`, `planned_moves`, `emptying`, `move_queue`,
+`move_watch` and `throttles`. They share `cluster_reading`, `move_execution` and `move_files`.
+
+Log directories: `log_dirs`, `cordons`, `drains`, `balancing` and `strays`. They share
+`directory_moves` and `planned_documents`. `dumps` shows one file.
+
+Proof: `simulation` runs the simulator, with `seed_search` and `seed_workers`. `histories` judges
+what clients saw.
+
+Spark: `pipeline` collects the verbs of `pipelines`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,22 @@
 """A small Kafka client without I/O: operations as generators that yield calls and pauses.
 
-A driver (`runtime/blocking.py` over plain sockets) makes the calls. Holds bootstrap addresses,
-version negotiation, metadata, routing to leaders, controller and coordinators, retries, admin,
-produce, fetch, consumers with and without groups. It has no transactions, and no requests in flight
-side by side: a driver makes one call after the other.
+A driver (`runtime/blocking.py` over plain sockets) makes the calls. The client has no transactions.
+A driver makes one call after the other.
+
+Begin with `steps`, the calls and pauses between an operation and its driver. `bootstrap` parses
+addresses, `versions` negotiates API versions, `cluster` is the Metadata response. `routing` finds
+the broker for a request, `coordinators` the coordinator of a group. `retries` decides which errors
+pass by themselves.
+
+Produce: `partitioning` (the partition of a record), `producing` (one batch), `sending` (batches
+with a producer id), `produce_queue` (their order).
+
+Consume: `fetching` (batches and offsets), `consuming` (positions and records). A group member:
+`membership`, `assignors`, `heartbeats`.
+
+Administration: `admin` (topics), `configs`, `groups`, `upkeep` (elections, deleted records, sizes),
+`metrics`. Replicas: `replica_requests`, `stray_requests`, `directory_moves`.
+
+Reassignments: `moving` (start, cancel, list), `move_sampling` and `move_progress` (bytes and
+rates), `throttles`. `planning` makes the plans.
 """

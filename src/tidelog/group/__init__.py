@@ -5,7 +5,7 @@ shard as `core.coordinator_shard` describes it: the broker loads it, asks it, an
 effects. Beyond that:
 
 1. A request is asked one group at a time (`asked`). For DescribeGroups, DeleteGroups and batched
-   OffsetFetch the API asks group by group and joins the answers. ListGroups is `list_groups` of
+   OffsetFetch the API asks group by group and joins the answers. ListGroups is `list_groups()` of
    every partition, with COORDINATOR_LOAD_IN_PROGRESS if one is still loading.
 2. An append is overdue after `offsets.commit.timeout.ms`.
 3. `expire_offsets(now)` is due every `offsets.retention.check.interval.ms`. The broker calls
@@ -22,6 +22,6 @@ the border. `group` is what offsets see of a group, `sessions` and `turn` what i
 `settling` what follows an append. `partition` puts it together, and passes the requests of members
 on to their protocol.
 
-Protocols of membership: `classic`. The next generation of Kafka's protocol (KIP-848) will be
-`consumer` beside it, with a group of its own kind; it is not there yet.
+Protocols of membership: `classic`. The next generation of Kafka's protocol (KIP-848) will be a
+package beside it, with a group of its own kind; it is not there yet.
 """

@@ -1,12 +1,28 @@
 """The log: partitions, segments, indexes, checkpoints, recovery: Kafka's files through lanes.
 
-`log_directory` opens a directory (`recovery`), makes its replicas (`replica_directories`), lets
-them leave (`replica_departures`, `stray_replicas`) and closes it. `partition_log` is the log of one
-replica: state in `log_state`, operations in `append_validation`, `append_queue`, `log_reads`,
-`flush`, `retention`, `truncation` and `log_cleaner`. The logs of one directory share
-`directory_state`. Below are files and formats: `segment`, `index`, `scan`, `segment_files`,
-`segment_reads`, `producer_state`, `checkpoints`, `directory_files`, `names`.
+Every file operation is an operation on a lane (`core.ports.Lane`). Nothing here reads a clock but
+through its port, knows the wire protocol, or decides about replication.
 
-Every file operation is an operation on a lane (`core.ports.Lane`); nothing here reads a clock but
-through its port, knows the wire protocol, or decides about replication. Imports have no circle.
+One directory: `log_directory` opens it, keeps its replicas and closes it. `directory_state` is
+shared by all its logs. Replicas come and go with `replica_directories`, `new_replicas`,
+`replica_departures` and `stray_replicas`. `recovery` loads one replica's directory.
+
+One log: `partition_log` with `config`, its state in `log_state`. Appends: `append_validation` under
+a `loop_budget`, then `append_queue`; `refused_batches` keeps sequence numbers in order. The other
+operations: `log_reads`, `flush`, `retention` and `truncation`.
+
+Compaction: `log_cleaner` chooses and runs, `compaction` decides.
+
+Files and formats: `segment`, `index`, `scan`, `segment_files`, `segment_reads`, `producer_state`,
+`checkpoints`, `directory_files`, `names`, `open_files`.
+
+Several directories: `log_dir_choice` (new replicas), `log_dir_drain` and `log_dir_balance` (moves,
+in terms of `log_dir_plan`). `known_log_dirs` remembers what the directories held. `owners` and
+`directory_stamps` record whose they are (E8).
+
+Moves between directories (D11): `future_logs` (copies), `replacement` (of the log by its copy),
+`held_requests` (meanwhile).
+
+Directories in trouble: `free_space` and `directory_space` (full, D14), `slow_directories` and
+`directory_speed` (slow, D13).
 """

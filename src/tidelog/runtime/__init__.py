@@ -1,1 +1,13 @@
-"""The real outside: sockets, threads, files, clocks, stores, and the broker's process."""
+"""The real outside: sockets, threads, files, clocks, stores, and the broker's process.
+
+The process: `main` runs a broker. `config_files` reads its configuration. `signals`,
+`standard_streams`, `logging` with `log_floods`, `memory` and `watchdog` belong to it.
+
+The ports of `core.ports`: `clock`, `files` with `disk_faults`, `lanes`, `network` with `turns`.
+`interception` is for tests: rules from a directory. `stores` holds the metadata stores.
+
+The client's drivers: `sockets` (one connection), `broker_connection` (with versions), `blocking`,
+`blocking_consumer`. Several requests in flight: `leader_connection`, `pipelined_producer`.
+
+For messages: `extras`, the command that installs a missing extra.
+"""

@@ -1,7 +1,11 @@
 """Kafka for the tests of its users: real clusters as pytest fixtures, faults on demand.
 
-The pytest plugin (`tidelog.testing.plugin`) is found by its entry point and loads nothing of this
-package before a test requests a cluster. The names below are loaded at their first use.
+The pytest plugin (`plugin`) is found by its entry point and loads nothing of this package before a
+test requests a cluster. The names below are loaded at their first use.
+
+`spec` is the cluster that a test requests, `cluster` the one it gets. `faults` acts on requests,
+`waiting` waits for a state. `histories` records and checks what clients saw. `pyspark` replaces
+PySpark's own helper, which starts Kafka in a container.
 """
 
 from __future__ import annotations

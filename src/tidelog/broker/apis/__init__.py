@@ -1,9 +1,11 @@
 """The registry of the APIs that a broker serves: a module per API key, or a row of `refused`.
 
-Modules are named as in `wire/messages`; each opens with its card. ApiVersions and the dispatch of
-requests are derived from the cards, so that an API is served exactly as its card says.
-`support.errors` derives the responses to requests that fail as a whole. A module whose API needs
-more has an `error_response` of its own.
+Modules are named after API keys, as in `wire/messages`, so this text does not list them. Each opens
+with its card. ApiVersions and the dispatch of requests are derived from the cards: an API is served
+exactly as its card says.
+
+`support` has the shared parts. `support.errors` derives the responses to requests that fail as a
+whole. A module whose API needs more has an `error_response()` of its own.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""The cluster's event stream: this broker's own events, produced to `__cluster_events`."""
+"""The cluster's event stream: this broker's own events, produced to `__cluster_events`.
+
+`cluster_events` writes the events (V80), `metrics` counts them.
+"""

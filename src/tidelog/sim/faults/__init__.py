@@ -1,10 +1,13 @@
 """Faults drawn from the seed: the kinds of a run, their frequency, targets and duration.
 
-`scheduler` decides when each fault happens. Each kind is a function of one of the families
-`network`, `store`, `clocks`, `processes` and `disks`. It is registered by its name (`kinds`) and
-acts through its `context`. `scenarios`, `leaderships`, `elections`, `sessions`, `stops` and
-`unregistered` have sequences that no single draw brings about. The fault budget decides what a
-power loss may lose; `sim/profiles` has the weights.
+`scheduler` decides when each fault happens. `kinds` is the registry, `context` what a fault acts
+through. The fault budget decides what a power loss may lose; `sim/profiles` has the weights.
+
+Families: `network`, `store`, `clocks`, `processes`, `disks`, `log_dirs`, `rogues`.
+
+Scenarios are sequences that no single draw brings about: `scenarios`, `leaderships`, `elections`,
+`sessions`, `stops`, `unregistered`, `damaged_members`, `protocol_levels`, `older_store`. They share
+`steps`.
 """
 
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS, Kind

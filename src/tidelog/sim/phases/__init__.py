@@ -1,7 +1,11 @@
 """Phases after the faults: something stays broken, and the rest of the cluster must go on.
 
 Without them every run would end with all brokers up and all directories good. A profile names its
-phase, and `sim.run` plays it before the final phase. `stage` has what all of them need.
+phase, and `sim.run` plays it before the final phase.
+
+`stage` has what all phases need. The phases: `absence` (a host), `offline_directory`,
+`full_directory`, `slow_directory`. `rereading` is a part: consumers that read every partition
+again.
 """
 
 from __future__ import annotations

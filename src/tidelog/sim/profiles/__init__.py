@@ -1,8 +1,12 @@
 """Profiles: named biases of a run's events, so that rare events become frequent.
 
 Every seed draws its own subset of a profile's kinds of faults and its own rates. `sim/faults` has
-the kinds; a test compares their names with the names in profiles. Each module of this package has
-the profiles of one concern.
+the kinds; a test compares their names with the names in profiles.
+
+`profile` is the definition, `fault_weights` the weights that hold where a profile names none. Each
+other module has the profiles of one concern: `general_profiles`, `topic_profiles`,
+`replica_profiles`, `controller_profiles`, `process_profiles`, `disk_profiles`,
+`slow_leader_profiles`, `direct_profiles`, `crowd_profiles`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,16 @@
-"""Pipelines on Spark: functions for the user's own session, and verbs of `tidelog pipeline`."""
+"""Pipelines on Spark: functions for the user's own session, and verbs of `tidelog pipeline`.
+
+Pipelines of several modules: `copy`, `audit`, `analyze`, `plan`, `simulate`.
+
+ingest: `ingest` takes the offsets of `new_offsets` into a table. `landing` writes a run's files, by
+`direct_files` or by Spark; `parsing` has ready transforms. `lake_tables` writes into Delta and
+Iceberg. `ingest_report` is the report. `compact` merges small files.
+
+The table: `table` with its `manifests`. `table_access` reads it, `table_files` and `hadoop_files`
+are its file operations, `directory_lock` its lock.
+
+Proof: `continuity` (every offset once), `sequence` (from a table alone), `counting`, `spans`.
+
+Shared by all: `task_rows` (work as Spark tasks), `job_progress`, `report` with `figures` and
+`html`.
+"""
