@@ -10,27 +10,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class Completion(Generic[T]):
-    """Result of one operation: pending, a value, or an error."""
+    """Result of one operation: pending, a value, or an error.
 
-    __slots__ = ("_callbacks", "_done", "_error", "_value")
+    Each append has several, so `done` and `error` are attributes, not calls. Others only read them.
+    """
+
+    __slots__ = ("_callbacks", "_value", "done", "error")
 
     def __init__(self) -> None:
-        self._done = False
+        #: Whether the completion has a value or an error.
+        self.done = False
         self._value: T | None = None
-        self._error: BaseException | None = None
-        self._callbacks: list[Callable[[Completion[T]], None]] = []
+        #: The error, or None while pending or when there is a value.
+        self.error: BaseException | None = None
+        self._callbacks: list[Callable[[Completion[T]], None]] | None = None
 
     @classmethod
     def of(cls, value: T) -> Completion[T]:
         """Return a completion that is done."""
         completion = cls()
-        completion._done = True
+        completion.done = True
         completion._value = value
         return completion
 
@@ -38,27 +43,17 @@ class Completion(Generic[T]):
     def failed(cls, error: BaseException) -> Completion[T]:
         """Return a completion that has failed."""
         completion = cls()
-        completion._done = True
-        completion._error = error
+        completion.done = True
+        completion.error = error
         return completion
-
-    @property
-    def done(self) -> bool:
-        """Whether the completion has a value or an error."""
-        return self._done
-
-    @property
-    def error(self) -> BaseException | None:
-        """The error, or None while pending or when there is a value."""
-        return self._error
 
     def result(self) -> T:
         """Return the value; raise the error, or RuntimeError while pending."""
-        if not self._done:
+        if not self.done:
             raise RuntimeError("the completion is pending")
-        if self._error is not None:
-            raise self._error
-        return cast(T, self._value)
+        if self.error is not None:
+            raise self.error
+        return self._value  # type: ignore[return-value]
 
     def resolve(self, value: T) -> None:
         """Deliver the value and run the callbacks."""
@@ -70,29 +65,32 @@ class Completion(Generic[T]):
 
     def then(self, callback: Callable[[Completion[T]], None]) -> None:
         """Call `callback(self)` when done: at once if it is done already."""
-        if self._done:
+        if self.done:
             callback(self)
+        elif self._callbacks is None:
+            self._callbacks = [callback]
         else:
             self._callbacks.append(callback)
 
     def __await__(self) -> Generator[object, None, T]:
-        if not self._done:
+        if not self.done:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
             def wake(_: Completion[T]) -> None:
                 if not future.done():
                     future.set_result(None)
 
-            self._callbacks.append(wake)
+            self.then(wake)
             yield from future
         return self.result()
 
     def _deliver(self, value: T | None, error: BaseException | None) -> None:
-        if self._done:
+        if self.done:
             raise RuntimeError("the completion was delivered already")
-        self._done = True
+        self.done = True
         self._value = value
-        self._error = error
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback(self)
+        self.error = error
+        callbacks, self._callbacks = self._callbacks, None
+        if callbacks is not None:
+            for callback in callbacks:
+                callback(self)
