@@ -225,7 +225,11 @@ class BudgetShare:
         if not self._closed:
             room = self._budget.room(api_key)
             self._handled_later[room] -= size_bytes
-            self._budget.release(room, size_bytes)
+            if room.waiting:
+                self._budget.release(room, size_bytes)
+            else:
+                room.used_bytes -= size_bytes
+                assert room.used_bytes >= 0, "more is given back than was taken"
 
     def close(self) -> None:
         """Release everything: the connection is gone."""

@@ -56,7 +56,8 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._out: socket.socket | None = None
         self._queue: deque[memoryview] = deque()
-        self._queued_bytes = 0
+        #: Bytes that the kernel has not taken yet.
+        self.queued_bytes = 0
         #: Bytes of the first queued buffer that the kernel has taken.
         self._head_sent_bytes = 0
         self._corked = False
@@ -97,7 +98,10 @@ class SocketTransport(asyncio.BufferedProtocol):
         share = self._share
         # A large frame is under way, or as many bytes arrived as the rest of a large frame has.
         if share is not None and (share.wanted_bytes or nbytes >= SMALL_REQUEST_BYTES):
-            self._count(share, nbytes, frames)
+            share.received(nbytes)
+            for frame in frames:
+                if len(frame) > SMALL_REQUEST_BYTES:
+                    share.completed(len(frame), int.from_bytes(frame[:2], "big"))
         if frames and self._handler is not None and not self._closing:
             self._corked = True
             try:
@@ -108,22 +112,20 @@ class SocketTransport(asyncio.BufferedProtocol):
             finally:
                 self._corked = False
             if self._queue:
-                self._flush(was_corked=True)
+                self._send_queued()
         if error:
             self.close(error)
-        elif share is not None and self._reader.needed_bytes > SMALL_REQUEST_BYTES:
+        elif (
+            self._reader.needed_bytes > SMALL_REQUEST_BYTES
+            and share is not None
+            and not share.wanted_bytes
+        ):
             self._reserve(share)
-
-    def _count(self, share: BudgetShare, nbytes: int, frames: list[memoryview]) -> None:
-        share.received(nbytes)
-        for frame in frames:
-            if len(frame) > SMALL_REQUEST_BYTES:
-                share.completed(len(frame), int.from_bytes(frame[:2], "big"))
 
     def _reserve(self, share: BudgetShare) -> None:
         """Reserve budget for the rest of a frame; without budget nothing is read."""
         pending = self._reader.pending_frame()
-        if pending is None or share.wanted_bytes or self._closing:
+        if pending is None or self._closing:
             return
         size_bytes, key = pending
         if size_bytes > SMALL_REQUEST_BYTES and not share.reserve(size_bytes, key):
@@ -150,11 +152,6 @@ class SocketTransport(asyncio.BufferedProtocol):
 
     # Transport
 
-    @property
-    def queued_bytes(self) -> int:
-        """Bytes that the kernel has not taken yet."""
-        return self._queued_bytes
-
     def has_ended(self) -> bool:
         """Ask the kernel; unread bytes do not hide the end behind them."""
         if self._out is None:
@@ -168,7 +165,7 @@ class SocketTransport(asyncio.BufferedProtocol):
     @property
     def held_bytes(self) -> int:
         """Bytes of the queued buffers, those of a half-sent one included."""
-        return self._queued_bytes + self._head_sent_bytes
+        return self.queued_bytes + self._head_sent_bytes
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Queue bytes; they leave at once unless a read event is under way."""
@@ -239,7 +236,7 @@ class SocketTransport(asyncio.BufferedProtocol):
             view = memoryview(part)
             if view.nbytes:
                 self._queue.append(view)
-                self._queued_bytes += view.nbytes
+                self.queued_bytes += view.nbytes
 
     def _send_now(self, parts: Sequence[Buffer]) -> None:
         """Send at once in the common case: a short response that the kernel takes whole."""
@@ -262,12 +259,40 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._enqueue(parts)
         self._flush()
 
+    def _send_queued(self) -> None:
+        """Send what a read event has queued: mostly one response that the kernel takes whole."""
+        queue = self._queue
+        out = self._out
+        if (
+            len(queue) == 1
+            and out is not None
+            and not (self._writer_armed or self._paused or self._closing)
+        ):
+            try:
+                sent = out.send(queue[0])
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self._broken(error)
+                return
+            if sent == self.queued_bytes:
+                queue.clear()
+                self.queued_bytes = self._head_sent_bytes = 0
+                if self._handler is not None:
+                    self._handler.send_queue_changed(0)
+                return
+            if sent:
+                queue[0] = queue[0][sent:]
+                self.queued_bytes -= sent
+                self._head_sent_bytes += sent
+        self._flush(was_corked=True)
+
     def _flush(self, was_corked: bool = False) -> None:
         queue = self._queue
         out = self._out
         if out is None:
             return
-        queued_bytes = self._queued_bytes
+        queued_bytes = self.queued_bytes
         while queue:
             parts = [queue[index] for index in range(min(len(queue), limits.MAX_IOVECS))]
             try:
@@ -277,7 +302,7 @@ class SocketTransport(asyncio.BufferedProtocol):
             except OSError as error:
                 self._broken(error)
                 return
-            self._queued_bytes -= sent
+            self.queued_bytes -= sent
             while sent:
                 head = queue[0]
                 if sent < head.nbytes:
@@ -301,7 +326,7 @@ class SocketTransport(asyncio.BufferedProtocol):
         # What left at once is news for an owner only that paused for it, or that saw it corked.
         if (queue or was_queued or was_corked or self._paused) and self._handler is not None:
             is_news = was_queued or self._paused
-            self._handler.send_queue_changed(queued_bytes - self._queued_bytes if is_news else 0)
+            self._handler.send_queue_changed(queued_bytes - self.queued_bytes if is_news else 0)
 
     def _broken(self, error: OSError) -> None:
         self.abort(str(error))
@@ -315,7 +340,7 @@ class SocketTransport(asyncio.BufferedProtocol):
             self._loop.remove_writer(out.fileno())
         has_dropped = bool(self._queue)
         self._queue.clear()
-        self._queued_bytes = self._head_sent_bytes = 0
+        self.queued_bytes = self._head_sent_bytes = 0
         out.close()
         handler = self._handler
         if self._is_lost:

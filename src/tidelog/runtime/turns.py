@@ -15,6 +15,7 @@ class TurnSelector(selectors.DefaultSelector):
 
     def __init__(self) -> None:
         super().__init__()
+        self._wait = super().select
         self._callbacks: list[Callable[[], None]] = []
 
     def on_turn(self, callback: Callable[[], None]) -> None:
@@ -23,7 +24,7 @@ class TurnSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait as the system's selector does, then call back."""
-        ready = super().select(timeout)
+        ready = self._wait(timeout)
         for callback in self._callbacks:
             callback()
         return ready

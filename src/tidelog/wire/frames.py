@@ -66,13 +66,13 @@ class FrameReader:
         "_expected",
         "_full",
         "_kept",
-        "_need",
         "_pool",
         "_quiet",
         "_start",
         "_usual_bytes",
         "_view",
         "max_frame_bytes",
+        "needed_bytes",
     )
 
     def __init__(
@@ -97,7 +97,7 @@ class FrameReader:
         self._start = 0
         self._end = 0
         #: Bytes of that frame, its size included, as far as known.
-        self._need = SIZE_BYTES
+        self.needed_bytes = SIZE_BYTES
         #: Length of the last big frame: the size of the next read where nothing is known yet.
         self._expected = 0
         self._kept = False
@@ -115,11 +115,6 @@ class FrameReader:
         """Received bytes of an incomplete frame; if not 0 at the stream's end, it was cut off."""
         return self._end - self._start
 
-    @property
-    def needed_bytes(self) -> int:
-        """Bytes of the incomplete frame, its size included, as far as known."""
-        return self._need
-
     def pending_frame(self) -> tuple[int, int] | None:
         """Return size and first two bytes (of a request: its API key) of the incomplete frame.
 
@@ -129,7 +124,7 @@ class FrameReader:
         if self._end - start < SIZE_BYTES + 2:
             return None
         key = int.from_bytes(self._view[start + SIZE_BYTES : start + SIZE_BYTES + 2], "big")
-        return self._need - SIZE_BYTES, key
+        return self.needed_bytes - SIZE_BYTES, key
 
     def keep(self) -> None:
         """Leave the frames returned last to their holders: their bytes will not change.
@@ -161,7 +156,7 @@ class FrameReader:
             if self._expected:
                 return self._view[: self._expected]
             return self._view
-        need = self._need
+        need = self.needed_bytes
         if self._start and (held <= CHEAP_MOVE_BYTES or self._start + need > capacity):
             self._view[:held] = self._view[self._start : self._end]
             self._start, self._end = 0, held
@@ -207,7 +202,7 @@ class FrameReader:
                 break
             frames.append(view[position + SIZE_BYTES : stop])
             position = stop
-        self._start, self._end, self._need = position, end, need
+        self._start, self._end, self.needed_bytes = position, end, need
         self._full = end == len(buffer)
         if frames and need == SIZE_BYTES:
             self._expected = total if total >= BIG_FRAME_BYTES else 0

@@ -33,6 +33,7 @@ class SelfFencing:
 
     def __init__(self, services: Services, admission: Admission) -> None:
         self._services = services
+        self._clock = services.clock
         self._fence = services.fence
         self._admission = admission
         self._limit_ms = 0
@@ -50,10 +51,12 @@ class SelfFencing:
 
     def turned(self) -> None:
         """Compare clocks at the begin of a loop's turn, or of a read event in it."""
-        now_ms = self._services.clock.monotonic_ms()
-        if now_ms >= self._fence.late_from_ms:
+        now_ms = self._clock.monotonic_ms()
+        fence = self._fence
+        if now_ms >= fence.late_from_ms:
             self._close(now_ms - self._last_turn_ms)
-        self._note_turn(now_ms)
+        self._last_turn_ms = now_ms  # as `_note_turn`: every turn of the loop runs this
+        fence.late_from_ms = now_ms + self._limit_ms
 
     def _take_limit(self) -> None:
         """Set the limit; the store may grant a shorter session than the broker asked for."""

@@ -155,9 +155,10 @@ class Connection:
         """Begin every request of a read event, then submit their appends together."""
         self.active_tick = self._idle.tick
         self._frames.extend(frames)
-        if self._clock.monotonic_ms() >= self._fence.late_from_ms:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._fence.late_from_ms:
             self._fence.turned()  # the process was stopped within this turn of the loop
-        self._advance()
+        self._advance(now_ms)
 
     def connection_lost(self, reason: str) -> None:
         """Drop all waiting requests: no client will read the responses."""
@@ -226,9 +227,10 @@ class Connection:
 
     def _is_full(self) -> bool:
         """Whether so much waits for this peer that no further request may begin."""
+        room = self._share.room
         return (
-            len(self._slots) >= self._share.room.max_in_flight
-            or self._held_bytes + self._transport.queued_bytes > self._share.room.queue_limit_bytes
+            len(self._slots) >= room.max_in_flight
+            or self._held_bytes + self._transport.queued_bytes > room.queue_limit_bytes
         )
 
     @property
@@ -248,8 +250,9 @@ class Connection:
             self._share.close()
 
     def _may_begin(self) -> bool:
-        return (
-            bool(self._frames) and not self._closed and not self._is_full() and not self._is_held()
+        """Whether the first of the frames may begin; there is one."""
+        return not (
+            self._closed or self._is_full() or (not self._admission.is_open and self._is_held())
         )
 
     def _is_held(self) -> bool:
@@ -261,22 +264,26 @@ class Connection:
         admission.waits(self)
         return True
 
-    def _advance(self) -> None:
-        """Begin requests as far as the limits allow; read on only when all of them have begun."""
+    def _advance(self, now_ms: int | None = None) -> None:
+        """Begin requests as far as the limits allow; read on only when all of them have begun.
+
+        `now_ms` is the monotonic time where the caller knows it.
+        """
         if self._advancing:
             return
         self._advancing = True
         try:
-            while self._may_begin():
-                self._begin_some()
+            while self._frames and self._may_begin():
+                self._begin_some(self._clock.monotonic_ms() if now_ms is None else now_ms)
                 self._flush()
+                now_ms = None
         finally:
             self._advancing = False
         if self._closed:
             return
         if self._held_bytes > UNCOUNTED_BYTES or self._share.size_bytes:
             self._count(has_progress=False)
-        full = self._is_full() or self._is_held()
+        full = self._is_full() or (not self._admission.is_open and self._is_held())
         if full and not self._paused:
             self._paused = True
             self._transport.pause_reading()
@@ -284,11 +291,12 @@ class Connection:
             self._paused = False
             self._transport.resume_reading()
 
-    def _begin_some(self) -> None:
+    def _begin_some(self, now_ms: int) -> None:
+        """Begin the first of the frames, and those behind it that may begin."""
         frames = self._frames
-        now_ms = self._clock.monotonic_ms()
         self._kept = False
-        while self._may_begin():
+        self._begin(frames.popleft(), now_ms)
+        while frames and self._may_begin():
             self._begin(frames.popleft(), now_ms)
         if not self._parts.submit_appends() or frames:
             self.keep_frames()
@@ -434,7 +442,8 @@ class Connection:
 
     def _flush(self) -> None:
         """Send the responses that need not wait for an earlier one."""
-        if not self._admission.sends_answers:
+        admission = self._admission
+        if not admission.is_open and not admission.sends_answers:
             return
         slots = self._slots
         while slots and not self._closed:
