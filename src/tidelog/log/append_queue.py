@@ -312,7 +312,7 @@ class AppendQueue:
         done = plans[: operation.plans_written]
         if len(done) == 1:
             directory.space.wrote(done[0].info.size_bytes)
-            directory.recent = _recent(log, done[0])
+            directory.recent = _recent(log, done[0]) if directory.recent_wanted else None
         else:
             directory.space.wrote(sum([plan.info.size_bytes for plan in done]))
             directory.recent = None
@@ -481,10 +481,11 @@ def _first_offset(plan: Plan) -> int:
 def _recent(log: LogState, plan: Plan) -> Recent | None:
     """Return the last append for followers that wait for it.
 
-    None where a copy would cost more than a read, or where no read reached a log end lately.
+    To be called where a read reached a log end lately. None where a copy would cost more than a
+    read.
     """
     info, directory = plan.info, log.directory
-    if info.size_bytes > RECENT_BYTES or not directory.recent_wanted:
+    if info.size_bytes > RECENT_BYTES:
         return None
     directory.recent_wanted -= 1
     segment = log.segments[-1]

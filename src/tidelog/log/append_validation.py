@@ -288,23 +288,29 @@ def plan_from_leader(log: LogState, records: Buffer) -> Plan | None:
     if not batches:
         return None
     first, last = batches[0], batches[-1]
-    size = last.position + last.size_bytes
-    max_timestamp_ms = max(batch.max_timestamp for batch in batches)
+    max_timestamp_ms, record_count = first.max_timestamp, 0
+    planned: list[PlannedBatch] = []
+    has_producers = False
+    for batch in batches:
+        timestamp_ms = batch.max_timestamp
+        max_timestamp_ms = max(max_timestamp_ms, timestamp_ms)
+        record_count += batch.record_count
+        planned.append(
+            PlannedBatch(batch.base_offset, batch.last_offset, batch.size_bytes, timestamp_ms)
+        )
+        has_producers = has_producers or batch.producer_id > NO_PRODUCER_ID
+    size = last.end_position
     info = AppendInfo(
         first.base_offset,
-        last.last_offset,
+        planned[-1].last_offset,
         NO_TIMESTAMP,
-        sum(batch.record_count for batch in batches),
+        record_count,
         size,
         last.partition_leader_epoch,
     )
-    planned = [
-        PlannedBatch(batch.base_offset, batch.last_offset, batch.size_bytes, batch.max_timestamp)
-        for batch in batches
-    ]
     now_ms = log.directory.clock.wall_ms()
     plan = Plan(view[:size], planned, info, max_timestamp_ms, now_ms)
-    seen_ms = log.directory.clock.monotonic_ms()
+    seen_ms = log.directory.clock.monotonic_ms() if has_producers else 0
     try:
         for batch in batches:
             if batch.producer_id > NO_PRODUCER_ID:

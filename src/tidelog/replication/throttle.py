@@ -120,7 +120,7 @@ class SideThrottle:
     @property
     def is_active(self) -> bool:
         """Whether any partition is throttled, at whatever rate."""
-        return bool(self.settings.topics or self._moves)
+        return bool(self.settings.topics or self._moves.rates)
 
     def is_throttled(self, topic_partition: TopicPartition) -> bool:
         """Return whether a setting or a reassignment throttles the partition."""

@@ -30,7 +30,7 @@ class ThrottledReads:
         #: Bytes of throttled partitions that the present look has read.
         self._bytes = 0
         #: Whether any partition was throttled when the present look began.
-        self._is_active = throttles.leader.is_active
+        self._is_active = False
 
     @property
     def waits(self) -> bool:
