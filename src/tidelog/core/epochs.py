@@ -53,6 +53,10 @@ class LeaderEpochs:
         """The start of the last epoch, -1 when there is none."""
         return self._starts[-1] if self._starts else UNDEFINED_OFFSET
 
+    def covers(self, epoch: int, start_offset: int) -> bool:
+        """Return whether `epoch` is the last one and began at `start_offset` or before."""
+        return bool(self._epochs) and self._epochs[-1] == epoch and self._starts[-1] <= start_offset
+
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that records from `start_offset` on have `epoch`; return whether anything changed.
 
@@ -60,7 +64,7 @@ class LeaderEpochs:
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"negative leader epoch or offset: {epoch}, {start_offset}")
-        if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
+        if self.covers(epoch, start_offset):
             return False
         while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
             self._epochs.pop()

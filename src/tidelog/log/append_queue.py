@@ -146,9 +146,15 @@ class WriteOperation:
     def _write(self, files: Files, handle: Handle, step: WriteStep) -> None:
         buffers = step.buffers
         position = step.position
+        if len(buffers) == 1:
+            written = files.pwritev(handle, buffers, position)
+            if written < len(buffers[0]):
+                _write_rest(files, handle, buffers[0], written, position)
+            self.plans_written += 1
+            return
         done = 0
         while done < len(buffers):
-            part = buffers[done : done + MAX_IOVECS] if len(buffers) > 1 else buffers
+            part = buffers[done : done + MAX_IOVECS]
             written = files.pwritev(handle, part, position)
             for buffer in part:
                 size = len(buffer)
@@ -304,12 +310,13 @@ class AppendQueue:
                     break
                 created -= 1
                 self.rolled(segment)
-            if group[:left]:  # the former segment of a roll may get none
+            written = group if error is None else group[:left]
+            if written:  # the former segment of a roll may get none
                 segment.last_modified_ms = now_ms
-            for plan in group[:left]:
+            for plan in written:
                 self._apply(plan)
-            left -= min(left, len(group))
-        done = plans[: operation.plans_written]
+            left -= len(written)
+        done = plans if error is None else plans[: operation.plans_written]
         if len(done) == 1:
             directory.space.wrote(done[0].info.size_bytes)
             directory.recent = _recent(log, done[0]) if directory.recent_wanted else None

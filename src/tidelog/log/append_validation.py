@@ -383,7 +383,7 @@ def _begins_inside(log: LogState, batch: BatchView, expected: int) -> bool:
 def _assign_epoch(log: LogState, plan: Plan, epoch: int, start_offset: int) -> None:
     """Assign the batch's leader epoch, and note in the plan how to undo it."""
     epochs = log.epochs
-    if epoch < 0 or (epochs.latest_epoch == epoch and epochs.latest_start_offset <= start_offset):
+    if epoch < 0 or epochs.covers(epoch, start_offset):
         return
     if plan.epochs_before is None:
         plan.epochs_before = epochs.entries()

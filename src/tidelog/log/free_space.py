@@ -52,10 +52,10 @@ class FreeSpace:
 
     def is_look_due(self, written_bytes: int, now_ms: int) -> bool:
         """Count written bytes; return whether the volume must be looked at now."""
-        if self.reserve_bytes == 0 or self.full_since_ms is not None:
+        if self.full_since_ms is not None or not self.reserve_bytes:
             return False
-        self._allowance_bytes -= written_bytes
-        return self._allowance_bytes < 0 or now_ms - self._looked_ms >= LOOK_MS
+        left_bytes = self._allowance_bytes = self._allowance_bytes - written_bytes
+        return left_bytes < 0 or now_ms - self._looked_ms >= LOOK_MS
 
     def looked(self, volume: VolumeSize, now_ms: int) -> bool:
         """Take over a look at the volume; return whether the directory turns full by it."""

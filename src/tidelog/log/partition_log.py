@@ -144,16 +144,17 @@ class PartitionLog(LogState):
             self.flush().then(flushed)
 
     def _check_open(self) -> None:
-        if self.directory.failure is not None:
-            raise self.directory.failure
+        directory = self.directory
+        if directory.failure is not None:
+            raise directory.failure
         if self._closed or self._truncating:
             why = self._closed or "it is being truncated"
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"the log of {self.topic_partition} accepts no operations: {why}",
             )
-        if self.directory.space.is_full:
-            raise self.directory.space.error()
+        if directory.space.free.full_since_ms is not None:
+            raise directory.space.error()
 
     # reading
 

@@ -44,8 +44,7 @@ def diverging_epoch(
     """
     if last_fetched_epoch < 0:
         return None
-    is_latest = last_fetched_epoch == epochs.latest_epoch
-    if is_latest and epochs.latest_start_offset < fetch_offset <= log_end_offset:
+    if fetch_offset <= log_end_offset and epochs.covers(last_fetched_epoch, fetch_offset - 1):
         return None  # the usual case needs no lookup
     here = epochs.epoch_at(fetch_offset - 1)
     if NO_EPOCH < here < last_fetched_epoch <= epochs.latest_epoch:

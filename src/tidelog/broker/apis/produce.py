@@ -162,7 +162,10 @@ class _PartitionAppend:
         end = info.last_offset + 1
         waits_for_sync = self.produce.acks == 1 and partition.awaits_sync(end)
         if not waits_for_sync and (self.produce.acks != -1 or partition.high_watermark >= end):
-            self.acknowledged()
+            if self.sent is None:
+                self._finish()
+            else:
+                self.acknowledged()
             return
         if not partition.is_leader:
             self.refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership was lost while appending")

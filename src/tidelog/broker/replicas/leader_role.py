@@ -196,7 +196,8 @@ class LeaderRole:
                 self.run(effects)
             if self.core.flush_before_ack:
                 self._syncs.start()
-            self.log_rolled()
+            if self._log.base_offsets[-1] != self._active_segment:
+                self.log_rolled()
 
     def log_rolled(self) -> None:
         """Let fetches look that wait for more of a segment which is not the active one (V61)."""
