@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
-from tests.support.log import LogHarness, batch_of, directory_of
+from tests.support.log import FakeClock, LogHarness, batch_of, directory_of
 
 from tidelog.core.errors import StorageError
 from tidelog.core.operation_times import OpenAges, OperationCounts
-from tidelog.core.ports import Work
+from tidelog.core.ports import Files, Work
 from tidelog.log.slow_directories import (
     FAST_WINDOWS,
     LEAST_OPERATIONS,
@@ -17,6 +19,7 @@ from tidelog.log.slow_directories import (
     SlowDirectory,
     Verdict,
 )
+from tidelog.runtime.lanes import ThreadLane
 
 THRESHOLD_MS = 50
 WINDOW_MS = 1_000
@@ -49,7 +52,7 @@ def test_the_slower_a_disk_is_the_sooner_it_is_found(kind: str) -> None:
 
 
 class Hanging:
-    """A directory whose lane has a write or a read under way."""
+    """A directory whose lane has operations under way."""
 
     def __init__(self, path: Path, threshold_ms: int = THRESHOLD_MS) -> None:
         self.harness = LogHarness(path)
@@ -59,8 +62,8 @@ class Hanging:
         self.speed = directory_of(self.log).speed
         self.seen: list[str] = []
         self.speed.on_change = lambda: self.seen.append("slow" if self.speed.is_slow else "fast")
-        #: When the write and the read under way began; -1 without one.
-        self.write_ms = self.read_ms = -1
+        #: When the write, the read and the other operation under way began; -1 without one.
+        self.write_ms = self.read_ms = self.other_ms = -1
         self.times.open_ages = self._ages
         self.speed.configure(threshold_ms, WINDOW_MS, HANG_MS)
 
@@ -69,7 +72,7 @@ class Hanging:
         return OpenAges(
             *(
                 0 if each < 0 else (now_ms - each) * 1_000_000 + 1
-                for each in (self.write_ms, self.read_ms)
+                for each in (self.write_ms, self.read_ms, self.other_ms)
             )
         )
 
@@ -158,3 +161,51 @@ def test_short_operations_one_after_the_other_are_no_hang(tmp_path: Path) -> Non
     hanging.write_ms = -1
     hanging.clock.advance(HANG_MS)
     assert not hanging.clock.armed, "no timer without an open operation"
+
+
+@pytest.mark.rule("D13")
+def test_a_directory_without_appends_is_written_to_while_another_operation_takes_long(
+    tmp_path: Path,
+) -> None:
+    """A deletion may take any time, and a device that hangs is found by the write beside it."""
+    hanging = Hanging(tmp_path, 0)
+    lane = hanging.harness.lane
+    hanging.begin("other")
+    hanging.clock.advance(HANG_MS - 1)
+    assert lane.names.count("look for a hang") == 0
+    hanging.clock.advance(4 * HANG_MS)
+    assert lane.names.count("look for a hang") == 4 and hanging.failure == ""
+    lane.slow_disk = True
+    hanging.clock.advance(3 * HANG_MS)
+    assert lane.names.count("look for a hang") == 5, "the next one waits for the one under way"
+    hanging.begin("write")
+    hanging.clock.advance(HANG_MS + HANG_MS // 10)
+    assert "a write in" in hanging.failure and "has not answered for" in hanging.failure
+    assert not list(tmp_path.rglob("hang-probe*"))
+
+
+@pytest.mark.rule("D13")
+@pytest.mark.parametrize("work", [Work.SLOW, Work.SYNC])
+def test_the_operations_of_a_lane_without_a_limit_have_an_age(tmp_path: Path, work: Work) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hangs(_: Files) -> None:
+        begun.set()
+        go_on.wait()
+
+    async def story() -> None:
+        lane = ThreadLane(str(tmp_path), asyncio.get_running_loop(), FakeClock())
+        opened: list[None] = []
+        lane.times.on_open = lambda: opened.append(None)
+        lane.times.limit_ns = 2
+        operation = lane.submit(hangs, work, "hangs")
+        await asyncio.to_thread(begun.wait)
+        ages = lane.times.open_ages()
+        assert ages.other_ns > 1 and len(opened) == 1
+        assert not lane.times.is_stuck, "it is no slow write"
+        go_on.set()
+        await operation
+        assert lane.times.open_ages() == (0, 0, 0)
+        await lane.close()
+
+    asyncio.run(story())

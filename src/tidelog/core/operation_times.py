@@ -45,13 +45,15 @@ class OperationCounts(NamedTuple):
 
 
 class OpenAges(NamedTuple):
-    """For how long the write and the read under way have been so.
+    """For how long the write, the read and the other operation under way have been so.
 
-    0 where no operation is open, at least 1 where one waits for a thread.
+    0 where no operation is open, at least 1 where one waits for a thread. Others are syncs,
+    deletions and what else does not count.
     """
 
     write_ns: int = 0
     read_ns: int = 0
+    other_ns: int = 0
 
 
 class OperationTimes:
@@ -88,7 +90,7 @@ class OperationTimes:
         self.is_report_due = False
         #: Called on the loop after slow operations.
         self.on_slow: Callable[[], None] | None = None
-        #: Called on the loop when a write or read begins that the loop does not wait for.
+        #: Called on the loop when an operation begins that the loop does not wait for.
         self.on_open: Callable[[], None] | None = None
         #: Returns the ages of the operations under way; set by the lane.
         self.open_ages: Callable[[], OpenAges] = OpenAges
@@ -135,8 +137,9 @@ class OperationTimes:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether an operation under way has taken the limit already."""
-        return max(self.open_ages()) >= self.limit_ns
+        """Whether the write or the read under way has taken the limit already."""
+        ages = self.open_ages()
+        return max(ages.write_ns, ages.read_ns) >= self.limit_ns
 
     def _was_slow(self, time_ns: int) -> None:
         self.longest_ns = max(self.longest_ns, time_ns)

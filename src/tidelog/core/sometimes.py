@@ -132,6 +132,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "directory_fast_again": "the operations of a log directory that was slow are fast again",
     "leadership_given_up_when_disk_is_slow": "a leader on a slow disk asks for another leader",
     "hanging_directory_given_up": "a log directory in which a write hangs is given up",
+    "quiet_directory_written_to": "an operation without a limit takes long in a log directory",
     "slow_directory_given_up": "a slow log directory that leads nothing is taken offline",
     "slow_directory_kept": "a slow log directory is not taken offline: no other one is fast",
     "directory_given_up": "a log directory fails, and its broker goes on with the others",

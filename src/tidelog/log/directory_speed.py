@@ -6,13 +6,13 @@ timer, except while a thread has an operation: one that does not end is slow, to
 has not ended for the hang limit never will: the directory is given up as if it had failed, and all
 that waits for it fails. Time in which this process was stopped does not count. Reads have no limit:
 a leader keeps its followers through slow ones (F5), and a hanging device is found by its writes.
-Nor have syncs, deletions and other long operations, for their time depends on their size.
+Nor have syncs, deletions and other long operations, for their time depends on their size. But where
+one of them takes that long, the directory is written to, so that a hang is found without appends.
 
 A slow directory whose leaders have moved away may have too few operations to be judged. Then probes
 write, sync and read a small file, one after the other. They go to the device, where reads from the
 page cache would prove nothing. A failed sync of a probe fails the directory, as any other (D17),
-and one that finds no room makes it read-only (D14).
-Loop only.
+and one that finds no room makes it read-only (D14). Loop only.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _NS_PER_MS: Final = 1_000_000
 #: The file of the probes; a start removes it as any temporary file.
 _PROBE_FILE: Final = f"speed-probe{names.TEMPORARY}"
 _PROBE: Final = bytes(4096)
+#: The file that is written while an operation without a limit takes long.
+_TOUCHED_FILE: Final = f"hang-probe{names.TEMPORARY}"
 #: Looks at open operations.
 _LOOKS_PER_WINDOW: Final = 4
 _LOOKS_PER_HANG: Final = 10
@@ -68,10 +70,12 @@ class DirectorySpeed:
         "_decision",
         "_hang_ms",
         "_is_looking",
+        "_is_touching",
         "_is_watching",
         "_owner",
         "_probes_left",
         "_slow_since_ms",
+        "_touched_ms",
         "_window_ms",
         "last",
         "on_change",
@@ -93,6 +97,9 @@ class DirectorySpeed:
         self._is_looking = False
         #: Earlier time does not count for open operations: this process did not run.
         self._counts_from_ms = 0
+        #: A write looks for a hang, and when the last one began.
+        self._is_touching = False
+        self._touched_ms = 0
         #: The counts when the present window began.
         self._began = OperationCounts()
         self._probes_left = 0
@@ -199,9 +206,10 @@ class DirectorySpeed:
         if not max(ages):
             return
         if self.threshold_ms and times.is_stuck:
-            times.longest_ns = max(times.longest_ns, *ages)
+            times.longest_ns = max(times.longest_ns, ages.write_ns, ages.read_ns)
             self._met_slow_operation()
-        counted_ms = min(ages.write_ns // _NS_PER_MS, now_ms - self._counts_from_ms)
+        counts_ms = now_ms - self._counts_from_ms
+        counted_ms = min(ages.write_ns // _NS_PER_MS, counts_ms)
         if self._hang_ms and counted_ms >= self._hang_ms:
             self._owner.tracer.mark("hanging_directory_given_up")
             self._owner.give_up_hanging(
@@ -209,7 +217,26 @@ class DirectorySpeed:
                 " (metadata.session.timeout.ms): the device hangs"
             )
             return
+        if self._hang_ms and min(ages.other_ns // _NS_PER_MS, counts_ms) >= self._hang_ms:
+            self._touch(now_ms)
         self._operation_opened()
+
+    def _touch(self, now_ms: int) -> None:
+        """Write to the directory, whose open operations have no limit; once in the hang limit."""
+        if self._is_touching or now_ms - self._touched_ms < self._hang_ms:
+            return
+        self._is_touching, self._touched_ms = True, now_ms
+        path = f"{self._owner.path}/{_TOUCHED_FILE}"
+
+        def done(touch: Completion[None]) -> None:
+            self._is_touching = False
+            if touch.error is not None:
+                self._owner.failed(touch.error)
+
+        self._owner.tracer.mark("quiet_directory_written_to")
+        self._owner.lane.submit(
+            lambda files: _write_and_remove(files, path), Work.FAST, "look for a hang"
+        ).then(done)
 
     def _watch(self) -> None:
         self._is_watching = True
@@ -290,6 +317,12 @@ class DirectorySpeed:
         self._owner.lane.submit(
             lambda files: _write_and_read(files, path), Work.READ, "probe speed"
         ).then(done)
+
+
+def _write_and_remove(files: Files, path: str) -> None:
+    """Write and remove an empty file. Raises OSError."""
+    files.replace_file(path, b"", sync=False)
+    files.unlink(path)
 
 
 def _write_and_read(files: Files, path: str) -> None:

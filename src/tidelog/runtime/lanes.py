@@ -157,14 +157,19 @@ class ThreadLane:
         )
 
     def _open_ages(self) -> OpenAges:
-        """Return the ages of the write and the read under way; 1 where one may wait in a queue."""
+        """Return the ages of the operations under way; 1 where one may wait in a queue."""
         now_ns, fast, slow = time.monotonic_ns(), self._fast, self._slow
         write_ns, read_ns = fast.under_way_since_ns, slow.under_way_since_ns
+        others = [worker.under_way_since_ns for worker in self._syncs]
         if slow.under_way is not Work.READ:
+            others.append(read_ns)
             read_ns = 0
+        other_ns = min((each for each in others if each), default=0)
+        is_sync_waiting = any(worker.waiting for worker in self._syncs)
         return OpenAges(
             now_ns - write_ns if write_ns else min(fast.waiting, 1),
             now_ns - read_ns if read_ns else min(slow.waiting, 1),
+            now_ns - other_ns if other_ns else int(is_sync_waiting),
         )
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
@@ -183,10 +188,9 @@ class ThreadLane:
         worker.put(operation, completion, work)
         if worker is not self._fast:
             self._beside += 1
-        if work is Work.FAST or work is Work.READ:
-            times = self._times
-            if times.on_open is not None:
-                times.on_open()
+        times = self._times
+        if times.on_open is not None and work is not Work.COMPUTE:
+            times.on_open()
         return completion
 
     def abandon(self, error: StorageError) -> None:

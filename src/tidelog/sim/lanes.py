@@ -96,22 +96,26 @@ class SimLane:
         return not disk.slow and not disk.hangs and self._fast_waiting == 0
 
     def _open_ages(self) -> OpenAges:
-        """Return the ages of the write and the read under way.
+        """Return the ages of the operations under way.
 
         A real lane has a thread for writes alone. So where the disk hangs, a write hangs that waits
         for another operation here.
         """
         write: _Job | None = None
         read: _Job | None = None
+        other = next(iter(self._syncs), None)
         if self._busy:
             head = self._jobs[0]
             read = head if head.work is Work.READ else None
+            if head.work is Work.SLOW and (other is None or head.begun_ns < other.begun_ns):
+                other = head
             writes = (job for job in self._jobs if job.work is Work.FAST)
             if head.work is Work.FAST or self._files.disk.hangs:
                 write = next(writes, None)
         now_ns = self._process.clock.monotonic_ns()
         least = min(len(self._jobs), 1)
-        return OpenAges(*(least if job is None else now_ns - job.begun_ns for job in (write, read)))
+        jobs = (write, read, other)
+        return OpenAges(*(least if job is None else now_ns - job.begun_ns for job in jobs))
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
         """Run `operation(files)` now or later; see the port."""
@@ -130,17 +134,17 @@ class SimLane:
             except Exception as error:
                 return Completion.failed(error)
         completion: Completion[T] = Completion()
-        if work is Work.SYNC:
-            self._sync(_Job(operation, work, name, completion))
-            return completion
-        if work is Work.FAST:
-            self._fast_waiting += 1
-            self._files.disk.count("waited")
         job = _Job(operation, work, name, completion)
-        job.begun_ns = self._process.clock.monotonic_ns()
-        self._jobs.append(job)
-        self._start()
-        if (work is Work.FAST or work is Work.READ) and self._times.on_open is not None:
+        if work is Work.SYNC:
+            self._sync(job)
+        else:
+            if work is Work.FAST:
+                self._fast_waiting += 1
+                self._files.disk.count("waited")
+            job.begun_ns = self._process.clock.monotonic_ns()
+            self._jobs.append(job)
+            self._start()
+        if self._times.on_open is not None and work is not Work.COMPUTE:
             self._times.on_open()
         return completion
 

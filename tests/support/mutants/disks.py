@@ -276,3 +276,13 @@ def hanging_directory_ends_the_broker(_: Any) -> Any:
         directory.on_failure.func.__self__._services.ports.halt(f"log directory failed: {error}")
 
     return give_up_hanging
+
+
+@_breaks(
+    "D13",
+    "tidelog.log.directory_speed:DirectorySpeed._touch",
+    profile="short_sessions",
+)
+def quiet_hang_unnoticed(_: Any) -> Any:
+    """A broker waits for a log directory that hangs, unless there are appends."""
+    return lambda speed, now_ms: None

@@ -108,7 +108,9 @@ def _watch_hang(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None
         life = broker.life
         if life is not None and life.runs and broker.broker is not None:
             for directory in broker.broker.replicas.directories:
-                waits_ns = directory.lane.times.open_ages().write_ns
+                ages = directory.lane.times.open_ages()
+                # Operations without a limit are noticed first, and then the write beside them.
+                waits_ns = max(ages.write_ns, ages.other_ns // 2)
                 is_served = directory.path == disk.root and directory.failure is None
                 if is_served and waits_ns > limit_ns:
                     cluster.simulator.violate(
