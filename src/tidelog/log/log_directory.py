@@ -47,6 +47,7 @@ from tidelog.log.directory_files import (
 )
 from tidelog.log.directory_state import DirectoryState
 from tidelog.log.future_logs import FoundFuture, FutureLogs, load_futures
+from tidelog.log.moved_from import MovedFrom
 from tidelog.log.open_files import DEFAULT_MAX_OPEN_FILES
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import (
@@ -392,9 +393,8 @@ class LogDirectory(DirectoryState):
         )
         #: Replicas that move here from another directory (D11).
         self.future_logs = FutureLogs(self, self.logs, self._replicas.departures)
-        #: By partition, the log directory of the replica in whose place one here was put; until
-        #: that one is known to be gone.
-        self.moved_from: dict[TopicPartition, str] = {}
+        #: By partition, in whose place a replica here was put, until that is known to be gone.
+        self.moved_from: dict[TopicPartition, MovedFrom] = {}
 
     # opening
 
@@ -437,7 +437,7 @@ class LogDirectory(DirectoryState):
             self.checkpoints[name].offsets = offsets
         for key, loaded in opened.partitions:
             self._add_loaded(key, loaded, config_of(key.topic))
-            if loaded.moved_from:
+            if loaded.moved_from is not None:
                 self.moved_from[key] = loaded.moved_from
         for key, name, loaded in opened.futures:
             self.future_logs.add(self._log_of(key, loaded, config_of(key.topic), name))

@@ -37,6 +37,7 @@ from tidelog.log.directory_files import (
     write_beside,
 )
 from tidelog.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
+from tidelog.log.moved_from import MovedFrom, parse_moved_from
 from tidelog.log.producer_state import ProducerState
 from tidelog.log.scan import Scan
 from tidelog.log.segment import Segment
@@ -98,8 +99,8 @@ class LoadedLog:
     names_changed: bool = False
     #: Bytes that were no batch, or lay behind such bytes.
     cut_bytes: int = 0
-    #: The log directory of the replica in whose place this one was put; empty for none (D11).
-    moved_from: str = ""
+    #: In whose place this replica was put; None for a replica that did not move (D11).
+    moved_from: MovedFrom | None = None
     #: Files written beside these, which replace them when all is durable.
     beside: list[str] = field(default_factory=list)
     notes: list[tuple[bool, str]] = field(default_factory=list)
@@ -185,7 +186,7 @@ class _Loader:
                 continue
             if name == names.MOVED_FROM:
                 data = self.files.read_file(f"{self.path}/{name}")
-                self.loaded.moved_from = data.decode("utf-8", "replace").strip()
+                self.loaded.moved_from = parse_moved_from(data)
             parsed = names.parse_offset_name(name)
             if parsed is None:
                 continue

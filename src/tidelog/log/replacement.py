@@ -21,6 +21,7 @@ from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Files, Work
 from tidelog.log import names
 from tidelog.log.held_requests import HeldRequests
+from tidelog.log.moved_from import MovedFrom, after_move, format_moved_from
 
 if TYPE_CHECKING:
     from tidelog.log.log_directory import LogDirectory
@@ -49,7 +50,7 @@ class Replacement:
     async def prepare(self, high_watermark: int) -> None:
         """Make durable what the present log need not rest for. Raises StorageError."""
         future, target = self._future, self._target
-        path, moved_from = f"{future.path}/{names.MOVED_FROM}", f"{self._source.path}\n".encode()
+        path, moved_from = f"{future.path}/{names.MOVED_FROM}", format_moved_from(self._moved_from)
         await future.flush()
         await target.write_high_watermarks({future.topic_partition: high_watermark})
         try:
@@ -61,6 +62,12 @@ class Replacement:
         except StorageError as error:
             target.failed(error)
             raise
+
+    @property
+    def _moved_from(self) -> MovedFrom:
+        source = self._source
+        before = source.moved_from.get(self._future.topic_partition)
+        return after_move(source.path, before, self._target.path)
 
     async def begin(self) -> None:
         """Return when the present log rests; from now on flushes and truncations of it wait."""
@@ -181,7 +188,7 @@ class Replacement:
         log.renamed(f"{target.path}/{names.directory_name(key)}")
         log.succeed(current)
         target.logs[key] = log
-        target.moved_from[key] = source.path
+        target.moved_from[key] = self._moved_from
         source.moved_from.pop(key, None)
         return log
 
@@ -196,7 +203,8 @@ class Replacement:
         key = log.topic_partition
         gone = source.delete(key)
         current.end_turn()
-        gone.then(lambda done: None if done.error else target.forget_moved_from(key))
+        if len(target.moved_from[key].paths) == 1:  # else an older copy may still be there
+            gone.then(lambda done: None if done.error else target.forget_moved_from(key))
 
     def give_up(self) -> None:
         """Let the present log go on, if it rests; its future log is as it was."""

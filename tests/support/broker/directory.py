@@ -328,7 +328,7 @@ class FakeDirectory:
         self.logs: dict[TopicPartition, Any] = {}
         self.strays: dict[str, Any] = {}
         self.future_logs: Any = SimpleNamespace(found={})
-        self.moved_from: dict[TopicPartition, str] = {}
+        self.moved_from: dict[TopicPartition, Any] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.deleted: list[TopicPartition] = []
         self.set_aside_logs: list[TopicPartition] = []

@@ -6,6 +6,8 @@ replica, the new one, or both, of which one goes. Moves go on where they were.
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from bisect import bisect_left
 from types import SimpleNamespace
@@ -42,20 +44,22 @@ from tidelog.sim.files import SimFiles
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, file_delete_delay_ms=0)
 VALUES = [b"v%d" % number for number in range(12)]
-A, B = "/a", "/b"
+A, B, C = "/a", "/b", "/c"
 
 
 class TwoDirectories:
-    """The log directories of one broker on two simulated disks, opened by one process at a time."""
+    """The log directories of one broker, each on a simulated disk; one process has them open."""
 
-    def __init__(self, seed: int = 0) -> None:
-        self.draw = random.Random(seed)
-        self.disks = {path: SimDisk(path) for path in (A, B)}
+    def __init__(self, *paths: str) -> None:
+        self.draw = random.Random(0)
+        self.disks = {path: SimDisk(path) for path in paths or (A, B)}
         self.clock = FakeClock()
         self.tracer = FakeTracer()
         self.life = Life()
         self.lanes: dict[str, StepLane] = {}
         self.directories: dict[str, LogDirectory] = {}
+        #: The error with which a disk refuses to rename.
+        self.refused: dict[str, int] = {}
 
     def start(self, strike_at: int = -1) -> None:
         """A new process opens both and lets one copy of a replica go."""
@@ -67,6 +71,8 @@ class TwoDirectories:
         self.directories = {}
         for path, disk in self.disks.items():
             files = SimFiles(cast(Any, self.life), disk, self.draw)
+            if path in self.refused:
+                files = cast(SimFiles, _Refusing(cast(Files, files), self.refused[path]))
             self.lanes[path] = StepLane(path, cast(Files, files))
             self.directories[path] = open_directory(
                 self.lanes[path], CONFIG, self.clock, self.tracer
@@ -105,9 +111,9 @@ async def _no_nodes(paths: list[str]) -> list[None]:
     return [None] * len(paths)
 
 
-def begun() -> TwoDirectories:
+def begun(*paths: str) -> TwoDirectories:
     """A replica in A with some records, all of them synced."""
-    two = TwoDirectories()
+    two = TwoDirectories(*paths)
     two.start()
     log = two.directories[A].create(TP, TOPIC_ID, CONFIG).result()
     for number, value in enumerate(VALUES):
@@ -272,17 +278,112 @@ def test_the_copy_in_the_others_place_stays_where_a_crash_left_both(loss: Loss) 
 
 
 class _Refusing:
-    """Files of a full disk, which refuses to rename."""
+    """Files of a disk that refuses to rename, as a full one does."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, error: int = errno.ENOSPC) -> None:
         self._files = files
+        self._error = error
         self.last_call = "rename"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._files, name)
 
     def rename(self, old: str, new: str) -> None:
-        raise OSError(28, "no space", old)
+        raise OSError(self._error, os.strerror(self._error), old)
+
+
+def refuse(two: TwoDirectories, path: str, error: int) -> None:
+    """Let a disk refuse to rename from now on, through all starts."""
+    two.refused[path] = error
+    two.lanes[path].files = cast(Files, _Refusing(two.lanes[path].files, error))
+
+
+def _moved_and_written(two: TwoDirectories) -> None:
+    """A move, and records that only the new log has; some of the old ones are truncated."""
+    log = moved(two)
+    append(log, [b"more"], epoch=3)
+    log.flush().result()
+    log.truncate_to(8).result()
+    log.flush().result()
+    append(log, [b"again"], epoch=3)
+    log.flush().result()
+
+
+@pytest.mark.rule("D11", "V69")
+@pytest.mark.parametrize("loss", list(Loss))
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EPERM, errno.EIO])
+def test_no_crash_loses_a_synced_record_where_the_old_copy_cannot_be_removed(
+    error: int, loss: Loss
+) -> None:
+    whole = begun()
+    before = whole.life.calls
+    refuse(whole, A, error)
+    _moved_and_written(whole)
+    for strike_at in range(1, whole.life.calls - before + 2):
+        two = begun()
+        refuse(two, A, error)
+        two.life.strike_at = two.life.calls + strike_at
+        with pytest.raises(NodeDead):
+            _moved_and_written(two)
+            raise NodeDead("the process ends behind it")
+        two.crash(loss)
+        two.start()
+        found = values_of(two.log())
+        path = two.log().path
+        assert found[:8] == VALUES[:8], strike_at
+        assert found[8:] in ([b"again"], [*VALUES[8:], b"more"][: len(found) - 8]), strike_at
+        for _ in range(2):  # the removal is refused again
+            two.crash(loss)
+            two.start()
+            assert (values_of(two.log()), two.log().path) == (found, path), strike_at
+        two.refused.clear()
+        two.crash(loss)
+        two.start()
+        assert (values_of(two.log()), two.log().path) == (found, path), strike_at
+        two.clock.advance(1)
+        assert [name for name in two.names() if "-future" not in name] == [path], strike_at
+
+
+@pytest.mark.rule("D11")
+@pytest.mark.parametrize("order", [(A, B), (B, A)])
+def test_of_two_copies_that_name_each_other_the_one_of_the_later_move_stays(
+    order: tuple[str, str],
+) -> None:
+    two = begun()
+    two.disks = {path: two.disks[path] for path in order}
+    refuse(two, A, errno.EPERM)
+    moved(two)
+    two.refused.clear()
+    two.lanes[A].files = two.lanes[A].files._files  # type: ignore[attr-defined]  # it heals
+    refuse(two, B, errno.EPERM)
+    log = moved(two, B, A)
+    log.truncate_to(8).result()
+    log.flush().result()
+    two.crash(Loss.NONE)
+    two.start()
+    assert (two.log().path, values_of(two.log())) == ("/a/topic-0", VALUES[:8])
+    assert not any(each.strays for each in two.directories.values())
+
+
+@pytest.mark.rule("D11")
+def test_a_copy_that_stays_behind_two_moves_is_still_known_as_an_older_one() -> None:
+    two = begun(A, B, C)
+    refuse(two, A, errno.ENOSPC)
+    moved(two)
+    log = moved(two, B, C)
+    log.truncate_to(8).result()
+    log.flush().result()
+    for _ in range(2):
+        two.crash(Loss.NONE)
+        two.start()
+        assert (two.log().path, values_of(two.log())) == ("/c/topic-0", VALUES[:8])
+    assert sorted(two.names()) == ["/a/topic-0", "/c/topic-0"]
+    two.refused.clear()
+    two.crash(Loss.NONE)
+    two.start()
+    two.clock.advance(1)
+    assert two.names() == ["/c/topic-0"]
+    assert two.directories[C].moved_from == {}
 
 
 @pytest.mark.rule("D11")

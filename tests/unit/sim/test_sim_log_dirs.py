@@ -209,7 +209,9 @@ def test_of_two_empty_copies_the_one_that_grows_counts(grows: int) -> None:
 def test_of_two_equal_copies_the_one_in_the_others_place_counts(former: int) -> None:
     disks = [SimDisk(path) for path in DIRECTORIES[:2]]
     paths = [make_replica(disk, [1, 2]) for disk in disks]
-    write(disks[1 - former], f"{paths[1 - former]}/moved-from", b"it")
+    write(
+        disks[1 - former], f"{paths[1 - former]}/moved-from", f"{DIRECTORIES[former]}\n1\n".encode()
+    )
     logs = NodeLogs(1, disks)
     logs.follow()
     assert logs.logs[KEY].disk is disks[1 - former]

@@ -4,15 +4,15 @@ A directory that failed, or was dropped from `log.dirs`, may come back after its
 created again elsewhere. The copy of the topic that exists stays; of two such copies the one with
 the greater (latest leader epoch, log end offset). It has every record of the other that counts: a
 log of an earlier epoch ends before any leader of a later one, or diverges from it. The other is
-moved aside as stray, so nothing is lost. A crash in the middle of a move between directories leaves
-two copies, too (D11). Then the one that took the other's place has every record of it, and says so:
-the other is deleted.
+moved aside as stray, so nothing is lost. A move between directories leaves two copies, too, where
+it is cut short, or where the disk refuses to remove the former one (D11). Then the one that took
+the other's place says so, and stays, even if it is shorter by now. The other is deleted.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,58 +34,70 @@ async def set_aside(services: Services, directories: Sequence[LogDirectory]) -> 
         for topic_partition in directory.logs:
             holders.setdefault(topic_partition, []).append(directory)
     twice = {each: found for each, found in holders.items() if len(found) > 1}
-    if not twice:
-        _forget_former(directories)
-        return
-    topic_ids = await _topic_ids(services, {topic: None for topic, _ in twice})
+    topic_ids = await _topic_ids(services, {topic: None for topic, _ in twice}) if twice else {}
+    #: Partitions of which a copy could not go: the next start must know which one is the newer.
+    refused: dict[TopicPartition, None] = {}
     for topic_partition, found in twice.items():
         topic_id = topic_ids.get(topic_partition.topic)
-        kept = max(
-            found, key=partial(_rank, topic_partition, topic_id, [each.path for each in found])
-        )
+        kept = max(found, key=partial(_rank, topic_partition, topic_id, found))
         for directory in found:
-            if directory is not kept:
-                await _go(services, topic_partition, directory, kept)
-    _forget_former(directories)
+            if directory is not kept and not await _go(services, topic_partition, directory, kept):
+                refused[topic_partition] = None
+    _forget_former(directories, refused)
 
 
-def _forget_former(directories: Sequence[LogDirectory]) -> None:
-    """Forget in whose place replicas were put, where that copy is known to be gone."""
+def _forget_former(directories: Sequence[LogDirectory], refused: Container[TopicPartition]) -> None:
+    """Forget in whose place replicas were put, where those copies are known to be gone."""
     good = {directory.path: directory for directory in directories}
     for directory in directories:
-        for topic_partition, path in list(directory.moved_from.items()):
-            former = good.get(path)
-            if former is not None and topic_partition not in former.logs:
+        for topic_partition, moved_from in list(directory.moved_from.items()):
+            former = [good.get(path) for path in moved_from.paths]
+            if topic_partition not in refused and all(
+                each is not None and topic_partition not in each.logs for each in former
+            ):
                 directory.forget_moved_from(topic_partition)
+
+
+def _is_newer(
+    topic_partition: TopicPartition, directory: LogDirectory, other: LogDirectory
+) -> bool:
+    """Return whether a copy was put in the place of another one, of the same topic."""
+    moved_from = directory.moved_from.get(topic_partition)
+    ids = directory.logs[topic_partition].topic_id, other.logs[topic_partition].topic_id
+    return (
+        moved_from is not None
+        and ids[0] == ids[1]
+        and moved_from.is_newer_than(
+            directory.path, other.path, other.moved_from.get(topic_partition)
+        )
+    )
 
 
 def _rank(
     topic_partition: TopicPartition,
     topic_id: TopicId | None,
-    paths: Sequence[str],
+    found: Sequence[LogDirectory],
     directory: LogDirectory,
-) -> tuple[bool, int, int, bool]:
-    """Return what ranks a copy: of two with the same records, the one in the other's place."""
+) -> tuple[bool, bool, int, int]:
+    """Return what ranks a copy: one whose place another took is behind all others."""
     log = directory.logs[topic_partition]
-    is_successor = directory.moved_from.get(topic_partition) in paths
-    return log.topic_id == topic_id, log.epochs.latest_epoch, log.log_end_offset, is_successor
+    is_former = any(_is_newer(topic_partition, each, directory) for each in found)
+    is_of_topic = log.topic_id == topic_id
+    return is_of_topic, not is_former, log.epochs.latest_epoch, log.log_end_offset
 
 
 async def _go(
     services: Services, topic_partition: TopicPartition, directory: LogDirectory, kept: LogDirectory
-) -> None:
-    """Let a copy go for the one that is kept."""
-    topic_id = directory.logs[topic_partition].topic_id
-    is_former = kept.moved_from.get(topic_partition) == directory.path
-    if is_former and kept.logs[topic_partition].topic_id == topic_id:
-        await _delete_former(services, topic_partition, directory, kept)
-    else:
-        await _move_aside(services, topic_partition, directory, kept)
+) -> bool:
+    """Let a copy go for the one that is kept; return whether the disk let it go."""
+    if _is_newer(topic_partition, kept, directory):
+        return await _delete_former(services, topic_partition, directory, kept)
+    return await _move_aside(services, topic_partition, directory, kept)
 
 
 async def _delete_former(
     services: Services, topic_partition: TopicPartition, directory: LogDirectory, kept: LogDirectory
-) -> None:
+) -> bool:
     services.tracer.mark("moved_replica_found_twice")
     services.tracer.log(
         "server",
@@ -97,11 +109,13 @@ async def _delete_former(
         await directory.delete(topic_partition)
     except StorageError as error:
         services.tracer.log("server", logging.ERROR, f"cannot delete it: {error}")
+        return False
+    return True
 
 
 async def _move_aside(
     services: Services, topic_partition: TopicPartition, directory: LogDirectory, kept: LogDirectory
-) -> None:
+) -> bool:
     services.tracer.mark("duplicate_replica_set_aside")
     services.tracer.log(
         "server",
@@ -116,6 +130,8 @@ async def _move_aside(
     except StorageError as error:
         # It is hosted no more in any case; the next start finds it again.
         services.tracer.log("server", logging.ERROR, f"cannot move it aside: {error}")
+        return False
+    return True
 
 
 async def _topic_ids(services: Services, topics: Iterable[str]) -> Mapping[str, TopicId]:

@@ -288,22 +288,22 @@ class NodeLogs:
 
     def _scan(self) -> list[ReplicaLog]:
         """Find new replicas, removed replicas and replicas with other files; return their logs."""
-        found: dict[LogKey, tuple[SimDisk, list[tuple[int, _Segment]]]] = {}
+        found: dict[LogKey, _Copy] = {}
         with_gaps: dict[LogKey, None] = {}
         for disk, name, entry in self._entries():
             partition = _key_of(name, entry) or self._adopted.get(entry)
             if partition is not None:
                 segments = self._segments_of(entry)
                 partition = self._in_its_life(entry, partition, segments)
+                copy = _Copy(disk, segments, *_moved_from(entry))
                 known = found.get(partition)
-                is_copy = names.MOVED_FROM in entry.entries
-                if known is not None and _is_kept(*known, disk, segments, is_copy):
+                if known is not None and _is_kept(known, copy):
                     continue
-                found[partition] = disk, segments
+                found[partition] = copy
                 if name.startswith(_INTERNAL) or name.rpartition("-")[0] in self._compacted:
                     with_gaps[partition] = None
         changed: list[ReplicaLog] = []
-        for key, (disk, segments) in found.items():
+        for key, (disk, segments, _, _) in found.items():
             log = self.logs.get(key)
             if log is None:
                 gaps = self._gaps or key in with_gaps
@@ -396,23 +396,40 @@ def life_at(lives: Sequence[int], leader_epoch: int) -> int:
     return max((life for life in lives if life <= leader_epoch), default=0)
 
 
-def _is_kept(
-    disk: SimDisk,
-    segments: list[tuple[int, _Segment]],
-    other_disk: SimDisk,
-    other_segments: list[tuple[int, _Segment]],
-    is_other_copy: bool,
-) -> bool:
+class _Copy(NamedTuple):
+    """One copy of a replica on a broker's disks."""
+
+    disk: SimDisk
+    segments: list[tuple[int, _Segment]]
+    #: The directories of the copies whose place it took, and the number of its moves (D11).
+    older: tuple[str, ...]
+    moves: int
+
+    def replaced(self, other: _Copy) -> bool:
+        """Return whether this copy was put in the place of another one."""
+        if other.disk.root not in self.older:
+            return False
+        return self.disk.root not in other.older or self.moves > other.moves
+
+
+def _moved_from(directory: Directory) -> tuple[tuple[str, ...], int]:
+    """Return the content of a replica's file of its moves: paths, and their number behind them."""
+    file = directory.entries.get(names.MOVED_FROM)
+    lines = bytes(file.data).decode().split() if isinstance(file, File) else []
+    return (tuple(lines[:-1]), int(lines[-1])) if lines else ((), 0)
+
+
+def _is_kept(copy: _Copy, other: _Copy) -> bool:
     """Return whether a broker keeps the first of two copies of a replica.
 
-    It cannot see a copy in a failed directory. Of two others it keeps the one with the greater last
-    leader epoch and end (D6). Of two with the same records it keeps the one that was put in the
-    other's place: `is_other_copy`, if the other one was (D11).
+    It cannot see a copy in a failed directory. Of two others it keeps the one that was put in the
+    other's place (D11), else the one with the greater last leader epoch and end (D6).
     """
-    if disk.is_failed != other_disk.is_failed:
-        return other_disk.is_failed
-    last, other_last = _last(segments), _last(other_segments)
-    return last > other_last or (last == other_last and not is_other_copy)
+    if copy.disk.is_failed != other.disk.is_failed:
+        return other.disk.is_failed
+    if copy.replaced(other) != other.replaced(copy):
+        return copy.replaced(other)
+    return _last(copy.segments) >= _last(other.segments)
 
 
 def _last(segments: list[tuple[int, _Segment]]) -> tuple[int, int]:
