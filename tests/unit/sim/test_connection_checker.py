@@ -22,7 +22,7 @@ def frame(key: int, version: int, message: Any) -> memoryview:
 
 
 CONSUMER = frame(FETCH, 11, FetchRequest())
-FOLLOWER = frame(LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=9))
+FOLLOWER = frame(LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=2))
 
 
 class Broker:
@@ -32,7 +32,7 @@ class Broker:
         self.now_ns = 0
         self.found: list[str] = []
         self.process: Any = _Process()
-        brokers: Any = {1: SimpleNamespace(life=self.process)}
+        brokers: Any = {1: SimpleNamespace(life=self.process), 2: SimpleNamespace(life=None)}
         self.checker = ConnectionChecker(
             brokers, ["broker2"], LIMIT, 100, self.found.append, lambda: self.now_ns
         )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from tidelog.core.errors import ProtocolError
+from tidelog.sim.checkers.broker_checker import BrokerChecker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.process import Process
 from tidelog.sim.sim_connections import Endpoint
@@ -49,7 +50,7 @@ class _Known:
         self.heard_ns = self.seen_ns = now_ns
 
 
-class ConnectionChecker:
+class ConnectionChecker(BrokerChecker[Hosting]):
     """Checker of the connections of one run; a `sim_connections.ConnectionWatch`."""
 
     def __init__(
@@ -65,12 +66,10 @@ class ConnectionChecker:
 
         `hosts`: those of brokers. `precision_ms`: how exactly brokers note the last traffic.
         """
-        self._brokers = brokers
+        super().__init__(brokers, violate, now_ns)
         self._hosts = hosts
         self._limit = limit
         self._precision_ns = precision_ms * NS_PER_MS + _SLACK_NS
-        self._violate = violate
-        self._now_ns = now_ns
         self._known: dict[Process, dict[Endpoint, _Known]] = {}
         #: Since when a broker has too many connections.
         self._above_ns: dict[Process, int] = {}

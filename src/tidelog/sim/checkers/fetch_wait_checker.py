@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
+from tidelog.sim.checkers.broker_checker import BrokerChecker, Running
 from tidelog.sim.loop import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -28,30 +29,16 @@ _SLACK_NS: Final = 50 * NS_PER_MS
 _LOOK_NS: Final = 10 * NS_PER_MS
 
 
-class Waiting(Protocol):
-    """A node, of which the checker sees the broker that runs."""
-
-    @property
-    def node_id(self) -> int: ...
-    @property
-    def broker(self) -> Broker | None: ...
-    @property
-    def is_up(self) -> bool:
-        """Whether the broker hosts its replicas now."""
-
-
-class FetchWaitChecker:
+class FetchWaitChecker(BrokerChecker[Running]):
     """Checker of the fetches that wait on all brokers of one run."""
 
     def __init__(
         self,
-        brokers: Mapping[int, Waiting],
+        brokers: Mapping[int, Running],
         violate: Callable[[str], None],
         now_ns: Callable[[], int],
     ) -> None:
-        self._brokers = brokers
-        self._violate = violate
-        self._now_ns = now_ns
+        super().__init__(brokers, violate, now_ns)
         self._looked_ns = 0
         #: Since when each waiting fetch has no reason to wait.
         self._since_ns: dict[DelayedFetch, int] = {}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 from tidelog.core.types import TopicPartition
+from tidelog.sim.checkers.broker_checker import BrokerChecker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.node import Incarnation
 from tidelog.sim.observed.claims import Claim
@@ -36,7 +37,7 @@ class Hosting(Protocol):
         """Yield the partitions that the broker leads."""
 
 
-class LogDirChecker:
+class LogDirChecker(BrokerChecker[Hosting]):
     """Checker of the failed log directories of one run."""
 
     def __init__(
@@ -45,9 +46,7 @@ class LogDirChecker:
         violate: Callable[[str], None],
         now_ns: Callable[[], int],
     ) -> None:
-        self._brokers = brokers
-        self._violate = violate
-        self._now_ns = now_ns
+        super().__init__(brokers, violate, now_ns)
         #: Directories that present incarnations gave up, each with the time from which it counts.
         self._failed: dict[int, dict[str, int]] = {}
         #: Number of the incarnation that gave them up.

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.broker.server.served import Served
+from tidelog.sim.checkers.broker_checker import BrokerChecker, Running
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.wire.registry import FETCH
 
@@ -32,16 +33,6 @@ _NEWS_NS: Final = 700 * NS_PER_MS
 _Waiting = tuple[int, "Partition", int]
 
 
-class Throttling(Protocol):
-    """A node, of which the checker sees the broker that runs."""
-
-    @property
-    def broker(self) -> Broker | None: ...
-    @property
-    def is_up(self) -> bool:
-        """Whether the broker hosts its replicas now."""
-
-
 @dataclass(slots=True)
 class _Sent:
     """What one broker sent to throttled followers outside the ISR, above its rate."""
@@ -54,18 +45,16 @@ class _Sent:
     reads: dict[int, int] = field(default_factory=dict)
 
 
-class ThrottleChecker:
+class ThrottleChecker(BrokerChecker[Running]):
     """Checker of the throttles of one run."""
 
     def __init__(
         self,
-        brokers: Mapping[int, Throttling],
+        brokers: Mapping[int, Running],
         violate: Callable[[str], None],
         now_ns: Callable[[], int],
     ) -> None:
-        self._brokers = brokers
-        self._violate = violate
-        self._now_ns = now_ns
+        super().__init__(brokers, violate, now_ns)
         self._sent: dict[Broker, _Sent] = {}
         #: Since when each replica waits that need not.
         self._waiting_since_ns: dict[_Waiting, int] = {}
