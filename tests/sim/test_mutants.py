@@ -8,7 +8,9 @@ What no seed shows must be found by a model (`tests/model/test_variants.py`).
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from pathlib import Path
 
 import pytest
 from tests.sim.mutant_table import load
@@ -18,6 +20,7 @@ from tests.support.mutants.failures import not_running
 
 from tidelog.sim.run import run_seed
 
+PROOF = Path(__file__).resolve().parents[2] / "docs" / "internals" / "proof.md"
 KILLS = load()
 CAUGHT = [name for name, mutant in MUTANTS.items() if not mutant.uncaught]
 
@@ -51,6 +54,19 @@ REQUIRED = {
 def test_every_mutant_has_a_recorded_seed_or_a_model_that_finds_it() -> None:
     assert list(KILLS) == CAUGHT
     assert [name for name in MUTANTS if name not in KILLS and not finding(name)] == []
+
+
+def test_the_page_of_proofs_names_each_mutant_with_its_profile() -> None:
+    """Rows of its tables: a defect, its mutants, and the profile whose seeds catch them."""
+    named = {
+        mutant: cells[3]
+        for line in PROOF.read_text(encoding="utf-8").splitlines()
+        if len(cells := line.split("|")) > 4 and "simulator, " in cells[3]
+        for mutant in re.findall(r"`(\w+)`", cells[2])
+    }
+    assert len(named) > 20
+    wrong = {name: told for name, told in named.items() if f"`{MUTANTS[name].profile}`" not in told}
+    assert wrong == {}
 
 
 def test_the_required_mutants_are_there_and_others() -> None:
