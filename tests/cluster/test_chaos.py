@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SEED = 1
 #: Several times what a run takes on a busy machine; it has bounds of its own.
 LIMIT_S = 900.0
+#: Kinds of clients that misbehave beside the faults.
+ACTS = 6
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -40,6 +44,11 @@ def test_clients_of_three_libraries_outlive_half_a_minute_of_chaos(store: str) -
     assert f"faults on {store}, seed {SEED}" in ended.stdout
     for kind in kinds_of(store, small_disks=can_mount()):
         assert f"  {kind}: broker " in ended.stdout
+    done = dict(re.findall(r"beside: ([\w -]+): done (\d+) times", ended.stdout))
+    assert len(done) == ACTS and all(int(times) >= 1 for times in done.values()), done
+    assert ("older store: every broker is back" in ended.stdout) is (store == "embedded")
+    if shutil.which("cc") is not None:
+        assert "hanging directory: its broker is back" in ended.stdout
 
 
 def test_full_disks_are_part_of_the_chaos() -> None:

@@ -8,17 +8,16 @@ loop goes on. Both must end the broker (DESIGN.md, rules 3 and 4).
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from tests.cluster.conftest import MakeCluster
+from tests.support.cluster.hanging_writes import HangingWrites, compiled
 from tests.support.cluster.values import read_values, write_values
 
 from tidelog.core.types import TopicPartition
@@ -28,7 +27,6 @@ from tidelog.runtime.blocking import BlockingClient
 from tidelog.runtime.lanes import SLOW_CALL_NS
 from tidelog.runtime.main import EXIT_HALTED
 
-SOURCE = Path(__file__).with_name("hang_writes.c")
 SESSION_TIMEOUT_MS = 2_000
 PATIENCE_S = 30.0
 TOPIC = "t"
@@ -45,61 +43,36 @@ print("written", flush=True)
 """
 
 
-@dataclass(frozen=True)
-class Disk:
-    """A directory whose disk hangs on demand, for processes with this environment."""
-
-    directory: str
-    flag: Path
-    environment: dict[str, str]
-
-    def hang(self) -> None:
-        self.flag.touch()
-
-    def recover(self) -> None:
-        self.flag.unlink()
-
-
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
+    library = compiled(tmp_path_factory.mktemp("shim"))
+    if library is None:
         pytest.skip("needs a C compiler (cc) for a disk that hangs")
-    library = tmp_path_factory.mktemp("shim") / "hang_writes.so"
-    subprocess.run(
-        [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"], check=True
-    )
     return library
 
 
 @pytest.fixture
-def make_disk(shim: Path, tmp_path: Path) -> Iterator[Callable[[str], Disk]]:
-    made: list[Disk] = []
+def make_disk(shim: Path, tmp_path: Path) -> Iterator[Callable[[str], HangingWrites]]:
+    made: list[HangingWrites] = []
 
-    def make(directory: str) -> Disk:
-        flag = tmp_path / "hang"
-        environment = {
-            "LD_PRELOAD": str(shim),
-            "TIDELOG_HANG_FLAG": str(flag),
-            "TIDELOG_HANG_DIR": directory,
-        }
-        made.append(Disk(directory, flag, environment))
+    def make(directory: str) -> HangingWrites:
+        made.append(HangingWrites(shim, directory, tmp_path / "hang"))
         return made[-1]
 
     yield make
     for disk in made:
-        disk.flag.unlink(missing_ok=True)
+        disk.end()
 
 
 @pytest.mark.parametrize(
     "call", ["os.pwritev(descriptor, [b'x'], 0)", "os.pwrite(descriptor, b'x', 0)"]
 )
 def test_the_shim_hangs_writes_below_its_directory_alone(
-    make_disk: Callable[[str], Disk], tmp_path: Path, call: str
+    make_disk: Callable[[str], HangingWrites], tmp_path: Path, call: str
 ) -> None:
     (tmp_path / "sick").mkdir()
     disk = make_disk(f"{tmp_path}/sick")
-    disk.hang()
+    disk.begin()
     sick, sound = (
         subprocess.Popen(
             [sys.executable, "-c", WRITER.format(call=call), str(tmp_path / name)],
@@ -121,7 +94,7 @@ def test_the_shim_hangs_writes_below_its_directory_alone(
         with pytest.raises(subprocess.TimeoutExpired):
             sick.wait(timeout=0.5)
         assert (tmp_path / "sick" / "file").read_bytes() == b""
-        disk.recover()
+        disk.end()
         assert [*sick.communicate(timeout=PATIENCE_S)] == ["written\n", None]
         assert (tmp_path / "sick" / "file").read_bytes() == b"x"
     finally:
@@ -133,7 +106,7 @@ def test_the_shim_hangs_writes_below_its_directory_alone(
 class Scene:
     """Three brokers, one of them on a disk that can hang: it leads LED and follows FOLLOWED."""
 
-    def __init__(self, cluster: LocalCluster, make_disk: Callable[[str], Disk]) -> None:
+    def __init__(self, cluster: LocalCluster, make_disk: Callable[[str], HangingWrites]) -> None:
         self.cluster = cluster
         self.sick = 2
         place = cluster.places()[self.sick]
@@ -165,7 +138,7 @@ class Scene:
 
     def check_return(self, before: list[bytes]) -> None:
         """On a sound disk the broker comes back with everything that was acknowledged."""
-        self.disk.recover()
+        self.disk.end()
         self.cluster.start(self.sick)
         self.cluster.await_full_isrs()
         expected = [*before, b"during 1", b"during 2", b"without"]
@@ -192,14 +165,14 @@ def produce(bootstrap: str, values: list[bytes]) -> None:
 
 
 @pytest.fixture
-def scene(make_cluster: MakeCluster, make_disk: Callable[[str], Disk]) -> Scene:
+def scene(make_cluster: MakeCluster, make_disk: Callable[[str], HangingWrites]) -> Scene:
     cluster = make_cluster(3, metadata_session_timeout_ms=str(SESSION_TIMEOUT_MS))
     return Scene(cluster, make_disk)
 
 
 def test_a_broker_whose_loop_hangs_in_a_write_loses_its_leaderships_and_ends(scene: Scene) -> None:
     produce(scene.cluster.bootstrap, [b"before"])
-    scene.disk.hang()
+    scene.disk.begin()
     scene.check_takeover()
     # A machine that is busy may have made the disk look slow: then it is the thread that hangs.
     halts = ("the event loop has not turned for", "has not answered for")
@@ -210,13 +183,13 @@ def test_a_broker_whose_loop_hangs_in_a_write_loses_its_leaderships_and_ends(sce
 def test_a_broker_whose_disk_thread_hangs_in_a_write_loses_its_leaderships_and_ends(
     scene: Scene,
 ) -> None:
-    scene.disk.hang()
+    scene.disk.begin()
     with BlockingClient(scene.cluster.bootstrap) as client:
         client.produce(FOLLOWED, build_batch([NewRecord(None, b"before")]), acks=1)
     time.sleep(10 * SLOW_CALL_NS / 1e9)  # so long the follower's write hangs: its lane is slow now
-    scene.disk.recover()
+    scene.disk.end()
     write_values(scene.cluster.bootstrap, LED, [b"before"])
-    scene.disk.hang()
+    scene.disk.begin()
     scene.check_takeover()
     assert f"a write in {scene.disk.directory} has not answered for" in scene.end_of_log()
     scene.check_return([b"before"])

@@ -21,7 +21,7 @@ in terms of `log_dir_plan`). `known_log_dirs` remembers what the directories hel
 `directory_stamps` record whose they are (E8).
 
 Moves between directories (D11): `future_logs` (copies), `replacement` (of the log by its copy),
-`held_requests` (meanwhile).
+`held_requests` (meanwhile), `moved_from` (which of two copies is the newer one).
 
 Directories in trouble: `free_space` and `directory_space` (full, D14), `slow_directories` and
 `directory_speed` (slow, D13).

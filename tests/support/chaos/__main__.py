@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.support.chaos import schedule
+from tests.support.chaos.beside import Beside
 from tests.support.chaos.brokers import PARTITIONS, SESSION_S, TOPIC, Brokers
 from tests.support.chaos.crew import Crew, Member
 from tests.support.chaos.disks import enter_namespace
@@ -57,6 +58,7 @@ class Run:
     ) -> None:
         self.directory = directory
         self.seconds = seconds
+        self.store = store
         self.small_disks = small_disks
         kinds = kinds_of(store, small_disks=small_disks)
         self.faults = schedule.draw(seed, seconds, SESSION_S, kinds, PARTITIONS)
@@ -64,6 +66,7 @@ class Run:
         self.troubles: list[str] = self.brokers.troubles
         self.say = self.brokers.say
         self.crew: Crew | None = None
+        self._seed = seed
 
     def go(self) -> Verdict:
         """Run everything; returns the verdict of the events, `troubles` holds all else."""
@@ -74,9 +77,14 @@ class Run:
         crew.troubles = self.troubles
         crew.await_all(crew.members, self._goes_on(crew.members, 1), "first step", HUNG_S)
         self.say("all clients are at work")
+        beside = Beside(self.brokers.bootstrap, TOPIC, self._seed, self.troubles)
+        beside.begin()
         self._strike()
+        beside.stop()
         self.brokers.heal()
+        self._end(beside)
         crew.follow()
+        self._last(crew)
         self.say("the faults are over and all replicas in sync")
         stuck = crew.await_all(
             crew.members, self._goes_on(crew.members), "step after the faults", HUNG_S
@@ -97,6 +105,29 @@ class Run:
             for each in crew.members
         ]
         return judge(TOPIC, told, content)
+
+    def _end(self, beside: Beside) -> None:
+        """Do each act beside the faults once more, and say how often each was done."""
+        beside.do_each()
+        for name in beside.acts:
+            done, cut_short = beside.done[name], beside.cut_short[name]
+            why = beside.why.get(name, "")
+            self.say(f"beside: {name}: done {done} times, cut short {cut_short} times{why}")
+
+    def _last(self, crew: Crew) -> None:
+        """Put an older store back, then let a directory hang; producers go on each time."""
+
+        def go_on() -> None:
+            reached = self._goes_on(crew.producers)
+            crew.await_all(crew.producers, reached, "step beside what lasts", HUNG_S)
+
+        if self.store == "embedded":
+            self.brokers.put_older_store_back(go_on)
+            self.brokers.heal()
+            self.say("older store: every broker is back")
+        if self.brokers.hang_directory(go_on):
+            self.brokers.heal()
+            self.say("hanging directory: its broker is back")
 
     def _announce(self) -> None:
         by_kind = dict.fromkeys((fault.kind for fault in self.faults), 0)

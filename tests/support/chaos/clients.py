@@ -287,7 +287,12 @@ class KafkaPythonConsumer(Consumer):
             # kafka-python 3.0.12 drops the outcome of a join that new metadata asked for if the
             # poll that began the join ends before it; it is without partitions for ever after.
             poll_ms = POLL_MS if consumer.assignment() else JOIN_POLL_MS
-            self.take(records_of(consumer.poll(timeout_ms=poll_ms)))
+            try:
+                self.take(records_of(consumer.poll(timeout_ms=poll_ms)))
+            except kafka.errors.KafkaConnectionError as error:
+                # It asks no further where all brokers are down.
+                self.log.add("failed", repr(error))
+                time.sleep(PACE_S)
             if self.is_commit_due():
                 self._commit(consumer)
         consumer.close()

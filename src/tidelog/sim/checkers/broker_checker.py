@@ -1,4 +1,7 @@
-"""What the checkers of running brokers share: the brokers, the clock, and how to report."""
+"""What the checkers of running brokers share: the brokers, the clock, and how to report.
+
+Each checker states in a protocol which part of a broker it sees.
+"""
 
 from __future__ import annotations
 
