@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.broker.fakes import (
+    CONNECTION,
     T0,
     TOPIC,
     FakeBroker,
@@ -153,7 +154,7 @@ def test_a_question_about_an_epoch_is_a_connection_and_a_clients_is_none() -> No
         for replica_id in (-1, 2):
             assert takeover.followers == {}
             message = OffsetForLeaderEpochRequest(replica_id, [asked])
-            request = Request(RequestHeader(23, 4, 0, "other"), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
+            request = Request(RequestHeader(23, 4, 0, "other"), message, CONNECTION, 0)
             offset_for_leader_epoch.handle(cluster[1], request)  # type: ignore[arg-type]  # a fake stands in
         assert list(takeover.followers) == [2]
 
