@@ -67,6 +67,13 @@ def test_every_package_has_a_page() -> None:
     assert [name for name in PACKAGES if not (INTERNALS / f"{name}.md").exists()] == []
 
 
+def test_the_page_of_proofs_names_every_checker() -> None:
+    page = (INTERNALS / "proof.md").read_text(encoding="utf-8")
+    checkers = {path.stem for path in ROOT.glob("src/tidelog/sim/checkers/*_checker.py")}
+    assert len(checkers) > 20
+    assert sorted(name for name in checkers if f"{name}.py`" not in page) == []
+
+
 def defines(path: Path, name: str) -> bool:
     """Whether a module defines a class or function of that name."""
     source = path.read_text(encoding="utf-8")

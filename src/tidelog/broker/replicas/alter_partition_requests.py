@@ -1,9 +1,10 @@
 """The form of AlterPartition requests in each version, and the version that a controller gets.
 
 Versions 0 and 1 name topics, 2 and 3 give their ids, 3 also gives the broker epoch of each member
-(KIP-497, KIP-704, KIP-841, KIP-903). The leader sends the highest version that its protocol level
-allows. It asks a controller for the versions that it serves only after a request got no response:
-Kafka closes the connection over a version that it does not know. Does no I/O.
+(KIP-497, KIP-704, KIP-841, KIP-903). A leader sends version 3 at every protocol level at which it
+sends AlterPartition at all (A12). Only after a request got no response does it ask the controller
+for its versions: Kafka closes the connection over a version that it does not know. From then on the
+leader sends the highest version that both know. Does no I/O.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from tidelog.wire.registry import ALTER_PARTITION, API
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 2
 #: From this version on a request gives the broker epoch of each member (KIP-903).
 FIRST_VERSION_WITH_EPOCHS: Final = 3
-#: The version at every level of `inter.broker.protocol.version` from 2.8 on, the first level with
-#: topic ids. Source: Kafka's MetadataVersion.isTopicIdsSupported.
+#: The version at every level of `inter.broker.protocol.version` at which leaders send the request.
+#: Kafka's leaders name topics below level 2.8 (MetadataVersion.isTopicIdsSupported); here every
+#: topic has an id (V23).
 HIGHEST_VERSION: Final = API[ALTER_PARTITION].max_version
 
 #: A topic as a request names it: by id, or by name.
