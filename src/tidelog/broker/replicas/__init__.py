@@ -15,8 +15,8 @@ that a thread checks first). `early_batches` are refused ones for replicas that 
 `leader_syncs` is group commit with `flush.before.ack` (V69).
 
 Fetches that this broker serves: `delayed_fetch` (one fetch), `fetch_sessions` (KIP-227),
-`fetch_checks` (may it read here), `fetch_growth` (what it can still get), `fetch_reads` (its reads
-from the disk). `purgatory` holds the requests that wait on a partition.
+`fetch_checks` (may it read here). `fetch_growth` is what a fetch can still get, `fetch_reads` its
+reads from the disk. `purgatory` holds the requests that wait on a partition.
 
 Fetches that this broker sends: `fetchers`, each with `followed_partition` for every partition that
 it copies.
