@@ -29,7 +29,8 @@ from bench.rig import (
     table,
     warm_pages,
 )
-from tidelog.client.configs import BROKER, ConfigChange, ConfigOperation, ConfigResource
+from tidelog.client.configs import BROKER, ConfigChange, ConfigResource
+from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from bench.rig import spread, table
 from tidelog.core.types import TopicPartition
-from tidelog.sim.broker_settings import Settings
+from tidelog.sim.broker_settings import BrokerSettings
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.results import RunResult
 from tidelog.sim.run import BROKERS, run_seed
@@ -107,7 +107,7 @@ def quiet_speed(seed: int, seconds: float, cpu_s: Callable[[], float]) -> float:
 
 def _quiet_cluster(world: Simulator) -> SimCluster:
     """A cluster in sync, whose producers have begun."""
-    cluster = SimCluster(world, BROKERS, Settings())
+    cluster = SimCluster(world, BROKERS, BrokerSettings())
     cluster.start()
 
     def client(node_id: int) -> ClientNode:

@@ -15,7 +15,7 @@ from tidelog.local import LocalCluster
 from tidelog.spark.pipelines import html
 from tidelog.spark.pipelines.audit.reporting import audit
 from tidelog.spark.pipelines.ingest import IngestReport, ingest
-from tidelog.spark.pipelines.report import Report
+from tidelog.spark.pipelines.report import PipelineReport
 from tidelog.spark.pipelines.sequence import SequenceProof, prove_sequence
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ def distance_of(spark: SparkSession, directory: str) -> int:
     return int(spark.read.parquet(directory).agg(F.sum("distance")).collect()[0][0] or 0)
 
 
-def audit_logs(spark: SparkSession, story: Story, cluster: LocalCluster, page: str) -> Report:
+def audit_logs(
+    spark: SparkSession, story: Story, cluster: LocalCluster, page: str
+) -> PipelineReport:
     """Read every log file of all brokers, compare the replicas, and write the report's page."""
     with story.bar("tasks of the audit", 1) as bar:
         report = audit(

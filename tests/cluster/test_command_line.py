@@ -18,7 +18,7 @@ from tests.support.clients import kcat
 from tests.support.clients.kcat import needs_kcat
 
 from tidelog.cli import documents
-from tidelog.client.groups import CommittedOffset
+from tidelog.client.groups import FetchedOffset
 from tidelog.core.types import TopicPartition
 from tidelog.local import ClusterStatus, LocalCluster
 from tidelog.local.health import Health
@@ -242,7 +242,7 @@ class TestConsume:
         shell("produce", topic, "-k", "key", "-H", "h=v", sent=b"\xff\n")
         (line,) = shell("consume", topic, "-J", "-e").splitlines()
         document = json.loads(line)
-        check(document, documents.ConsumedRecord)
+        check(document, documents.RecordDocument)
         assert (document["key"], document["value"]) == ("key", {"base64": "/w=="})
         assert document["headers"] == [{"key": "h", "value": "v"}]
 
@@ -388,12 +388,12 @@ class TestConfigs:
 class TestUpkeep:
     def test_a_topic_from_its_making_to_its_end(self, shell: Shell) -> None:
         words = ("--partitions", "2", "--replication-factor", "3")
-        made = shell.json(documents.TopicCreated, "topics", "create", "whole-life", *words)
+        made = shell.json(documents.CreatedTopic, "topics", "create", "whole-life", *words)
         assert made["partitions"] == 2
         shell("topics", "create", "whole-life", code=1)
         assert "already exists" in shell.err
         more = ("topics", "add-partitions", "whole-life", "--to", "5")
-        grown = shell.json(documents.PartitionsAdded, *more)
+        grown = shell.json(documents.AddedPartitions, *more)
         assert (grown["partitions_before"], grown["partitions"]) == (2, 5)
         (told,) = shell.json(list[documents.TopicDescription], "topics", "describe", "whole-life")
         assert all(each["leader"] > 0 for each in told["partitions"])
@@ -412,8 +412,8 @@ class TestUpkeep:
         last = TopicPartition("drained", 2)
         remove = ("topics", "remove-partitions", "drained", "--partitions", "1", "--drain")
         with BlockingClient(cluster.bootstrap) as client:
-            client.commit("drainers", {last: CommittedOffset(2)})
-            told = shell.json(documents.PartitionsRemoved, *remove, "--dry-run")
+            client.commit("drainers", {last: FetchedOffset(2)})
+            told = shell.json(documents.RemovedPartitions, *remove, "--dry-run")
             assert (told["partitions"], told["removed"]) == (2, False)
             [lost] = told["lost"]
             assert (lost["partition"], lost["first_offset"], lost["end_offset"]) == (2, 0, 5)
@@ -427,7 +427,7 @@ class TestUpkeep:
             assert client.list_offsets({last: -1})[last].offset == 5
             shell("produce", "drained", "-p", "2", "late", "--timeout", "1", code=1)
             assert set(client.partition_counts("drained").values()) == {3}
-            client.commit("drainers", {last: CommittedOffset(5)})
+            client.commit("drainers", {last: FetchedOffset(5)})
             eventually(
                 lambda: set(client.partition_counts("drained").values()) == {2},
                 "the end of the partition",

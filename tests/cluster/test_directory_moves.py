@@ -17,12 +17,8 @@ from confluent_kafka import TopicPartition as Assigned
 from tests.cluster.conftest import eventually, tidelog
 from tests.support.cluster.values import read_values, write_values
 
-from tidelog.client.configs import (
-    BROKER,
-    ConfigChange,
-    ConfigOperation,
-    ConfigResource,
-)
+from tidelog.client.configs import BROKER, ConfigChange, ConfigResource
+from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.errors import ErrorCode
 from tidelog.core.throttle_keys import DIRECTORY_MOVE_RATE
 from tidelog.core.types import TopicPartition

@@ -9,7 +9,8 @@ from typing import Any
 
 from tests.cluster.conftest import MakeCluster, tidelog
 
-from tidelog.client.configs import TOPIC, ConfigChange, ConfigOperation, ConfigResource
+from tidelog.client.configs import TOPIC, ConfigChange, ConfigResource
+from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster

@@ -26,8 +26,9 @@ from tests.support.cluster.values import read_values
 from tests.support.cluster.zookeepers import start_server
 
 from tidelog.client.cluster import PartitionMetadata
-from tidelog.client.configs import TOPIC, ConfigChange, ConfigOperation, ConfigResource
+from tidelog.client.configs import TOPIC, ConfigChange, ConfigResource
 from tidelog.client.upkeep import ElectionType
+from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.local.ports import free_ports

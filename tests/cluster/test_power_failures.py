@@ -17,7 +17,8 @@ from tests.cluster.conftest import MakeCluster, eventually
 from tests.support.cluster.power import Power, compiled
 from tests.support.cluster.values import read_values, write_values
 
-from tidelog.client.configs import TOPIC, ConfigChange, ConfigOperation, ConfigResource
+from tidelog.client.configs import TOPIC, ConfigChange, ConfigResource
+from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster

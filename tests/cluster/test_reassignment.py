@@ -12,7 +12,8 @@ from kafka.structs import TopicPartition as PythonPartition
 from tests.cluster.conftest import eventually
 from tests.support.cli import run
 
-from tidelog.client.configs import BROKER, TOPIC, ConfigChange, ConfigOperation, ConfigResource
+from tidelog.client.configs import BROKER, TOPIC, ConfigChange, ConfigResource
+from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
 from tidelog.records.builder import NewRecord, build_batch

@@ -14,7 +14,8 @@ from tests.support.cluster.values import read_values
 
 from tidelog.cli.events import read_event
 from tidelog.client.configs import BROKER as BROKER_CONFIG
-from tidelog.client.configs import ConfigChange, ConfigOperation, ConfigResource
+from tidelog.client.configs import ConfigChange, ConfigResource
+from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.names import CLUSTER_EVENTS
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient

@@ -22,7 +22,7 @@ from tests.support.sim import (
 
 from tidelog.core.errors import ProtocolError
 from tidelog.core.ports import FrameHandler, Transport
-from tidelog.sim.broker_settings import PORT, Settings, host_of
+from tidelog.sim.broker_settings import PORT, BrokerSettings, host_of
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import Simulator
 from tidelog.wire import codec
@@ -61,7 +61,7 @@ class BrokerHarness:
 
     def __init__(self, seed: int = 1) -> None:
         self.world = Simulator(seed)
-        cluster = self.cluster = SimCluster(self.world, 1, Settings(properties=_PROPERTIES))
+        cluster = self.cluster = SimCluster(self.world, 1, BrokerSettings(properties=_PROPERTIES))
         # The checkers of replicas look at several of them; here is one, and its defects count.
         self.world.scheduler.after_event = None
         cluster.start()

@@ -22,7 +22,7 @@ from tests.support.broker.fakes import FakeClock, settle
 
 from tidelog.broker.server.requests import Pending
 from tidelog.core.completion import Completion
-from tidelog.core.coordinator_shard import Phase
+from tidelog.core.coordinator_shard import CoordinatorPhase
 from tidelog.core.errors import ErrorCode
 from tidelog.records.builder import NewRecord
 from tidelog.wire.data.consumer_offsets import GROUP_METADATA_VALUE, OFFSET_COMMIT_VALUE
@@ -249,5 +249,5 @@ async def test_a_load_whose_leadership_ends_is_not_completed() -> None:
     (led,) = broker.counters.led()
     await broker.lead(2, 2)
     await settle()
-    assert led.shard.phase is Phase.UNLOADED
+    assert led.shard.phase is CoordinatorPhase.UNLOADED
     assert broker.tracer.named("counters_loaded") == []

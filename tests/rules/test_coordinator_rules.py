@@ -14,7 +14,7 @@ from tests.support.group.asking import (
 )
 from tests.support.group.harness import GroupHarness, shards
 
-from tidelog.core.coordinator_shard import Append, Now, Reply
+from tidelog.core.coordinator_shard import CoordinatorAppend, Now, Reply
 from tidelog.core.errors import ErrorCode
 from tidelog.core.string_hash import coordinating_partition
 from tidelog.core.types import TopicPartition
@@ -72,7 +72,7 @@ def test_a_newer_leadership_ends_the_old_coordinator() -> None:
     old.loaded(NOW)
     commit = under(1, committing(Committed(T0, 5)))
     (append,) = old.ask(commit, NOW)
-    assert isinstance(append, Append)
+    assert isinstance(append, CoordinatorAppend)
     assert append.leader_epoch == 3
     new, effects = partitions.load(0, 4)
     (owed,) = effects

@@ -22,7 +22,7 @@ from tidelog.core.ports import VolumePlace, VolumeSize
 from tidelog.core.types import TopicPartition
 from tidelog.log import log_dir_balance, log_dir_drain
 from tidelog.log.log_dir_choice import LogDirRoom
-from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedMove, room_left
+from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedReplicaMove, room_left
 from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from tidelog.wire.messages.plan_log_dir_moves import PlanLogDirMovesRequest
 
@@ -128,7 +128,7 @@ def replica(number: int, size: int, source: str = "/a") -> MovableReplica:
     return MovableReplica(TopicPartition("t", number), source, size)
 
 
-def targets(planned: Sequence[PlannedMove]) -> dict[int, str | None]:
+def targets(planned: Sequence[PlannedReplicaMove]) -> dict[int, str | None]:
     return {each.replica.partition: each.target for each in planned}
 
 
@@ -453,7 +453,7 @@ class Volumes:
             for number, (total, _, is_closed) in enumerate(self.volumes)
         ]
 
-    def plan(self, threshold: int, *, is_under_way: bool = False) -> list[PlannedMove]:
+    def plan(self, threshold: int, *, is_under_way: bool = False) -> list[PlannedReplicaMove]:
         replicas = [
             MovableReplica(TopicPartition("t", number), f"/{place}", size)
             for number, (place, size) in enumerate(zip(self.places, self.sizes, strict=True))

@@ -17,7 +17,7 @@ from tidelog.log.slow_directories import (
     LEAST_OPERATIONS,
     SLOW_WINDOWS,
     SlowDirectory,
-    Verdict,
+    SlowVerdict,
 )
 from tidelog.runtime.lanes import ThreadLane
 
@@ -47,7 +47,7 @@ def test_the_slower_a_disk_is_the_sooner_it_is_found(kind: str) -> None:
     assert windows(window_ns, 0) == windows(window_ns // 2, 1) == SLOW_WINDOWS
     assert windows(window_ns // 2 - 1, 1) == SLOW_WINDOWS * LEAST_OPERATIONS
     assert SlowDirectory().ended(OperationCounts(1_000, 1, slow_write_ns=60), window_ns) is (
-        Verdict.REST
+        SlowVerdict.REST
     )
 
 

@@ -16,7 +16,7 @@ from tidelog.broker.server.requests import Request
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, ErrorCode, StorageError
 from tidelog.core.types import TopicPartition
-from tidelog.log.log_dir_choice import Growth, LogDirRoom, Promises, choose, expected_bytes
+from tidelog.log.log_dir_choice import GrowthRate, LogDirRoom, Promises, choose, expected_bytes
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.mark_log_dirs_bad import MarkLogDirsBadRequest
 from tidelog.wire.registry import MARK_LOG_DIRS_BAD
@@ -108,21 +108,21 @@ def test_promises_end_when_the_bytes_are_there_or_the_replica_is_gone_or_after_a
 
 @pytest.mark.rule("D2")
 def test_growth_is_expected_to_go_on_for_an_hour() -> None:
-    growth = Growth()
+    growth = GrowthRate()
     assert growth.expected_bytes(500, 0) == 0
     growth.sample(500, 0)
-    growth.sample(9_999, Growth.SAMPLE_MS - 1)
-    assert growth.expected_bytes(600, Growth.SAMPLE_MS - 1) == 0, "not known for long"
-    growth.sample(600, Growth.SAMPLE_MS)
-    assert growth.expected_bytes(600, Growth.SAMPLE_MS) == 100 * 60
-    assert growth.expected_bytes(400, Growth.SAMPLE_MS) == 0
-    assert growth.expected_bytes(600, Growth.SAMPLE_MS, Growth.SAMPLE_MS + 1) == 0
+    growth.sample(9_999, GrowthRate.SAMPLE_MS - 1)
+    assert growth.expected_bytes(600, GrowthRate.SAMPLE_MS - 1) == 0, "not known for long"
+    growth.sample(600, GrowthRate.SAMPLE_MS)
+    assert growth.expected_bytes(600, GrowthRate.SAMPLE_MS) == 100 * 60
+    assert growth.expected_bytes(400, GrowthRate.SAMPLE_MS) == 0
+    assert growth.expected_bytes(600, GrowthRate.SAMPLE_MS, GrowthRate.SAMPLE_MS + 1) == 0
     growth.restart()
-    assert growth.expected_bytes(600, Growth.SAMPLE_MS) == 0, "a move is no growth"
-    growth.sample(600, Growth.SAMPLE_MS)
-    for number in range(2, Growth.SAMPLES + 2):
-        growth.sample(600, number * Growth.SAMPLE_MS)
-    assert growth.expected_bytes(600, (Growth.SAMPLES + 1) * Growth.SAMPLE_MS) == 0
+    assert growth.expected_bytes(600, GrowthRate.SAMPLE_MS) == 0, "a move is no growth"
+    growth.sample(600, GrowthRate.SAMPLE_MS)
+    for number in range(2, GrowthRate.SAMPLES + 2):
+        growth.sample(600, number * GrowthRate.SAMPLE_MS)
+    assert growth.expected_bytes(600, (GrowthRate.SAMPLES + 1) * GrowthRate.SAMPLE_MS) == 0
 
 
 # The broker.

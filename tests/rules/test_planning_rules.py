@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.client.planning.cluster_state import ClusterState, PlacedPartition, PlanError
 from tidelog.client.planning.emptying import decommissioned, drained
-from tidelog.client.planning.moves import Plan, reassignment_document
+from tidelog.client.planning.moves import MovePlan, reassignment_document
 from tidelog.client.planning.rebalancing import rebalanced
 from tidelog.client.planning.replication_factor import with_replication_factor
 from tidelog.client.planning.topic_placement import on_brokers
@@ -30,7 +30,7 @@ def cluster(*replicas: tuple[int, ...], isr: tuple[int, ...] | None = None) -> C
     )
 
 
-def placed(state: ClusterState, plan: Plan) -> list[tuple[int, ...]]:
+def placed(state: ClusterState, plan: MovePlan) -> list[tuple[int, ...]]:
     """The replicas of t-0, t-1 and so on when the plan is carried out."""
     return [plan.targets.get(each.tp, each.replicas) for each in state.partitions]
 

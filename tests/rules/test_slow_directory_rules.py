@@ -34,7 +34,7 @@ from tidelog.log.slow_directories import (
     MOST_UNDECIDED,
     SLOW_WINDOWS,
     SlowDirectory,
-    Verdict,
+    SlowVerdict,
     proves_fast,
 )
 from tidelog.wire.messages.relinquish_leadership import (
@@ -66,22 +66,22 @@ def slow_directory() -> SlowDirectory:
 @pytest.mark.rule("D13")
 def test_a_directory_is_slow_after_windows_in_a_row_with_a_p99_over_the_threshold() -> None:
     decision = SlowDirectory()
-    assert decision.ended(SLOW) is Verdict.WATCH
-    assert decision.ended(FAST) is Verdict.REST, "1 in 100 is no p99 over the threshold"
+    assert decision.ended(SLOW) is SlowVerdict.WATCH
+    assert decision.ended(FAST) is SlowVerdict.REST, "1 in 100 is no p99 over the threshold"
     for _ in range(SLOW_WINDOWS - 1):
-        assert decision.ended(SLOW) is Verdict.WATCH and not decision.is_slow
-    assert decision.ended(SLOW) is Verdict.TURNED_SLOW and decision.is_slow
+        assert decision.ended(SLOW) is SlowVerdict.WATCH and not decision.is_slow
+    assert decision.ended(SLOW) is SlowVerdict.TURNED_SLOW and decision.is_slow
 
 
 @pytest.mark.rule("D13")
 def test_a_slow_directory_is_fast_again_after_more_windows_in_a_row() -> None:
     decision = slow_directory()
     for _ in range(FAST_WINDOWS - 1):
-        assert decision.ended(FAST) is Verdict.WATCH
-    assert decision.ended(SLOW) is Verdict.WATCH, "it begins again"
+        assert decision.ended(FAST) is SlowVerdict.WATCH
+    assert decision.ended(SLOW) is SlowVerdict.WATCH, "it begins again"
     for _ in range(FAST_WINDOWS - 1):
-        assert decision.ended(FAST) is Verdict.WATCH and decision.is_slow
-    assert decision.ended(FAST) is Verdict.TURNED_FAST and not decision.is_slow
+        assert decision.ended(FAST) is SlowVerdict.WATCH and decision.is_slow
+    assert decision.ended(FAST) is SlowVerdict.TURNED_FAST and not decision.is_slow
     assert FAST_WINDOWS > SLOW_WINDOWS
 
 
@@ -90,17 +90,17 @@ def test_writes_do_not_hide_that_all_reads_are_slow() -> None:
     decision = SlowDirectory()
     window = OperationCounts(writes=9_000, reads=LEAST_OPERATIONS, slow_reads=LEAST_OPERATIONS)
     verdicts = [decision.ended(window) for _ in range(SLOW_WINDOWS)]
-    assert verdicts[-1] is Verdict.TURNED_SLOW
+    assert verdicts[-1] is SlowVerdict.TURNED_SLOW
 
 
 @pytest.mark.rule("D13")
 def test_a_window_goes_on_until_it_has_enough_operations() -> None:
     decision = SlowDirectory()
     half = OperationCounts(reads=LEAST_OPERATIONS // 2, slow_reads=LEAST_OPERATIONS // 2)
-    assert decision.ended(half) is Verdict.UNDECIDED
-    assert decision.ended(half._replace(writes=5_000)) is Verdict.WATCH, "ten reads, all slow"
+    assert decision.ended(half) is SlowVerdict.UNDECIDED
+    assert decision.ended(half._replace(writes=5_000)) is SlowVerdict.WATCH, "ten reads, all slow"
     few = OperationCounts(writes=5_000, slow_reads=1, reads=1)
-    assert decision.ended(few) is Verdict.UNDECIDED, "reads may be slow"
+    assert decision.ended(few) is SlowVerdict.UNDECIDED, "reads may be slow"
 
 
 @pytest.mark.rule("D13")
@@ -108,7 +108,7 @@ def test_a_directory_with_operations_of_a_whole_window_is_found_slow() -> None:
     decision = SlowDirectory()
     one = OperationCounts(writes=1, slow_writes=1)
     verdicts = [decision.ended(one) for _ in range(SLOW_WINDOWS * LEAST_OPERATIONS)]
-    assert Verdict.REST not in verdicts and verdicts[-1] is Verdict.TURNED_SLOW
+    assert SlowVerdict.REST not in verdicts and verdicts[-1] is SlowVerdict.TURNED_SLOW
 
 
 @pytest.mark.rule("D13")
@@ -116,11 +116,11 @@ def test_an_idle_directory_is_neither_found_slow_nor_fast() -> None:
     decision = SlowDirectory()
     decision.ended(SLOW)
     verdicts = [decision.ended(IDLE) for _ in range(MOST_UNDECIDED)]
-    assert verdicts == [Verdict.UNDECIDED] * (MOST_UNDECIDED - 1) + [Verdict.REST]
-    assert decision.ended(SLOW) is Verdict.WATCH, "what was before the pause is forgotten"
+    assert verdicts == [SlowVerdict.UNDECIDED] * (MOST_UNDECIDED - 1) + [SlowVerdict.REST]
+    assert decision.ended(SLOW) is SlowVerdict.WATCH, "what was before the pause is forgotten"
     decision = slow_directory()
     assert [decision.ended(IDLE) for _ in range(3 * MOST_UNDECIDED)] == [
-        Verdict.UNDECIDED
+        SlowVerdict.UNDECIDED
     ] * 3 * MOST_UNDECIDED
     assert decision.is_slow
     assert not proves_fast(IDLE) and proves_fast(FAST) and not proves_fast(SLOW)

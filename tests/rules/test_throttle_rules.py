@@ -21,7 +21,7 @@ from tests.support.broker.fakes import (
     state,
 )
 
-from tidelog.broker.configs.config_requests import BROKER_RESOURCE, Outcome, Resource, alter
+from tidelog.broker.configs.config_requests import BROKER_RESOURCE, ConfigOutcome, Resource, alter
 from tidelog.broker.configs.config_store import Change
 from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
 from tidelog.broker.replicas.metrics import (
@@ -551,7 +551,9 @@ class StoredConfigs:
             self.settings[key] = after
 
 
-async def altered(stored: StoredConfigs, broker: FakeBroker, name: str, **keys: str) -> Outcome:
+async def altered(
+    stored: StoredConfigs, broker: FakeBroker, name: str, **keys: str
+) -> ConfigOutcome:
     """Broker 1 is asked to set keys of a broker."""
     alterations = [Alteration(key.replace("_", "."), 0, value) for key, value in keys.items()]
     [outcome] = await alter(

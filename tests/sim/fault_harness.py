@@ -9,7 +9,7 @@ from typing import Any
 
 from tidelog.client.steps import Address
 from tidelog.core.errors import TidelogError
-from tidelog.sim.broker_settings import PORT, Settings, host_of
+from tidelog.sim.broker_settings import PORT, BrokerSettings, host_of
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
 from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
@@ -34,7 +34,9 @@ class FaultHarness:
         self.simulator = Simulator(11)
         self.lines: list[str] = []
         self.simulator.trace.listener = self.lines.append
-        self.cluster = SimCluster(self.simulator, 3, Settings(detect_ms=1.0, log_dirs=log_dirs))
+        self.cluster = SimCluster(
+            self.simulator, 3, BrokerSettings(detect_ms=1.0, log_dirs=log_dirs)
+        )
         self.faults = Faults(self.cluster, [CLIENT], random.Random(1), _QUIET)
         self.faults.is_active = True
         node = self.simulator.add_node(101, CLIENT)

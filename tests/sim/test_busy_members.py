@@ -16,7 +16,7 @@ from tidelog.client.groups import EMPTY, GroupAdmin, GroupDescription
 from tidelog.client.heartbeats import Heartbeats
 from tidelog.client.membership import GroupMember, MemberOptions, Membership
 from tidelog.core.types import READ_UNCOMMITTED
-from tidelog.sim.broker_settings import Settings
+from tidelog.sim.broker_settings import BrokerSettings
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import Simulator
 from tidelog.sim.workload.client import ClientNode
@@ -79,7 +79,7 @@ class Story:
             "offsets.topic.replication.factor": "1",
             "min.insync.replicas": "1",
         }
-        self.cluster = SimCluster(self.simulator, 1, Settings(properties=properties))
+        self.cluster = SimCluster(self.simulator, 1, BrokerSettings(properties=properties))
         self.cluster.start()
         assert self.simulator.run_while(lambda: bool(self.cluster.health()), 60 * S)
         node = self.simulator.add_node(50, "client")

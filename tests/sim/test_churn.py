@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.client.fetching import LogReader
 from tidelog.client.groups import GroupAdmin
-from tidelog.client.upkeep import Election, PartitionAdmin
+from tidelog.client.upkeep import ElectionResult, PartitionAdmin
 from tidelog.controller.image import Image
 from tidelog.controller.records import Topic
 from tidelog.controller.topics import edits
@@ -103,7 +103,7 @@ def test_an_election_that_never_was_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 
     def boastful(self: PartitionAdmin, *arguments: Any) -> Any:
         def boast(results: Any) -> Any:
-            return dict.fromkeys(results, Election(ErrorCode.NONE, ""))
+            return dict.fromkeys(results, ElectionResult(ErrorCode.NONE, ""))
 
         return altered(elect_leaders(self, *arguments), boast)
 

@@ -11,7 +11,7 @@ from tidelog.broker.server.connections import Connection
 from tidelog.core import limits
 from tidelog.core.ports import Transport
 from tidelog.sim import run
-from tidelog.sim.broker_settings import PORT, Settings, host_of
+from tidelog.sim.broker_settings import PORT, BrokerSettings, host_of
 from tidelog.sim.run import run_seed
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import Simulator
@@ -19,7 +19,9 @@ from tidelog.sim.simulator import Simulator
 
 def test_a_whole_broker_closes_idle_connections_in_its_own_time() -> None:
     simulator = Simulator(7)
-    cluster = SimCluster(simulator, 1, Settings(properties={"connections.max.idle.ms": "600000"}))
+    cluster = SimCluster(
+        simulator, 1, BrokerSettings(properties={"connections.max.idle.ms": "600000"})
+    )
     cluster.start()
     assert simulator.run_while(lambda: bool(cluster.health()), 60 * S)
     client = Running(simulator.add_node(50, "client"))
@@ -52,7 +54,7 @@ def test_brokers_and_clients_whose_connections_are_closed_all_the_time_make_new_
     closed: list[str] = []
     close = Connection.close
 
-    def impatient(*arguments: Any) -> Settings:
+    def impatient(*arguments: Any) -> BrokerSettings:
         settings = settings_of(*arguments)
         settings.properties["connections.max.idle.ms"] = "160"
         return settings

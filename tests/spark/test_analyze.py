@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 from tests.spark.commands import pipeline
 
-from tidelog.client.groups import CommittedOffset
+from tidelog.client.groups import FetchedOffset
 from tidelog.core.errors import ConfigError
 from tidelog.core.names import CLUSTER_EVENTS
 from tidelog.core.types import TopicPartition
@@ -56,7 +56,7 @@ def killed(cluster: Cluster) -> int:
         cluster.wait_for(under_replicated=0, leaderless=0, timeout=PATIENCE_S)
         _produce(client, 10)
         for tp in FLIGHTS:
-            client.commit("readers", {tp: CommittedOffset(12)})
+            client.commit("readers", {tp: FetchedOffset(12)})
         _await_event(client, "solo", victim)
     return victim
 

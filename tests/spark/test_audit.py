@@ -16,7 +16,7 @@ from tests.support.log_files import flip
 
 from tidelog.records.batch import BatchView, iter_batches
 from tidelog.spark.pipelines.audit.auditing import Audit, audit_directories
-from tidelog.spark.pipelines.audit.findings import Kind, Severity
+from tidelog.spark.pipelines.audit.findings import FindingKind, Severity
 from tidelog.spark.pipelines.audit.reporting import audit
 from tidelog.spark.pipelines.audit.spark_tasks import SparkTasks
 from tidelog.testing import Cluster
@@ -67,7 +67,7 @@ def without_harm(found: Audit) -> list[str]:
     return [
         f"{each.kind} {each.path}: {each.sentence}"
         for each in found.all_findings()
-        if each.kind is not Kind.COMPACTED
+        if each.kind is not FindingKind.COMPACTED
     ]
 
 
@@ -102,10 +102,10 @@ def test_logs_of_running_and_killed_brokers_are_clean_and_damage_is_found(
         if each.severity is Severity.DAMAGE
     }
     assert kinds == {
-        ("plain-0", Kind.CHECKSUM),
-        ("plain-1", Kind.SHORT),
-        ("plain-2", Kind.SWAPPED),
-        ("plain-3", Kind.DIVERGED),
+        ("plain-0", FindingKind.CHECKSUM),
+        ("plain-1", FindingKind.SHORT),
+        ("plain-2", FindingKind.SWAPPED),
+        ("plain-3", FindingKind.DIVERGED),
     }
     harmed = [each for each in damaged.all_findings() if each.severity is Severity.DAMAGE]
     assert {each.broker for each in harmed} == {"broker 2"}

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 
-from tidelog.client.groups import CommittedOffset
+from tidelog.client.groups import FetchedOffset
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.copy.ledger import LedgerError
@@ -26,7 +26,7 @@ from tidelog.testing import Cluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelog.spark.pipelines.report import Report
+    from tidelog.spark.pipelines.report import PipelineReport
 
 RECORDS = 3_000
 
@@ -94,7 +94,7 @@ def plan(old: Cluster, new: Cluster, directory: Path, **options: Any) -> CopyPla
     return CopyPlan(old.bootstrap, new.bootstrap, directory=str(directory), **given)
 
 
-def facts(report: Report) -> dict[str, Any]:
+def facts(report: PipelineReport) -> dict[str, Any]:
     return dict(report.facts)
 
 
@@ -104,10 +104,10 @@ def test_a_followed_copy_survives_a_leaders_death_and_a_lost_table(
     make(old, "flights", retention_ms="-1")
     produce(old, "flights", 0, RECORDS, "lz4")
     with BlockingClient(old.bootstrap) as client:
-        client.commit("crew", {TopicPartition("flights", 1): CommittedOffset(700)})
+        client.commit("crew", {TopicPartition("flights", 1): FetchedOffset(700)})
     make(new, "early")
     with BlockingClient(new.bootstrap) as client:  # creates the offsets topic on both brokers
-        client.commit("early", {TopicPartition("early", 0): CommittedOffset(0)})
+        client.commit("early", {TopicPartition("early", 0): FetchedOffset(0)})
     told: list[int] = []
 
     def after_round(done: int, _: int) -> None:

@@ -15,7 +15,7 @@ from tests.support.cli import run
 from tidelog.core.types import TopicPartition
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
-from tidelog.spark.pipelines.plan.cluster_model import PlanError
+from tidelog.spark.pipelines.plan.cluster_model import GoalError
 from tidelog.spark.pipelines.plan.load_samples import kept_samples, observe, take_samples
 from tidelog.spark.pipelines.plan.load_tables import rate_percentiles
 from tidelog.spark.pipelines.plan.planner import PlanOptions, plan, write_plan
@@ -90,15 +90,15 @@ def test_what_cannot_be_planned_is_said_before_samples_are_taken(
     spark: SparkSession, cluster: Cluster
 ) -> None:
     options = PlanOptions(cluster.bootstrap, sample_s=86_400.0, drain=frozenset({2, 3}))
-    with pytest.raises(PlanError, match=r"is to have 2 replicas, but without broker 2, 3 there is"):
+    with pytest.raises(GoalError, match=r"is to have 2 replicas, but without broker 2, 3 there is"):
         plan(spark, options)
-    with pytest.raises(PlanError, match="broker 9 is to be drained, but the cluster has no such"):
+    with pytest.raises(GoalError, match="broker 9 is to be drained, but the cluster has no such"):
         plan(spark, replace(options, drain=frozenset({9})))
 
 
 def test_a_path_without_samples_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="has no samples: a directory that --sample wrote"):
+    with pytest.raises(GoalError, match="has no samples: a directory that --sample wrote"):
         rate_percentiles(spark, str(tmp_path), 95)
     spark.range(1).write.parquet(str(tmp_path / "other"))
-    with pytest.raises(PlanError, match="has no column time_ms"):
+    with pytest.raises(GoalError, match="has no column time_ms"):
         rate_percentiles(spark, str(tmp_path / "other"), 95)

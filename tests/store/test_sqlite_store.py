@@ -38,8 +38,8 @@ from tidelog.runtime.stores.processes import ProcessId, start_time_of
 from tidelog.runtime.stores.sqlite_database import DATABASE_FILE
 from tidelog.runtime.stores.sqlite_nodes import SqlNodes, prepare
 from tidelog.runtime.stores.sqlite_requests import CHECKPOINT_WAL_BYTES
-from tidelog.runtime.stores.sqlite_watches import SessionWatches
-from tidelog.runtime.stores.store_lock import HolderWatch, Holding, StoreLock
+from tidelog.runtime.stores.sqlite_watches import SqliteWatches
+from tidelog.runtime.stores.store_lock import HolderWatch, LockHolding, StoreLock
 
 
 @pytest.fixture
@@ -298,7 +298,7 @@ def test_watches_further_behind_than_the_record_of_changes_fire_all_the_same(
         names = ["kept", "set", "gone", "again", "parent", "emptied", "lost"]
         transact(connection, *(Create(f"/{name}", b"") for name in names))
         transact(connection, Create("/emptied/x", b""))
-        watches = SessionWatches(2)
+        watches = SqliteWatches(2)
         fired: list[WatchEvent] = []
         watched = [f"/{name}" for name in names if name not in ("emptied", "lost")]
         watches.watch_data(connection, [*watched, "/new", "/never"], fired.append)
@@ -333,7 +333,7 @@ def test_watches_further_behind_than_the_record_of_changes_fire_all_the_same(
 def test_watches_that_keep_up_hear_of_the_same_changes_through_the_record() -> None:
     with database() as connection:
         transact(connection, Create("/a", b""), Create("/b", b""))
-        watches = SessionWatches(1)
+        watches = SqliteWatches(1)
         watches.watch_data(connection, ["/a", "/b"], lambda event: None)
         transact(connection, SetData("/a", b"", 0))
         changes, zxid = watches.changes_since_seen(connection)
@@ -376,7 +376,7 @@ def test_the_lock_names_its_holder_while_it_is_held_and_nobody_after(tmp_path: P
     me = ProcessId(os.getpid(), start_time_of(os.getpid()) or 0)
     for number in (1, 2):
         lock.acquire(session_id=7)
-        assert lock.holding() == Holding(me, 7, number)
+        assert lock.holding() == LockHolding(me, 7, number)
         lock.release()
         assert lock.holding() is None
     lock.close()
@@ -387,7 +387,7 @@ def test_a_holder_that_does_not_name_itself_is_found_in_the_kernel(tmp_path: Pat
     with holder(lock.path, "") as process:
         start_time = start_time_of(process.pid)
         assert start_time is not None
-        assert lock.holding() == Holding(ProcessId(process.pid, start_time), 0, 0)
+        assert lock.holding() == LockHolding(ProcessId(process.pid, start_time), 0, 0)
     poll(lambda: lock.holding() is None)
     lock.close()
 

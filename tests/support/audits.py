@@ -11,7 +11,7 @@ from tests.support.log_files import Disk, batches
 
 from tidelog.spark.pipelines.audit.auditing import Audit, audit_directories
 from tidelog.spark.pipelines.audit.detail import DetailJob, DetailResult
-from tidelog.spark.pipelines.audit.findings import Finding, Severity
+from tidelog.spark.pipelines.audit.findings import AuditFinding, Severity
 from tidelog.spark.pipelines.audit.kept_results import KeptResults
 from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
 from tidelog.spark.pipelines.audit.spark_tasks import compare_to_line, scan_and_keep
@@ -49,11 +49,11 @@ def audited(root: Path, tasks: OwnProcess | None = None, **options: Any) -> Audi
     return audit_directories(tasks or OwnProcess(), [str(root / "broker-*")], **options)
 
 
-def damage(audit: Audit) -> list[Finding]:
+def damage(audit: Audit) -> list[AuditFinding]:
     """Return the findings that make the audit fail."""
     return [each for each in audit.all_findings() if each.severity is Severity.DAMAGE]
 
 
-def notices(audit: Audit) -> list[Finding]:
+def notices(audit: Audit) -> list[AuditFinding]:
     """Return the other findings."""
     return [each for each in audit.all_findings() if each.severity is Severity.NOTICE]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.broker.apis.describe_metrics import METRICS
-from tidelog.core.metrics import Kind
+from tidelog.core.metrics import MetricKind
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -28,7 +28,7 @@ def text() -> str:
         f"| `{each.name}` | {each.kind} | {', '.join(each.labels)} | {each.meaning} |\n"
         for each in METRICS
     ]
-    bounds = {each.bounds for each in METRICS if each.kind is Kind.HISTOGRAM}
+    bounds = {each.bounds for each in METRICS if each.kind is MetricKind.HISTOGRAM}
     shown = [", ".join(f"{bound:,}" for bound in each) for each in bounds]
     return f"{_HEAD}{''.join(rows)}\nUpper bounds of the histograms' buckets: {'; '.join(shown)}.\n"
 

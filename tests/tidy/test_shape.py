@@ -8,6 +8,31 @@ from pathlib import Path
 from tests.tidy.sources import Source, functions, python_sources
 
 MODULE_LINES = 700
+_OF_SCHEMAS = "a structure of several of Kafka's messages, whose schemas name it so"
+#: Names of several classes, and why.
+REPEATED = {
+    **dict.fromkeys(
+        (
+            "AlterConfigsResource",
+            "AlterConfigsResourceResponse",
+            "AlterableConfig",
+            "Assignment",
+            "DescribedGroup",
+            "EntityData",
+            "EntryData",
+            "EpochEndOffset",
+            "LeaderIdAndEpoch",
+            "NodeEndpoint",
+            "TopicPartitions",
+            "TopicRequest",
+            "TransactionState",
+        ),
+        _OF_SCHEMAS,
+    ),
+    "Member": "of a group, and as ConsumerGroupDescribe's schema names it",
+    "ProducerState": "of a log, and as DescribeProducers' schema names it",
+    "TopicPartition": "of a cluster, and as the schema of consumers' subscriptions names it",
+}
 FUNCTION_LINES = 70
 DOCSTRING_LINES = range(3, 16)
 BANNED_WORDS = ("util", "utils", "helper", "helpers", "common", "manager", "misc")
@@ -84,3 +109,16 @@ def test_public_classes_and_functions_of_modules_have_docstrings() -> None:
         and ast.get_docstring(node) is None
     ]
     assert without == []
+
+
+def test_a_class_name_means_one_class() -> None:
+    """Where a name appears in the code, a reader knows which class it is."""
+    places: dict[str, list[str]] = {}
+    for source in python_sources(below="src/tidelog/"):
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(source.path)
+    repeated = {name for name, found in places.items() if len(found) > 1}
+    assert len(places) > 1_500, "this test looks at nothing"
+    assert len(REPEATED) <= 20
+    assert repeated == REPEATED.keys()

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.cordons import BrokerOption
-from tidelog.cli.directory_moves import Place, ask, await_all, is_begun, say_refused
+from tidelog.cli.directory_moves import ReplicaPlace, ask, await_all, is_begun, say_refused
 from tidelog.cli.documents import prints
 from tidelog.cli.drains import planned_document, print_planned
 from tidelog.cli.names import broker_named
@@ -54,7 +54,7 @@ def balance(
     with cluster.client() as client:
         broker_named(client, broker)
         planned = client.plan_balance(broker, threshold)
-        wanted = {Place(broker, each.tp): each.target for each in planned if each.target}
+        wanted = {ReplicaPlace(broker, each.tp): each.target for each in planned if each.target}
         outcomes = dict.fromkeys(wanted, ErrorCode.NONE) if dry_run else ask(client, wanted)
         begun = {
             place: target
@@ -66,7 +66,7 @@ def balance(
     rows = []
     for each in planned:
         row = planned_document(broker, each, is_begun=not dry_run)
-        error = outcomes[Place(broker, each.tp)]
+        error = outcomes[ReplicaPlace(broker, each.tp)]
         result = "done" if wait and not dry_run else row.result
         rows.append(replace(row, result=result if error is ErrorCode.NONE else error.name))
     empty = "nothing is to be moved: the volumes are balanced, or no move would help"

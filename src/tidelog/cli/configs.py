@@ -14,10 +14,10 @@ import typer
 from tidelog.cli.completion import broker_ids, topic_names
 from tidelog.cli.documents import (
     ConfigChanged,
-    ConfigEntry,
+    ConfigDocument,
     ConfigsChanged,
     ConfigsDescription,
-    ConfigSource,
+    SourcedValue,
     prints,
 )
 from tidelog.cli.help import CommandGroup
@@ -28,13 +28,12 @@ from tidelog.client.configs import (
     BROKER,
     TOPIC,
     ConfigChange,
-    ConfigOperation,
     ConfigResource,
     ConfigValue,
     is_of_any_broker,
 )
 from tidelog.core.config_reference import reference
-from tidelog.core.dynamic_config import is_accepted_without_effect
+from tidelog.core.dynamic_config import ConfigOperation, is_accepted_without_effect
 from tidelog.core.topic_config import settings_without_effect
 from tidelog.runtime.blocking import BlockingClient
 
@@ -239,14 +238,14 @@ def _chosen(
     return [value for value in values if value.name in keys]
 
 
-def _entry(value: ConfigValue) -> ConfigEntry:
-    return ConfigEntry(
+def _entry(value: ConfigValue) -> ConfigDocument:
+    return ConfigDocument(
         value.name,
         value.value,
         value.source,
         value.is_read_only,
         value.is_sensitive,
-        [ConfigSource(*each) for each in value.synonyms],
+        [SourcedValue(*each) for each in value.synonyms],
     )
 
 

@@ -14,10 +14,10 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.completion import group_names, topic_names
-from tidelog.cli.documents import ConsumedRecord as ConsumedDocument
+from tidelog.cli.documents import RecordDocument as ConsumedDocument
 from tidelog.cli.documents import prints
 from tidelog.cli.names import PartitionWord, partition_numbers, topics_named
-from tidelog.cli.offsets import Span, Where, parse_span
+from tidelog.cli.offsets import ReadSpan, Where, parse_span
 from tidelog.cli.output import abandon_output
 from tidelog.cli.reading import Ending, Interrupts, Write, read_alone, read_as_member
 from tidelog.cli.record_output import formatter, json_line, plain_format
@@ -148,7 +148,7 @@ def _check_word(option: str, word: str, known: Iterable[str]) -> None:
         raise typer.BadParameter(f"{word!r}: {' or '.join(known)} expected", param_hint=option)
 
 
-def _check_span(span: Span, group: str | None, *, is_member: bool) -> None:
+def _check_span(span: ReadSpan, group: str | None, *, is_member: bool) -> None:
     if span.start.is_stored and group is None:
         raise typer.BadParameter("stored offsets are those of a group: give --group")
     if is_member and span.start.timestamp is None and not span.start.is_stored:

@@ -18,8 +18,9 @@ from tidelog.cli.documents import ConfigsChanged, LogDirMarked, prints
 from tidelog.cli.names import NotFoundError, broker_named
 from tidelog.cli.output import say
 from tidelog.cli.target import ClusterOptions, DryRunOption
-from tidelog.client.configs import BROKER, ConfigChange, ConfigOperation, ConfigResource
+from tidelog.client.configs import BROKER, ConfigChange, ConfigResource
 from tidelog.core.config_keys import comma_list
+from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.log_dir_keys import ALL
 
 _KEY = "cordoned.log.dirs"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tidelog.cli.names import NotFoundError, nearest
 from tidelog.cli.output import say, size_text
 from tidelog.cli.waiting import wait_for
-from tidelog.client.upkeep import LogDirectory
+from tidelog.client.upkeep import LogDirDescription
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
@@ -33,7 +33,7 @@ PLACE_COLUMNS = (
 )
 
 
-class Place(NamedTuple):
+class ReplicaPlace(NamedTuple):
     """A replica: its broker and its partition."""
 
     broker_id: int
@@ -41,22 +41,24 @@ class Place(NamedTuple):
 
 
 #: The wanted log directory of each replica.
-Wanted = dict[Place, str]
+Wanted = dict[ReplicaPlace, str]
 
 
-class Found(NamedTuple):
+class FoundReplica(NamedTuple):
     """A replica in a log directory."""
 
     log_dir: str
     size_bytes: int
 
 
-def described(client: BlockingClient, brokers: Collection[int]) -> dict[int, list[LogDirectory]]:
+def described(
+    client: BlockingClient, brokers: Collection[int]
+) -> dict[int, list[LogDirDescription]]:
     """Return the log directories of these brokers."""
     return {broker: client.describe_log_dirs(broker) for broker in sorted(set(brokers))}
 
 
-def check_known(known: Mapping[int, list[LogDirectory]], wanted: Wanted) -> None:
+def check_known(known: Mapping[int, list[LogDirDescription]], wanted: Wanted) -> None:
     """Raise NotFoundError for the first directory that its broker does not have or has lost."""
     for place, path in wanted.items():
         found = {each.path: each.error for each in known[place.broker_id]}
@@ -68,10 +70,10 @@ def check_known(known: Mapping[int, list[LogDirectory]], wanted: Wanted) -> None
             raise NotFoundError(f"log directory {path} of broker {place.broker_id} has failed")
 
 
-def present(known: Mapping[int, list[LogDirectory]]) -> dict[Place, Found]:
+def present(known: Mapping[int, list[LogDirDescription]]) -> dict[ReplicaPlace, FoundReplica]:
     """Return where each replica is now; a future one is not there yet."""
     return {
-        Place(broker_id, replica.tp): Found(directory.path, replica.size_bytes)
+        ReplicaPlace(broker_id, replica.tp): FoundReplica(directory.path, replica.size_bytes)
         for broker_id, directories in known.items()
         for directory in directories
         for replica in directory.replicas
@@ -79,13 +81,13 @@ def present(known: Mapping[int, list[LogDirectory]]) -> dict[Place, Found]:
     }
 
 
-def ask(client: BlockingClient, wanted: Wanted) -> dict[Place, ErrorCode]:
+def ask(client: BlockingClient, wanted: Wanted) -> dict[ReplicaPlace, ErrorCode]:
     """Have each broker begin the moves of its replicas; return the outcomes."""
-    outcomes: dict[Place, ErrorCode] = {}
+    outcomes: dict[ReplicaPlace, ErrorCode] = {}
     for broker_id in sorted({place.broker_id for place in wanted}):
         of_it = {place.tp: path for place, path in wanted.items() if place.broker_id == broker_id}
         for tp, error in client.move_replicas(broker_id, of_it).items():
-            outcomes[Place(broker_id, tp)] = error
+            outcomes[ReplicaPlace(broker_id, tp)] = error
     return outcomes
 
 
@@ -124,7 +126,7 @@ def await_all(client: BlockingClient, wanted: Wanted) -> None:
     wait_for("moves between log directories", len(wanted), count, PATIENCE_S)
 
 
-def say_refused(outcomes: Mapping[Place, ErrorCode], *, may_be_missing: bool) -> int:
+def say_refused(outcomes: Mapping[ReplicaPlace, ErrorCode], *, may_be_missing: bool) -> int:
     """Name the refused moves; return how many there are."""
     refused = 0
     for place, error in outcomes.items():

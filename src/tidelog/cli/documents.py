@@ -33,7 +33,7 @@ class StoreDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicCreated:
+class CreatedTopic:
     """A topic that was created; `topic_id` in Kafka's text form."""
 
     topic: str
@@ -49,7 +49,7 @@ class TopicDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionsAdded:
+class AddedPartitions:
     """A topic with added partitions: the former and the new number."""
 
     topic: str
@@ -78,7 +78,7 @@ class PartitionLoss:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionsRemoved:
+class RemovedPartitions:
     """A topic with partitions that are or would be removed: former and new number, and losses.
 
     With `drain` they are removed when every group has read them.
@@ -223,7 +223,7 @@ class ConfigsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigSource:
+class SourcedValue:
     """A value, and its source (Kafka's ConfigSource)."""
 
     name: str
@@ -232,7 +232,7 @@ class ConfigSource:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigDocument:
     """One key with the value in force; sensitive values are null.
 
     `synonyms`: all values that were set, the one in force first.
@@ -243,7 +243,7 @@ class ConfigEntry:
     source: str
     read_only: bool
     sensitive: bool
-    synonyms: list[ConfigSource]
+    synonyms: list[SourcedValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class ConfigsDescription:
 
     resource: str
     name: str | None
-    configs: list[ConfigEntry]
+    configs: list[ConfigDocument]
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumedRecord:
+class RecordDocument:
     """A record, one JSON document a line.
 
     Key and values are text if they are UTF-8, else {"base64": "..."}; null if there is none.
@@ -309,7 +309,7 @@ class GroupListed:
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class AssignedPartition:
     """A partition."""
 
     topic: str
@@ -317,14 +317,14 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberDocument:
     """A member of a group; `partitions` is null if its assignment is not a consumer's."""
 
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
-    partitions: list[Assigned] | None
+    partitions: list[AssignedPartition] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +352,7 @@ class GroupDescribed:
     protocol_type: str
     assignor: str
     coordinator: int
-    members: list[Member]
+    members: list[MemberDocument]
     offsets: list[GroupOffset]
 
 
@@ -480,7 +480,7 @@ class MovePlanned:
 
 
 @dataclass(frozen=True, slots=True)
-class ReassignmentEntry:
+class ReassignedReplicas:
     """The target of one partition, preferred leader first.
 
     `expected_replicas` are those that it must still have. Kafka's tool passes over this key and
@@ -500,7 +500,7 @@ class ReassignmentDocument:
     """A document of Kafka's form, which `tidelog reassign execute` and Kafka's tool execute."""
 
     version: int
-    partitions: list[ReassignmentEntry]
+    partitions: list[ReassignedReplicas]
 
 
 @dataclass(frozen=True, slots=True)
@@ -602,7 +602,7 @@ class MoveVerified:
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class ReplicaDocument:
     """A replica in a log directory; `future`: the broker is moving it to this directory."""
 
     topic: str
@@ -642,12 +642,12 @@ class LogDirDescribed:
     cordoned: bool
     slow: bool
     draining: bool
-    replicas: list[Replica]
+    replicas: list[ReplicaDocument]
     last_known: list[LastKnownReplica]
 
 
 @dataclass(frozen=True, slots=True)
-class DirectoryMove:
+class DirectoryMoveEntry:
     """A replica that is to be in another log directory of its broker.
 
     `result` is accepted, done (with --wait), would_move, or Kafka's error name. `log_dir_before` is

@@ -22,10 +22,11 @@ from tidelog.cli.output import OutputFormat, print_document, print_rows, say, si
 from tidelog.cli.planned_documents import DirectoryMovePlanned, LogDirDrained
 from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.cli.waiting import wait_for
-from tidelog.client.configs import BROKER, ConfigChange, ConfigOperation, ConfigResource
-from tidelog.client.directory_moves import PlannedMove
-from tidelog.client.upkeep import LogDirectory
+from tidelog.client.configs import BROKER, ConfigChange, ConfigResource
+from tidelog.client.directory_moves import PlannedDirectoryMove
+from tidelog.client.upkeep import LogDirDescription
 from tidelog.core.config_keys import comma_list
+from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.errors import ErrorCode
 from tidelog.runtime.blocking import BlockingClient
 
@@ -105,7 +106,7 @@ def _begin(client: BlockingClient, broker: int, paths: Sequence[str]) -> None:
         change_configs(client, resource, changes, dry_run=False, output=OutputFormat.TABLE)
 
 
-def say_lacking(planned: Sequence[PlannedMove]) -> int:
+def say_lacking(planned: Sequence[PlannedDirectoryMove]) -> int:
     """Name the replicas that fit nowhere; return how many there are."""
     lacking = [each for each in planned if each.target is None]
     for each in lacking:
@@ -116,7 +117,9 @@ def say_lacking(planned: Sequence[PlannedMove]) -> int:
     return len(lacking)
 
 
-def _described(client: BlockingClient, broker: int, paths: Sequence[str]) -> list[LogDirectory]:
+def _described(
+    client: BlockingClient, broker: int, paths: Sequence[str]
+) -> list[LogDirDescription]:
     return [each for each in client.describe_log_dirs(broker) if each.path in paths]
 
 
@@ -148,7 +151,7 @@ def _await_empty(client: BlockingClient, broker: int, paths: Sequence[str]) -> N
     wait_for("drain", total, count, PATIENCE_S, lambda: text)
 
 
-def _check_goes_on(client: BlockingClient, broker: int, found: Sequence[LogDirectory]) -> None:
+def _check_goes_on(client: BlockingClient, broker: int, found: Sequence[LogDirDescription]) -> None:
     """Raise NotFoundError where a drain was cancelled; a broker may not know of it yet."""
     values = client.describe_configs(ConfigResource(BROKER, str(broker)), [DRAINING_KEY])
     draining = {each.name: comma_list(each.value or "") for each in values}[DRAINING_KEY]
@@ -159,8 +162,8 @@ def _check_goes_on(client: BlockingClient, broker: int, found: Sequence[LogDirec
 
 def _print(
     broker: int,
-    left: Sequence[LogDirectory],
-    planned: Sequence[PlannedMove],
+    left: Sequence[LogDirDescription],
+    planned: Sequence[PlannedDirectoryMove],
     output: OutputFormat,
     *,
     is_begun: bool,
@@ -196,7 +199,9 @@ def _print(
             )
 
 
-def planned_document(broker: int, move: PlannedMove, *, is_begun: bool) -> DirectoryMovePlanned:
+def planned_document(
+    broker: int, move: PlannedDirectoryMove, *, is_begun: bool
+) -> DirectoryMovePlanned:
     """Return a planned move as commands print it."""
     result = "waits" if move.target is None else "accepted" if is_begun else "would_move"
     return DirectoryMovePlanned(

@@ -16,7 +16,7 @@ import typer
 from tidelog.cli.documents import prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import NotFoundError, PartitionWord
-from tidelog.cli.offsets import Span, Where
+from tidelog.cli.offsets import ReadSpan, Where
 from tidelog.cli.output import abandon_output, printable
 from tidelog.cli.reading import Ending, Interrupts, Write, read_alone
 from tidelog.cli.target import ClusterAddress
@@ -77,7 +77,7 @@ def tail(
         words = [PartitionWord(CLUSTER_EVENTS, None)]
         write = _writer(kind or list(KINDS), json_text if as_json else event_line)
         try:
-            read_alone(client, words, Span(start), READ_COMMITTED, None, write, ending)
+            read_alone(client, words, ReadSpan(start), READ_COMMITTED, None, write, ending)
         except BrokenPipeError:
             abandon_output()
     if ending.asked.signal is not None:

@@ -12,13 +12,13 @@ import typer
 
 from tidelog.cli.completion import group_names
 from tidelog.cli.documents import (
-    Assigned,
+    AssignedPartition,
     GroupDescribed,
     GroupListed,
     GroupOffset,
     GroupReset,
     GroupsDeleted,
-    Member,
+    MemberDocument,
     OffsetReset,
     prints,
 )
@@ -36,7 +36,7 @@ from tidelog.cli.output import (
 )
 from tidelog.cli.resetting import plan_of, targets
 from tidelog.cli.target import ClusterOptions
-from tidelog.client.groups import DEAD, EMPTY, CommittedOffset, GroupDescription
+from tidelog.client.groups import DEAD, EMPTY, FetchedOffset, GroupDescription
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.local.status import describe_partitions
@@ -151,7 +151,7 @@ def reset(
         is_known = _check_unused(client, name, execute) != DEAD
         before, after = targets(client, name, words, plan)
         if execute and after:
-            client.commit(name, {tp: CommittedOffset(offset) for tp, offset in after.items()})
+            client.commit(name, {tp: FetchedOffset(offset) for tp, offset in after.items()})
         if after and not is_known:
             _report_new_group(client, name, execute)
     _report_reset(name, before, after, execute, cluster.output)
@@ -239,28 +239,28 @@ def _described(client: BlockingClient, name: str) -> GroupDescribed:
     )
 
 
-def _members(group: GroupDescription) -> list[Member]:
+def _members(group: GroupDescription) -> list[MemberDocument]:
     return [
-        Member(
+        MemberDocument(
             it.member_id,
             it.instance_id,
             it.client_id,
             it.host,
-            None if it.assignment is None else [Assigned(*tp) for tp in it.assignment],
+            None if it.assignment is None else [AssignedPartition(*tp) for tp in it.assignment],
         )
         for it in group.members
     ]
 
 
 def _offset(
-    tp: TopicPartition, committed: CommittedOffset | None, mark: int | None, reader: str | None
+    tp: TopicPartition, committed: FetchedOffset | None, mark: int | None, reader: str | None
 ) -> GroupOffset:
     offset = None if committed is None else committed.offset
     lag = None if offset is None or mark is None else max(0, mark - offset)
     return GroupOffset(tp.topic, tp.partition, offset, mark, lag, reader)
 
 
-def _short(partitions: list[Assigned] | None) -> str:
+def _short(partitions: list[AssignedPartition] | None) -> str:
     """Return partitions as `flights:0,1 trains:4`."""
     if partitions is None:
         return "(not a consumer's)"

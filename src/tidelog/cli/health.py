@@ -37,14 +37,14 @@ from tidelog.client.configs import TOPIC, ConfigResource
 from tidelog.client.moving import Moves
 from tidelog.client.stray_requests import StrayReplica
 from tidelog.client.throttles import Throttle, outliving
-from tidelog.client.upkeep import LogDirectory
+from tidelog.client.upkeep import LogDirDescription
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout, TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.local.health import (
     HEALTHY,
     UNREACHABLE,
+    ClusterPlace,
     Health,
-    Place,
     Surroundings,
     assess,
     unreachable,
@@ -100,17 +100,17 @@ def health(
         raise typer.Exit(found.exit_code)
 
 
-def _place(bootstrap: str | None, directory: str | None) -> Place:
+def _place(bootstrap: str | None, directory: str | None) -> ClusterPlace:
     address = address_of(bootstrap, directory)
     if address is not None:
         option = "" if bootstrap is None else f" -b {shlex.quote(bootstrap)}"
-        return Place(option, None)
+        return ClusterPlace(option, None)
     if directory is None:
-        return Place("", DEFAULT_DIRECTORY)
-    return Place(f" --dir {shlex.quote(directory)}", directory)
+        return ClusterPlace("", DEFAULT_DIRECTORY)
+    return ClusterPlace(f" --dir {shlex.quote(directory)}", directory)
 
 
-def _health(target: Target, place: Place, timeout_s: float) -> Health:
+def _health(target: Target, place: ClusterPlace, timeout_s: float) -> Health:
     timeout_ms = int(timeout_s * 1000)
     try:
         if target.local is not None:
@@ -164,7 +164,7 @@ def _surroundings(
 
     A broker that does not respond is a finding of its own.
     """
-    log_dirs: list[LogDirectory] = []
+    log_dirs: list[LogDirDescription] = []
     strays: list[StrayReplica] = []
     throttles: list[Throttle] = []
     lost: dict[tuple[int, str], list[TopicPartition]] = {}
@@ -184,7 +184,7 @@ def _surroundings(
 
 
 def _lost(
-    client: BlockingClient, log_dirs: Sequence[LogDirectory]
+    client: BlockingClient, log_dirs: Sequence[LogDirDescription]
 ) -> dict[tuple[int, str], list[TopicPartition]]:
     """Return the replicas that failed directories held, by broker and path."""
     failed = {each.broker_id for each in log_dirs if each.error}

@@ -16,8 +16,8 @@ from tidelog.cli import balancing, cordons, drains
 from tidelog.cli.completion import broker_ids, topic_names
 from tidelog.cli.directory_moves import (
     PLACE_COLUMNS,
-    Found,
-    Place,
+    FoundReplica,
+    ReplicaPlace,
     Wanted,
     ask,
     await_all,
@@ -27,7 +27,13 @@ from tidelog.cli.directory_moves import (
     present,
     say_refused,
 )
-from tidelog.cli.documents import DirectoryMove, LastKnownReplica, LogDirDescribed, Replica, prints
+from tidelog.cli.documents import (
+    DirectoryMoveEntry,
+    LastKnownReplica,
+    LogDirDescribed,
+    ReplicaDocument,
+    prints,
+)
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.move_execution import some
 from tidelog.cli.names import (
@@ -41,7 +47,7 @@ from tidelog.cli.names import (
 )
 from tidelog.cli.output import OutputFormat, print_line, print_rows, print_table, say, size_text
 from tidelog.cli.target import ClusterOptions, DryRunOption
-from tidelog.client.upkeep import LogDirectory
+from tidelog.client.upkeep import LogDirDescription
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.local.lost_replicas import last_known
@@ -123,7 +129,7 @@ def _print_described(found: list[LogDirDescribed], replicas: bool) -> None:
 @app.command(
     epilog="Example: tidelog log-dirs move --broker 1 --topic-partition flights-0 --to /b --wait"
 )
-@prints(list[DirectoryMove])
+@prints(list[DirectoryMoveEntry])
 def move(
     cluster: ClusterOptions,
     broker: Annotated[int, typer.Option("--broker", help="The broker.", autocompletion=broker_ids)],
@@ -153,7 +159,7 @@ def move(
         wanted: Wanted = {
             place: to
             for tp in named
-            if (place := Place(broker, tp)) in there or _is_word_of_one(partitions)
+            if (place := ReplicaPlace(broker, tp)) in there or _is_word_of_one(partitions)
         }
         if not wanted:
             raise NotFoundError(f"broker {broker} has no replica of these partitions")
@@ -183,9 +189,9 @@ def _is_word_of_one(words: list[str]) -> bool:
 
 
 def _moved(
-    place: Place, to: str, found: Found | None, error: ErrorCode, done: str
-) -> DirectoryMove:
-    return DirectoryMove(
+    place: ReplicaPlace, to: str, found: FoundReplica | None, error: ErrorCode, done: str
+) -> DirectoryMoveEntry:
+    return DirectoryMoveEntry(
         place.broker_id,
         place.tp.topic,
         place.tp.partition,
@@ -196,7 +202,7 @@ def _moved(
     )
 
 
-def _print_moved(rows: list[DirectoryMove], output: OutputFormat) -> None:
+def _print_moved(rows: list[DirectoryMoveEntry], output: OutputFormat) -> None:
     print_rows(rows, PLACE_COLUMNS, output)
 
 
@@ -225,10 +231,12 @@ _DIRECTORY_COLUMNS = (
 
 
 def _log_dir(
-    found: LogDirectory, topics: list[str] | None, lost: Mapping[TopicPartition, int | None]
+    found: LogDirDescription, topics: list[str] | None, lost: Mapping[TopicPartition, int | None]
 ) -> LogDirDescribed:
     replicas = [
-        Replica(each.tp.topic, each.tp.partition, each.size_bytes, each.offset_lag, each.is_future)
+        ReplicaDocument(
+            each.tp.topic, each.tp.partition, each.size_bytes, each.offset_lag, each.is_future
+        )
         for each in found.replicas
         if not topics or each.tp.topic in topics
     ]

@@ -17,7 +17,7 @@ from tidelog.cli.documents import prints
 from tidelog.cli.names import NotFoundError, broker_named
 from tidelog.cli.output import print_table
 from tidelog.cli.target import ClusterOptions
-from tidelog.client.metrics import Sample
+from tidelog.client.metrics import DescribedSample
 
 _PERCENTILE = 99
 
@@ -90,11 +90,11 @@ def metrics(
     )
 
 
-def _labels(sample: Sample) -> str:
+def _labels(sample: DescribedSample) -> str:
     return " ".join(f"{name}={value}" for name, value in sample.labels.items())
 
 
-def _value(sample: Sample) -> str:
+def _value(sample: DescribedSample) -> str:
     """Return the number, or what a histogram shows of itself."""
     if not sample.buckets:
         return str(sample.value)
@@ -114,7 +114,7 @@ def _bound_of_most(buckets: Iterable[tuple[int | None, int]], count: int) -> int
     return None
 
 
-def _document(broker: int, sample: Sample) -> BrokerMetric:
+def _document(broker: int, sample: DescribedSample) -> BrokerMetric:
     return BrokerMetric(
         broker=broker,
         metric=sample.metric,

@@ -22,7 +22,7 @@ from tidelog.cli.output import OutputFormat, print_json, print_rows, say, size_t
 from tidelog.cli.reassignment_files import ReassignmentFileError, Targets, ids, rollback, save
 from tidelog.cli.waiting import wait_for
 from tidelog.client.moving import MoveAsked, Moves
-from tidelog.client.planning.moves import Plan, PlannedMove, reassignment_document
+from tidelog.client.planning.moves import MovePlan, PlannedMove, reassignment_document
 from tidelog.client.upkeep import ElectionType
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import TopicPartition
@@ -94,7 +94,7 @@ class Execution:
         )
 
 
-def carry_out(client: BlockingClient, plan: Plan, how: Execution, output: OutputFormat) -> None:
+def carry_out(client: BlockingClient, plan: MovePlan, how: Execution, output: OutputFormat) -> None:
     """Request the moves of a plan, or show them.
 
     With `wait`, returns when the moves are done and their preferred replicas lead. Raises
@@ -134,7 +134,7 @@ def is_frozen(results: Collection[MoveAsked]) -> bool:
     return bool(results) and all(each.error is ErrorCode.POLICY_VIOLATION for each in results)
 
 
-def show_document(plan: Plan) -> None:
+def show_document(plan: MovePlan) -> None:
     """Print the document that executes a plan, and what it does on standard error."""
     reasons = {move.tp: move.reason for move in plan.moves}
     print_json(reassignment_document(plan.targets, plan.expected, reasons))
@@ -145,14 +145,14 @@ def show_document(plan: Plan) -> None:
     say_total(plan)
 
 
-def say_total(plan: Plan) -> None:
+def say_total(plan: MovePlan) -> None:
     """Print how many moves a plan has, and what they copy."""
     count = len(plan.moves)
     moves = "1 move copies" if count == 1 else f"{count} moves copy"
     say(f"{moves} {size_text(plan.moved_bytes)} ({plan.moved_bytes} bytes)")
 
 
-def planned_rows(plan: Plan) -> list[MovePlanned]:
+def planned_rows(plan: MovePlan) -> list[MovePlanned]:
     """Return the moves of a plan that was not requested."""
     return [_row(move, None) for move in plan.moves]
 

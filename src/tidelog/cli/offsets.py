@@ -37,14 +37,14 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ReadSpan:
     """A start position, and an optional time at which to end."""
 
     start: Where
     end_timestamp: int | None = None
 
 
-def parse_span(words: list[str], default: Where) -> Span:
+def parse_span(words: list[str], default: Where) -> ReadSpan:
     """Parse `-o`, given once, or twice with an end time; raise a usage error for any other text."""
     start: Where | None = None
     end: int | None = None
@@ -55,7 +55,7 @@ def parse_span(words: list[str], default: Where) -> Span:
             start = _where(word)
         else:
             raise typer.BadParameter(f"{word!r}: one start and one e@ end expected")
-    return Span(start or default, end)
+    return ReadSpan(start or default, end)
 
 
 def _where(word: str) -> Where:

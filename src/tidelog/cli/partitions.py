@@ -25,7 +25,7 @@ from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.cli.waiting import WaitOption, wait_for
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.client.fetching import EARLIEST, LATEST
-from tidelog.client.upkeep import HIGH_WATERMARK, Election, ElectionType
+from tidelog.client.upkeep import HIGH_WATERMARK, ElectionResult, ElectionType
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.runtime.blocking import BlockingClient
@@ -141,7 +141,7 @@ def _await_leaders(
 
 
 def _elected(
-    tp: TopicPartition, result: Election, before: ClusterMetadata, after: ClusterMetadata
+    tp: TopicPartition, result: ElectionResult, before: ClusterMetadata, after: ClusterMetadata
 ) -> LeaderElected:
     if result.error is ErrorCode.NONE:
         word = "elected"

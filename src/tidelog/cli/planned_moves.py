@@ -28,7 +28,7 @@ from tidelog.cli.names import broker_named, topics_named
 from tidelog.cli.output import OutputFormat, print_json, say
 from tidelog.cli.target import ClusterOptions
 from tidelog.client.configs import TOPIC, ConfigResource
-from tidelog.client.planning.moves import Plan, reassignment_document
+from tidelog.client.planning.moves import MovePlan, reassignment_document
 from tidelog.client.planning.rebalancing import TOLERANCE, rebalanced
 from tidelog.client.planning.replication_factor import with_replication_factor
 from tidelog.client.planning.topic_placement import on_brokers
@@ -104,7 +104,7 @@ def plan(
         _print_balance(found)
 
 
-def _print_balance(found: Plan) -> None:
+def _print_balance(found: MovePlan) -> None:
     if not found.moves:
         say("the cluster is balanced")
         return

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from tidelog.cli.names import PartitionWord, partitions_named
-from tidelog.cli.offsets import Span, Where, positions, resolve
+from tidelog.cli.offsets import ReadSpan, Where, positions, resolve
 from tidelog.cli.output import say
 from tidelog.client.consuming import ConsumedRecord
 from tidelog.client.fetching import EARLIEST
-from tidelog.client.groups import CommittedOffset
+from tidelog.client.groups import FetchedOffset
 from tidelog.client.membership import MemberOptions
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
@@ -109,7 +109,7 @@ def read_as_member(
 def read_alone(
     client: BlockingClient,
     words: list[PartitionWord],
-    span: Span,
+    span: ReadSpan,
     isolation_level: int,
     group: str | None,
     write: Write,
@@ -120,7 +120,7 @@ def read_alone(
     A named group must have no members; its offsets are committed.
     """
     chosen = partitions_named(client, words)
-    stored: dict[TopicPartition, CommittedOffset] = {}
+    stored: dict[TopicPartition, FetchedOffset] = {}
     if group is not None:
         stored = client.committed(group, chosen)
     starts: dict[TopicPartition, int] = {}
@@ -182,7 +182,7 @@ class _Committer:
         group: str,
         consumer: BlockingConsumer,
         ending: Ending,
-        stored: dict[TopicPartition, CommittedOffset],
+        stored: dict[TopicPartition, FetchedOffset],
     ) -> None:
         self._client, self._group, self._consumer = client, group, consumer
         self._ending = ending
@@ -198,7 +198,7 @@ class _Committer:
     def commit(self) -> None:
         """Commit the records written since the last commit."""
         places = {
-            tp: CommittedOffset(min(at, self._ending.stops.get(tp, _NEVER)))
+            tp: FetchedOffset(min(at, self._ending.stops.get(tp, _NEVER)))
             for tp, at in self._consumer.positions.items()
         }
         moved = {tp: at for tp, at in places.items() if self._at(tp) != at.offset}

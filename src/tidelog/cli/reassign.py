@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.directory_moves import (
-    Place,
+    ReplicaPlace,
     Wanted,
     ask,
     await_all,
@@ -109,7 +109,7 @@ def execute(
         back = {tp: replicas for tp, replicas in former.items() if replicas}
         if save_rollback is not None and not dry_run:
             save(save_rollback, rollback(back))
-        placed: dict[Place, ErrorCode] = {}
+        placed: dict[ReplicaPlace, ErrorCode] = {}
         if dry_run:
             results = foreseen(client, targets)
         else:
@@ -136,7 +136,7 @@ def execute(
 
 
 def _of_begun(
-    directories: Wanted, placed: Mapping[Place, ErrorCode], begun: Collection[TopicPartition]
+    directories: Wanted, placed: Mapping[ReplicaPlace, ErrorCode], begun: Collection[TopicPartition]
 ) -> Wanted:
     """Return the log directories that replicas of these partitions are going to be in."""
     return {

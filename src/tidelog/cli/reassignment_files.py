@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from tidelog.cli.directory_moves import Place, Wanted
+from tidelog.cli.directory_moves import ReplicaPlace, Wanted
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 
@@ -109,7 +109,7 @@ def _directories_of(document: Any, where: str) -> Wanted:
         tp = TopicPartition(entry["topic"], entry["partition"])
         for broker_id, path in zip(replicas, paths, strict=True):
             if path != ANY:
-                wanted[Place(broker_id, tp)] = path
+                wanted[ReplicaPlace(broker_id, tp)] = path
     return wanted
 
 

@@ -89,7 +89,7 @@ def plain_format(delimiter: str, key_delimiter: str | None) -> str:
 def json_line(it: ConsumedRecord) -> bytes:
     """Return one document and a newline."""
     record = it.record
-    document = documents.ConsumedRecord(
+    document = documents.RecordDocument(
         it.tp.topic,
         it.tp.partition,
         record.offset,

@@ -59,7 +59,7 @@ _SHARED = ("bootstrap", "directory", "output", "compact", "timeout")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Command:
+class _DocumentedCommand:
     """A command: the words that call it, and its function."""
 
     words: str
@@ -88,18 +88,18 @@ def commands_of(app: typer.Typer) -> dict[str, Callable[..., Any]]:
     return {each.words: each.function for each in _commands(app, "tidelog")}
 
 
-def _commands(app: typer.Typer, words: str) -> Iterator[_Command]:
+def _commands(app: typer.Typer, words: str) -> Iterator[_DocumentedCommand]:
     for command in app.registered_commands:
         if command.callback is None:
             continue
         name = command.name or command.callback.__name__.replace("_", "-")
-        yield _Command(f"{words} {name}", command.callback, command.epilog or "")
+        yield _DocumentedCommand(f"{words} {name}", command.callback, command.epilog or "")
     for group in app.registered_groups:
         if group.typer_instance is not None:
             yield from _commands(group.typer_instance, f"{words} {group.name}")
 
 
-def _section(command: _Command) -> Iterator[str]:
+def _section(command: _DocumentedCommand) -> Iterator[str]:
     yield f"## {command.words}\n\n{_paragraphs(command.function.__doc__)}\n\n"
     parameters = parameters_of(command.function)
     arguments = [each for each in parameters if isinstance(each.info, ArgumentInfo)]

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.completion import topic_names
-from tidelog.cli.documents import GroupLoss, PartitionLoss, PartitionsRemoved, prints
+from tidelog.cli.documents import GroupLoss, PartitionLoss, RemovedPartitions, prints
 from tidelog.cli.names import topics_named
 from tidelog.cli.output import OutputFormat, print_document, print_table, say
 from tidelog.cli.target import ClusterOptions, DryRunOption
@@ -23,7 +23,7 @@ from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
 
-@prints(PartitionsRemoved)
+@prints(RemovedPartitions)
 def remove_partitions(
     cluster: ClusterOptions,
     name: Annotated[
@@ -60,7 +60,7 @@ def remove_partitions(
             if wait:
                 _await_removal(client, name, left, cluster.timeout)
     if cluster.output is OutputFormat.JSON:
-        print_document(PartitionsRemoved(name, before, left, drain, not dry_run, lost))
+        print_document(RemovedPartitions(name, before, left, drain, not dry_run, lost))
     elif dry_run:
         say("nothing was removed: --dry-run")
     elif wait:

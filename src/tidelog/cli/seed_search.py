@@ -32,7 +32,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STORY_LINES = 30
 
 
-class Interrupted(BaseException):
+class SearchInterrupted(BaseException):
     """The request of a signal to end. No handler on its way may catch it."""
 
 
@@ -59,10 +59,10 @@ class Interruptions:
     def _came(self, number: int, _: FrameType | None) -> None:
         if not self.number:
             self.number = number
-            raise Interrupted
+            raise SearchInterrupted
 
     def _unraisable(self, failure: sys.UnraisableHookArgs) -> None:
-        if not isinstance(failure.exc_value, Interrupted):
+        if not isinstance(failure.exc_value, SearchInterrupted):
             self._hook_before(failure)
 
     @property
@@ -92,7 +92,7 @@ def search(
     """
     with (
         Interruptions() as interruptions,
-        contextlib.suppress(Interrupted),
+        contextlib.suppress(SearchInterrupted),
         contextlib.closing(results(jobs, processes)) as found,
     ):
         for result in _with_progress(found, number):

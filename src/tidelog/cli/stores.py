@@ -48,7 +48,7 @@ WaitOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds t
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedStore:
     """A store named on the command line; `directory` of an embedded one."""
 
     text: str
@@ -182,7 +182,7 @@ def _read(store: str, timeout: float, read_tree: ReadTree = transfer.read_tree) 
         return asyncio.run(read())
 
 
-def _require_store(named: Named) -> None:
+def _require_store(named: NamedStore) -> None:
     """Raise TransferError where an embedded store is missing: opening it would create it."""
     directory = named.directory
     if directory is not None and not os.path.isfile(os.path.join(directory, DATABASE_FILE)):
@@ -190,16 +190,18 @@ def _require_store(named: Named) -> None:
 
 
 @contextlib.contextmanager
-def _named(text: str, timeout: float) -> Iterator[Named]:
+def _named(text: str, timeout: float) -> Iterator[NamedStore]:
     """Yield the store that a word names; a server of the cluster's own runs while it is used."""
     wait_key, wait_ms = "zookeeper.connection.timeout.ms", str(int(timeout * 1000))
     if text.startswith(("embedded:", "zookeeper://")):
         given = {"broker.id": "0", wait_key: wait_ms, "metadata.store": text}
-        yield Named(text, BrokerConfig.from_properties(given))
+        yield NamedStore(text, BrokerConfig.from_properties(given))
         return
     if os.path.isfile(text) or text.endswith((".properties", ".toml")):
         # As a broker reads it: other keys would name another store, or other credentials.
-        named = Named(text, load_config(text, [f"{wait_key}={wait_ms}"], named="", needs_id=False))
+        named = NamedStore(
+            text, load_config(text, [f"{wait_key}={wait_ms}"], named="", needs_id=False)
+        )
         if not named.config.metadata_store:
             raise ConfigError(f"{text}: metadata.store is not set, so it names no store")
         yield named
@@ -212,14 +214,14 @@ def _named(text: str, timeout: float) -> Iterator[Named]:
         server.start(timeout)
     try:
         with _named(place.properties_path, timeout) as named:
-            yield Named(text, named.config)
+            yield NamedStore(text, named.config)
     finally:
         if server is not None and starts:
             server.stop()
 
 
 @contextlib.asynccontextmanager
-async def _opened(named: Named) -> AsyncIterator[MetadataStore]:
+async def _opened(named: NamedStore) -> AsyncIterator[MetadataStore]:
     """Yield an open store whose session is kept alive."""
     loop = asyncio.get_running_loop()
     store = make_store(named.config, loop, say, connect_timeout_name="--timeout")

@@ -23,9 +23,9 @@ from tidelog.cli.configs import (
 )
 from tidelog.cli.describing import describe
 from tidelog.cli.documents import (
+    AddedPartitions,
     ConfigsChanged,
-    PartitionsAdded,
-    TopicCreated,
+    CreatedTopic,
     TopicDeleted,
     prints,
 )
@@ -61,7 +61,7 @@ class _AlterExecution(Execution):
     epilog="Example: tidelog topics create flights --partitions 6 --replication-factor 3"
     " --config min.insync.replicas=2"
 )
-@prints(TopicCreated)
+@prints(CreatedTopic)
 def create(
     cluster: ClusterOptions,
     name: _NewNameArgument,
@@ -91,7 +91,7 @@ def create(
         if MIN_INSYNC_REPLICAS in configs:
             replicas = replication_factor or len(client.await_topic(name).partitions[0].replicas)
             warn_of_minimum(configs[MIN_INSYNC_REPLICAS], replicas)
-    if not cluster.printed(TopicCreated(name, topic_id_to_text(topic_id), count)):
+    if not cluster.printed(CreatedTopic(name, topic_id_to_text(topic_id), count)):
         say(f"topic {name} created with {_counted(count)}")
 
 
@@ -158,7 +158,7 @@ app.command(epilog="Example: tidelog topics move flights --to-brokers 1,2,3 --wa
 
 
 @app.command("add-partitions", epilog="Example: tidelog topics add-partitions flights --to 12")
-@prints(PartitionsAdded)
+@prints(AddedPartitions)
 def add_partitions(
     cluster: ClusterOptions,
     name: _NameArgument,
@@ -181,7 +181,7 @@ def add_partitions(
         client.add_partitions(name, to)
         if wait:
             _await_leaders(client, name, to, cluster.timeout)
-    if not cluster.printed(PartitionsAdded(name, before, to)):
+    if not cluster.printed(AddedPartitions(name, before, to)):
         say(f"topic {name} has {_counted(to)} now, {to - before} of them new")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from tidelog.client.cluster import TopicMetadata
 from tidelog.client.retries import UNKNOWN_TOPIC, Patience
 from tidelog.client.routing import ClusterRouter, expect
-from tidelog.client.steps import Answer, Call, NotSent, Operation, always
+from tidelog.client.steps import Call, NotSent, Operation, Response, always
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout
 from tidelog.core.types import NO_LEADER, TopicId
@@ -228,7 +228,7 @@ class TopicAdmin:
         timeout_ms: int,
         uncertain: _Uncertain,
         patience: Patience,
-    ) -> Operation[Answer]:
+    ) -> Operation[Response]:
         controller = yield from self._router.controller(patience)
         call = Call(controller.address, api_key, build, timeout_ms + _ANSWER_MARGIN_MS)
         try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final, NamedTuple
 
 from tidelog.client.cluster import BrokerNode
@@ -18,6 +17,7 @@ from tidelog.client.retries import Patience
 from tidelog.client.routing import ClusterRouter, ask
 from tidelog.client.steps import Operation
 from tidelog.client.versions import error_code
+from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.throttle_keys import FOREIGN_RATES
 from tidelog.wire.messages.describe_configs import (
@@ -64,15 +64,6 @@ class ConfigResource(NamedTuple):
     def owner(self) -> int | None:
         """The only broker that may be asked; None where any broker may."""
         return int(self.name) if self.type == BROKER and self.name else None
-
-
-class ConfigOperation(IntEnum):
-    """An operation on a key (AlterConfigOp.OpType)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class ConfigChange(NamedTuple):

@@ -22,7 +22,7 @@ from tidelog.client.fetching import (
     FetchOptions,
     LogReader,
 )
-from tidelog.client.groups import CommittedOffset, GroupAdmin
+from tidelog.client.groups import FetchedOffset, GroupAdmin
 from tidelog.client.heartbeats import Heartbeats
 from tidelog.client.membership import GroupMember
 from tidelog.client.steps import Operation
@@ -270,7 +270,7 @@ class GroupConsumer:
             for tp, offset in self.partitions.positions.items()
             if tp in self.member.assignment and self._committed.get(tp) != offset
         }
-        offsets = {tp: CommittedOffset(offset) for tp, offset in positions.items()}
+        offsets = {tp: FetchedOffset(offset) for tp, offset in positions.items()}
         is_member = yield from self.member.commit(offsets)
         if is_member:
             self._committed.update(positions)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tidelog.client.cluster import BrokerNode
 from tidelog.client.retries import Patience
 from tidelog.client.routing import ClusterRouter, expect
-from tidelog.client.steps import Answer, Call, Operation
+from tidelog.client.steps import Call, Operation, Response
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -49,7 +49,7 @@ class Coordinators:
         build: Callable[[int], Any],
         patience: Patience,
         timeout_ms: int | None = None,
-    ) -> Operation[Answer]:
+    ) -> Operation[Response]:
         """Send one request to a group's coordinator; `timeout_ms` where it may wait on purpose."""
         node = yield from self.find(group, patience)
         wait_ms = max(1, patience.remaining_ms if timeout_ms is None else timeout_ms)

@@ -32,7 +32,7 @@ from tidelog.wire.registry import ALTER_REPLICA_LOG_DIRS, PLAN_LOG_DIR_MOVES
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedMove:
+class PlannedDirectoryMove:
     """A replica that a broker would move; `target` None: it fits nowhere, for the reason."""
 
     tp: TopicPartition
@@ -91,7 +91,9 @@ class DirectoryMoveAdmin:
 
         return self._router.repeat(f"moving replicas within broker {broker_id}", attempt)
 
-    def plan_drain(self, broker_id: int, paths: Sequence[str]) -> Operation[list[PlannedMove]]:
+    def plan_drain(
+        self, broker_id: int, paths: Sequence[str]
+    ) -> Operation[list[PlannedDirectoryMove]]:
         """Return where the replicas of log directories would go; nothing moves by it (D12).
 
         The API is tidelog's own. Raises KafkaError where the directories cannot be drained.
@@ -100,7 +102,7 @@ class DirectoryMoveAdmin:
 
     def plan_balance(
         self, broker_id: int, threshold_percent: int | None = None
-    ) -> Operation[list[PlannedMove]]:
+    ) -> Operation[list[PlannedDirectoryMove]]:
         """Return the moves that balance the log directories of a broker; nothing moves (D15).
 
         The threshold is that of the broker unless given. The API is tidelog's own. Raises
@@ -111,8 +113,8 @@ class DirectoryMoveAdmin:
 
     def _plan(
         self, broker_id: int, message: PlanLogDirMovesRequest
-    ) -> Operation[list[PlannedMove]]:
-        def attempt(patience: Patience) -> Operation[list[PlannedMove]]:
+    ) -> Operation[list[PlannedDirectoryMove]]:
+        def attempt(patience: Patience) -> Operation[list[PlannedDirectoryMove]]:
             node = yield from self._router.broker(broker_id, patience)
             response = yield from ask(
                 node, PLAN_LOG_DIR_MOVES, message, patience, PlanLogDirMovesResponse
@@ -120,7 +122,7 @@ class DirectoryMoveAdmin:
             if response.error_code:
                 raise KafkaError(error_code(response.error_code), response.error_message or "")
             return [
-                PlannedMove(
+                PlannedDirectoryMove(
                     TopicPartition(each.topic, each.partition),
                     each.source,
                     each.target,

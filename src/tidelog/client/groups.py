@@ -99,7 +99,7 @@ class GroupDescription:
     members: tuple[MemberDescription, ...]
 
 
-class CommittedOffset(NamedTuple):
+class FetchedOffset(NamedTuple):
     """A committed offset, the next to be read; `leader_epoch` is -1 where the broker sent none."""
 
     offset: int
@@ -170,11 +170,11 @@ class GroupAdmin:
 
     def committed(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
-    ) -> Operation[dict[TopicPartition, CommittedOffset]]:
+    ) -> Operation[dict[TopicPartition, FetchedOffset]]:
         """Return a group's committed offsets, of these partitions or of all."""
         numbers = None if partitions is None else by_topic(partitions)
 
-        def attempt(patience: Patience) -> Operation[dict[TopicPartition, CommittedOffset]]:
+        def attempt(patience: Patience) -> Operation[dict[TopicPartition, FetchedOffset]]:
             answer = yield from self._coordinators.ask(
                 group,
                 OFFSET_FETCH,
@@ -188,13 +188,13 @@ class GroupAdmin:
                 if found is None:
                     raise _unanswered(group)
             self._coordinators.check(group, found.error_code)
-            offsets: dict[TopicPartition, CommittedOffset] = {}
+            offsets: dict[TopicPartition, FetchedOffset] = {}
             for topic in found.topics:
                 for each in topic.partitions:
                     tp = TopicPartition(topic.name, each.partition_index)
                     self._coordinators.check(group, each.error_code, f"group {group!r}, {tp}")
                     if each.committed_offset >= 0:
-                        offsets[tp] = CommittedOffset(
+                        offsets[tp] = FetchedOffset(
                             each.committed_offset, each.committed_leader_epoch, each.metadata or ""
                         )
             return dict(sorted(offsets.items()))
@@ -204,7 +204,7 @@ class GroupAdmin:
     def commit(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, CommittedOffset],
+        offsets: Mapping[TopicPartition, FetchedOffset],
         generation: int = -1,
         member_id: str = "",
         instance_id: str | None = None,
@@ -277,7 +277,7 @@ def _offset_fetch(
 
 
 def _commits(
-    offsets: Mapping[TopicPartition, CommittedOffset],
+    offsets: Mapping[TopicPartition, FetchedOffset],
 ) -> list[OffsetCommitRequestTopic]:
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for tp, committed in offsets.items():

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from tidelog.client.assignors import ASSIGNORS, Assignor, MemberSubscription, RangeAssignor
 from tidelog.client.cluster import TopicMetadata
 from tidelog.client.coordinators import Coordinators
-from tidelog.client.groups import CommittedOffset, GroupAdmin, read_assignment
+from tidelog.client.groups import FetchedOffset, GroupAdmin, read_assignment
 from tidelog.client.retries import UNKNOWN_TOPIC, Patience
 from tidelog.client.routing import ClusterRouter, expect
 from tidelog.client.steps import Operation, always
@@ -296,7 +296,7 @@ class GroupMember:
             if topic is not None and topic.error is ErrorCode.NONE:
                 self.must_join = self.must_join or len(topic.partitions) != count
 
-    def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Operation[bool]:
+    def commit(self, offsets: Mapping[TopicPartition, FetchedOffset]) -> Operation[bool]:
         """Commit offsets of assigned partitions.
 
         Returns False where the membership was lost, so that they are not this member's any more.

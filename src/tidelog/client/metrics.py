@@ -21,7 +21,7 @@ from tidelog.wire.registry import DESCRIBE_METRICS
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class DescribedSample:
     """A number of a metric, by the values of its labels.
 
     `value` of a histogram is the sum of its observations; `buckets` has how many were at most each
@@ -38,13 +38,13 @@ class Sample:
 
 def broker_metrics(
     router: ClusterRouter, broker_id: int, names: Sequence[str] | None = None
-) -> Operation[list[Sample]]:
+) -> Operation[list[DescribedSample]]:
     """Return the numbers of a broker, of the metrics named (None: all), sorted by name and labels.
 
     Raises KafkaError for a broker that is not tidelog's, or not in the cluster.
     """
 
-    def attempt(patience: Patience) -> Operation[list[Sample]]:
+    def attempt(patience: Patience) -> Operation[list[DescribedSample]]:
         node = yield from router.broker(broker_id, patience)
         message = DescribeMetricsRequest(names)
         response = yield from ask(
@@ -53,7 +53,7 @@ def broker_metrics(
         if response.error_code:
             raise KafkaError(error_code(response.error_code), f"at {node.address}")
         return [
-            Sample(
+            DescribedSample(
                 metric.name,
                 metric.kind,
                 dict(zip(metric.labels, sample.labels, strict=True)),

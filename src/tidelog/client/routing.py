@@ -15,7 +15,7 @@ from typing import Any
 
 from tidelog.client.cluster import BrokerNode, ClusterMetadata, TopicMetadata
 from tidelog.client.retries import Patience, given_up
-from tidelog.client.steps import Address, Answer, Call, NotSent, Operation, Pause, T, always
+from tidelog.client.steps import Address, Call, NotSent, Operation, Pause, Response, T, always
 from tidelog.core.errors import (
     ConnectionLost,
     ErrorCode,
@@ -309,7 +309,7 @@ def ask(
     return expect(answer, response)
 
 
-def expect(answer: Answer, message_type: type[T]) -> T:
+def expect(answer: Response, message_type: type[T]) -> T:
     """Return the message of a response; raise ProtocolError for another type."""
     if not isinstance(answer.message, message_type):
         got = type(answer.message).__name__

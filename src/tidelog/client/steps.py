@@ -1,8 +1,8 @@
 """The steps that operations request from their driver, and the driver's responses.
 
 An operation is a generator. It yields a `Call` (a request to an address) or a `Pause`, and returns
-its result. The driver sends an `Answer` for a call and `NO_ANSWER` after a pause. Or it throws into
-the generator: NotSent, ConnectionLost, RequestTimeout, ProtocolError, and KafkaError where the
+its result. The driver sends a `Response` for a call and `NO_ANSWER` after a pause. Or it throws
+into the generator: NotSent, ConnectionLost, RequestTimeout, ProtocolError, and KafkaError where the
 broker serves no version known here. No sockets, no clock: any loop can drive them.
 """
 
@@ -56,16 +56,16 @@ class Pause:
     delay_ms: int
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """The response message and its version."""
 
     version: int
     message: Any
 
 
-NO_ANSWER: Final = Answer(-1, None)
+NO_ANSWER: Final = Response(-1, None)
 
-Operation = Generator[Call | Pause, Answer, T]
+Operation = Generator[Call | Pause, Response, T]
 
 
 def always(message: Any) -> Callable[[int], Any]:

@@ -58,7 +58,7 @@ class ElectionType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Election:
+class ElectionResult:
     """The result for one partition; ELECTION_NOT_NEEDED where the right leader leads already."""
 
     error: ErrorCode
@@ -81,7 +81,7 @@ class ReplicaSize:
 
 
 @dataclass(frozen=True, slots=True)
-class LogDirectory:
+class LogDirDescription:
     """One log directory of a broker; bytes of its volume are -1 where the broker sends none."""
 
     broker_id: int
@@ -107,7 +107,7 @@ class LogDirectory:
         return sum(each.size_bytes for each in self.replicas)
 
     @classmethod
-    def from_response(cls, broker_id: int, answer: DescribeLogDirsResult) -> LogDirectory:
+    def from_response(cls, broker_id: int, answer: DescribeLogDirsResult) -> LogDirDescription:
         """Return one directory of a response; its replicas in order."""
         return cls(
             broker_id,
@@ -147,7 +147,7 @@ class PartitionAdmin:
 
     def elect_leaders(
         self, election: ElectionType, partitions: Iterable[TopicPartition] | None
-    ) -> Operation[dict[TopicPartition, Election]]:
+    ) -> Operation[dict[TopicPartition, ElectionResult]]:
         """Elect leaders of these partitions, or of all; then the result omits those that need none.
 
         Errors of single partitions are in the result. Raises KafkaError where the whole request
@@ -159,7 +159,7 @@ class PartitionAdmin:
             numbers = by_topic(wanted)
             topics = [TopicPartitions(name, numbers[name]) for name in numbers]
 
-        def attempt(patience: Patience) -> Operation[dict[TopicPartition, Election]]:
+        def attempt(patience: Patience) -> Operation[dict[TopicPartition, ElectionResult]]:
             controller = yield from self._router.controller(patience)
             timeout_ms = max(1, patience.remaining_ms)
             message = ElectLeadersRequest(election, topics, timeout_ms)
@@ -215,7 +215,7 @@ class PartitionAdmin:
         broker_id: int,
         partitions: Iterable[TopicPartition] | None = None,
         timeout_ms: int | None = None,
-    ) -> Operation[list[LogDirectory]]:
+    ) -> Operation[list[LogDirDescription]]:
         """Return the log directories of a broker with all of their replicas, or some of them.
 
         Raises KafkaError. `timeout_ms` takes the place of the client's timeout.
@@ -228,14 +228,14 @@ class PartitionAdmin:
             ]
         message = DescribeLogDirsRequest(topics)
 
-        def attempt(patience: Patience) -> Operation[list[LogDirectory]]:
+        def attempt(patience: Patience) -> Operation[list[LogDirDescription]]:
             node = yield from self._router.broker(broker_id, patience)
             response = yield from ask(
                 node, DESCRIBE_LOG_DIRS, message, patience, DescribeLogDirsResponse
             )
             if response.error_code:
                 raise KafkaError(error_code(response.error_code), f"at {node.address}")
-            return [LogDirectory.from_response(broker_id, each) for each in response.results]
+            return [LogDirDescription.from_response(broker_id, each) for each in response.results]
 
         what = f"reading the log directories of broker {broker_id}"
         return self._router.repeat(what, attempt, timeout_ms)
@@ -268,9 +268,9 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return numbers
 
 
-def _elections(response: ElectLeadersResponse) -> dict[TopicPartition, Election]:
+def _elections(response: ElectLeadersResponse) -> dict[TopicPartition, ElectionResult]:
     return {
-        TopicPartition(topic.topic, each.partition_id): Election(
+        TopicPartition(topic.topic, each.partition_id): ElectionResult(
             error_code(each.error_code), each.error_message or ""
         )
         for topic in response.replica_election_results

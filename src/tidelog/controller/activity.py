@@ -18,7 +18,7 @@ from typing import Final
 STALLED_TICKS: Final = 4
 
 
-class Verdict(Enum):
+class ActivityVerdict(Enum):
     """The result of a tick."""
 
     #: The flow rests: it should check whether its claim is as it believes.
@@ -48,12 +48,12 @@ class Activity:
         """Note that the flow has nothing to do."""
         self._is_resting = True
 
-    def tick(self) -> Verdict:
+    def tick(self) -> ActivityVerdict:
         """Judge the flow; after STALLED the count starts again."""
         if self._is_resting:
-            return Verdict.LOOK
+            return ActivityVerdict.LOOK
         self._ticks += 1
         if self._ticks < STALLED_TICKS:
-            return Verdict.WAIT
+            return ActivityVerdict.WAIT
         self._ticks = 0
-        return Verdict.STALLED
+        return ActivityVerdict.STALLED

@@ -13,8 +13,8 @@ from tidelog.controller.commands import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
     UNREADABLE,
+    BrokerRole,
     Commands,
-    Role,
     Shown,
     ShownKey,
     Stop,
@@ -39,7 +39,7 @@ class CommandBuilder:
         self._full: list[int] = []
         self._brokers_changed = False
         #: Roles that create no replica: the same for all replicas of a partition.
-        self._roles: dict[TopicPartition, Role] = {}
+        self._roles: dict[TopicPartition, BrokerRole] = {}
         #: Replicas of each partition that has roles, where a full command is built.
         self._placed: dict[TopicPartition, Sequence[int]] = {}
         #: Of those, the leaders that may not lead.
@@ -181,7 +181,7 @@ class CommandBuilder:
             offline_replicas=self._offline(topic_partition, replicas),
         )
 
-    def _unreadable(self) -> dict[TopicPartition, Role]:
+    def _unreadable(self) -> dict[TopicPartition, BrokerRole]:
         """Return roles that state only that a replica, if there is one, is no stray (V35)."""
         return {
             topic_partition: self._kept(topic_partition)
@@ -189,10 +189,10 @@ class CommandBuilder:
             if not self._image.is_deleting(topic_partition.topic)
         }
 
-    def _kept(self, topic_partition: TopicPartition) -> Role:
+    def _kept(self, topic_partition: TopicPartition) -> BrokerRole:
         """Return the role of a replica that stays as it is, and obeys nothing."""
         image = self._image
-        return Role(
+        return BrokerRole(
             image.topics[topic_partition.topic].topic_id,
             LeaderAndIsrPartitionState(
                 partition_index=topic_partition.partition,
@@ -244,7 +244,7 @@ class CommandBuilder:
     def _make_full(self, commands: Commands, broker_id: int, everything: Shown) -> None:
         image = self._image
         own_roles = commands.roles
-        roles: dict[TopicPartition, Role] = {}
+        roles: dict[TopicPartition, BrokerRole] = {}
         placed, known, barred = self._placed, self._roles, self._barred
         for topic_partition in image.hosted_by(broker_id):
             if topic_partition in own_roles:
@@ -286,7 +286,7 @@ class CommandBuilder:
                     self._barred[topic_partition] = state.leader
         return everything
 
-    def _role(self, topic_partition: TopicPartition, is_new: bool) -> Role:
+    def _role(self, topic_partition: TopicPartition, is_new: bool) -> BrokerRole:
         role = None if is_new else self._roles.get(topic_partition)
         if role is None:
             role = self._new_role(topic_partition, is_new)
@@ -294,7 +294,7 @@ class CommandBuilder:
                 self._roles[topic_partition] = role
         return role
 
-    def _new_role(self, topic_partition: TopicPartition, is_new: bool) -> Role:
+    def _new_role(self, topic_partition: TopicPartition, is_new: bool) -> BrokerRole:
         state = self._image.states[topic_partition]
         replicas = self._placed.get(topic_partition)
         if replicas is None:
@@ -308,7 +308,7 @@ class CommandBuilder:
             if move is None
             else tuple(replica for replica in move.adding if replica not in removing)
         )
-        return Role(
+        return BrokerRole(
             self._image.topics[topic_partition.topic].topic_id,
             LeaderAndIsrPartitionState(
                 partition_index=topic_partition.partition,

@@ -68,7 +68,7 @@ class Sender(NamedTuple):
     versions: RequestVersions = protocol_level.request_versions(protocol_level.NEWEST)
 
 
-class Role(NamedTuple):
+class BrokerRole(NamedTuple):
     """The role of a broker in one partition."""
 
     topic_id: TopicId
@@ -123,7 +123,7 @@ class Commands:
     #: Number of partitions in the cluster when the commands were decided.
     partition_count: int = 0
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
-    roles: dict[TopicPartition, Role] = field(default_factory=dict)
+    roles: dict[TopicPartition, BrokerRole] = field(default_factory=dict)
     shown: Shown = field(default_factory=dict)
     #: Partitions for the end of whose log the controller asks (E6).
     log_ends: dict[tuple[TopicId, int], TopicPartition] = field(default_factory=dict)
@@ -155,7 +155,9 @@ class Commands:
             self._own_shown.update(later.shown)
 
     def _add_roles(
-        self, roles: Mapping[TopicPartition, Role], before: Mapping[TopicPartition, Role]
+        self,
+        roles: Mapping[TopicPartition, BrokerRole],
+        before: Mapping[TopicPartition, BrokerRole],
     ) -> None:
         """Add roles; a replica that the broker has not been sent to create yet stays new (D3)."""
         for topic_partition, role in roles.items():
@@ -305,9 +307,9 @@ def endpoint_of(broker: BrokerInfo, listener: str) -> Endpoint:
     return broker.endpoints[0]
 
 
-def as_new(role: Role) -> Role:
+def as_new(role: BrokerRole) -> BrokerRole:
     """Return the role of a replica that the broker may create (D3)."""
-    return Role(role.topic_id, replace(role.state, is_new=True))
+    return BrokerRole(role.topic_id, replace(role.state, is_new=True))
 
 
 def _live_broker(broker: BrokerInfo) -> UpdateMetadataBroker:

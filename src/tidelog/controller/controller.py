@@ -48,7 +48,7 @@ from tidelog.controller.reassignments import (
     stored_nodes,
 )
 from tidelog.controller.registrations import Registrations
-from tidelog.controller.settings import Settings
+from tidelog.controller.settings import ControllerSettings
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.shutdowns import ControlledShutdownAsked, Shutdowns
 from tidelog.controller.topics import creation, deletion, readings
@@ -60,7 +60,7 @@ from tidelog.core.types import TopicPartition
 class Controller:
     """The decisions of one controller term, for the whole cluster."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ControllerSettings) -> None:
         self.image = Image()
         #: Settings as given at the beginning, with changes since.
         self.settings = settings

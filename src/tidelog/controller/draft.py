@@ -14,9 +14,9 @@ from typing import Any
 from tidelog.controller.answers import Answer
 from tidelog.controller.decision import Decision
 from tidelog.controller.image import Image
-from tidelog.controller.notices import Report
+from tidelog.controller.notices import UnmetRequest
 from tidelog.controller.orders import Order, SendEverything, SendMetadata
-from tidelog.controller.settings import Settings
+from tidelog.controller.settings import ControllerSettings
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.controller.writes import Write
 from tidelog.core.types import PartitionState, TopicPartition
@@ -25,7 +25,7 @@ from tidelog.core.types import PartitionState, TopicPartition
 class Draft:
     """Collector of one decision."""
 
-    def __init__(self, image: Image, settings: Settings) -> None:
+    def __init__(self, image: Image, settings: ControllerSettings) -> None:
         self.decision = Decision()
         self.image = image
         self.settings = settings
@@ -124,7 +124,7 @@ class Draft:
 
     def report(self, text: str) -> None:
         """Report a request left in the store that cannot be carried out."""
-        self.notice(Report(text))
+        self.notice(UnmetRequest(text))
 
     def close(self) -> Decision:
         """Complete the decision and return it."""

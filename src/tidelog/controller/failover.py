@@ -26,7 +26,7 @@ DEATH: Final = "death"
 
 
 @dataclass(slots=True)
-class Turn:
+class TurnTimes:
     """When one turn of the controller reached each of its phases."""
 
     noticed_ms: int
@@ -36,7 +36,7 @@ class Turn:
 
 
 @dataclass(slots=True)
-class Loss:
+class LostLeaders:
     """Brokers that no longer lead, as one turn finds them."""
 
     brokers: Sequence[int]
@@ -49,8 +49,8 @@ class Loss:
 @dataclass(slots=True)
 class _Failover:
     number: int
-    loss: Loss
-    turn: Turn
+    loss: LostLeaders
+    turn: TurnTimes
     commanded_ms: int
     partition_count: int
     #: Partitions of the sample whose leader has not acknowledged its role, with its leader epoch.
@@ -77,7 +77,7 @@ class Failovers:
         return len(self._unled)
 
     def commanded(
-        self, turn: Turn, now_ms: int, loss: Loss | None, changes: Iterable[StateChange]
+        self, turn: TurnTimes, now_ms: int, loss: LostLeaders | None, changes: Iterable[StateChange]
     ) -> list[ClusterEvent]:
         """Note that the commands of a turn are queued; with a `loss` the turn is a failover.
 
@@ -100,7 +100,7 @@ class Failovers:
         return over
 
     def _begin(
-        self, turn: Turn, now_ms: int, loss: Loss, moved: Sequence[StateChange]
+        self, turn: TurnTimes, now_ms: int, loss: LostLeaders, moved: Sequence[StateChange]
     ) -> list[ClusterEvent]:
         self._begun += 1
         failover = _Failover(self._begun, loss, turn, now_ms, len(moved))

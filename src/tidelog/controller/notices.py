@@ -12,7 +12,7 @@ Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class UnmetRequest:
     """A request left in the store that cannot be carried out; for the log."""
 
     text: str

@@ -24,7 +24,7 @@ class TopicDefaults:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ControllerSettings:
     """Identity and configuration of the controller for one term."""
 
     controller_id: int

@@ -98,7 +98,7 @@ class Shutdown:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ShutdownBatch:
     """Partitions of a leaving broker that one decision looks at."""
 
     partitions: Sequence[TopicPartition]
@@ -227,7 +227,7 @@ def look_at(shutdown: Shutdown, image: Image, topic_partitions: Iterable[TopicPa
             shutdown.followed[topic_partition] = None
 
 
-def next_batch(shutdown: Shutdown) -> Batch:
+def next_batch(shutdown: Shutdown) -> ShutdownBatch:
     """Take the partitions of the next decision.
 
     A decision never has both leaderships and followed partitions.
@@ -237,7 +237,7 @@ def next_batch(shutdown: Shutdown) -> Batch:
     batch = tuple(islice(source, MAX_HAND_OVERS_PER_DECISION))
     for topic_partition in batch:
         del source[topic_partition]
-    return Batch(batch, are_followed)
+    return ShutdownBatch(batch, are_followed)
 
 
 def remaining(image: Image, broker_id: int) -> list[TopicPartition]:

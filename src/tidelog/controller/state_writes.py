@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.image import Change, Image
 from tidelog.controller.isr_shrinks import Shrinks, keep_causes, shrinks
-from tidelog.controller.notices import Report
+from tidelog.controller.notices import UnmetRequest
 from tidelog.controller.orders import SendFoundState, SendState
 from tidelog.controller.records import Topic
 from tidelog.controller.settlement import Settlement
@@ -132,14 +132,14 @@ class WritePartitionState(Write):
             assigned = image.assigned(topic_partition)
             report = strangers_reported(topic_partition, conflict.state, assigned)
             if report:
-                settlement.notices.add(Report(report))
+                settlement.notices.add(UnmetRequest(report))
             found = eligible_replicas.without_strangers(conflict.state, assigned)
             settlement.apply(StatePublished(topic_partition, found))
             settlement.agenda.look_at((topic_partition,))
         else:
             before = image.states.get(topic_partition)
             if before is not None:
-                settlement.notices.add(Report(last_known(topic_partition, before)))
+                settlement.notices.add(UnmetRequest(last_known(topic_partition, before)))
             settlement.apply(StateUnreadable(topic_partition, conflict.reason))
         settlement.orders.append(SendFoundState(topic_partition))
 

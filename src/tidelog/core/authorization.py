@@ -21,7 +21,7 @@ class ResourceType(IntEnum):
     USER = 7
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     """Operations on resources, by their codes on the wire (Kafka's `AclOperation`)."""
 
     READ = 3
@@ -41,33 +41,33 @@ class Operation(IntEnum):
 class Right(NamedTuple):
     """An operation on resources of a type."""
 
-    operation: Operation
+    operation: AclOperation
     resource_type: ResourceType
 
 
-ALTER_CONFIGS_TOPIC: Final = Right(Operation.ALTER_CONFIGS, ResourceType.TOPIC)
-ALTER_TOPIC: Final = Right(Operation.ALTER, ResourceType.TOPIC)
-CREATE_TOPIC: Final = Right(Operation.CREATE, ResourceType.TOPIC)
-DELETE_TOPIC: Final = Right(Operation.DELETE, ResourceType.TOPIC)
-DESCRIBE_CONFIGS_TOPIC: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
-DESCRIBE_TOPIC: Final = Right(Operation.DESCRIBE, ResourceType.TOPIC)
-READ_TOPIC: Final = Right(Operation.READ, ResourceType.TOPIC)
-WRITE_TOPIC: Final = Right(Operation.WRITE, ResourceType.TOPIC)
-DELETE_GROUP: Final = Right(Operation.DELETE, ResourceType.GROUP)
-DESCRIBE_GROUP: Final = Right(Operation.DESCRIBE, ResourceType.GROUP)
-READ_GROUP: Final = Right(Operation.READ, ResourceType.GROUP)
-ALTER_CLUSTER: Final = Right(Operation.ALTER, ResourceType.CLUSTER)
-ALTER_CONFIGS_CLUSTER: Final = Right(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
-CLUSTER_ACTION: Final = Right(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-CREATE_CLUSTER: Final = Right(Operation.CREATE, ResourceType.CLUSTER)
-DESCRIBE_CLUSTER: Final = Right(Operation.DESCRIBE, ResourceType.CLUSTER)
-DESCRIBE_CONFIGS_CLUSTER: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
-IDEMPOTENT_WRITE: Final = Right(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
-DESCRIBE_TRANSACTIONAL_ID: Final = Right(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
-WRITE_TRANSACTIONAL_ID: Final = Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
-DESCRIBE_DELEGATION_TOKEN: Final = Right(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN)
-CREATE_TOKENS: Final = Right(Operation.CREATE_TOKENS, ResourceType.USER)
-DESCRIBE_TOKENS: Final = Right(Operation.DESCRIBE_TOKENS, ResourceType.USER)
+ALTER_CONFIGS_TOPIC: Final = Right(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC)
+ALTER_TOPIC: Final = Right(AclOperation.ALTER, ResourceType.TOPIC)
+CREATE_TOPIC: Final = Right(AclOperation.CREATE, ResourceType.TOPIC)
+DELETE_TOPIC: Final = Right(AclOperation.DELETE, ResourceType.TOPIC)
+DESCRIBE_CONFIGS_TOPIC: Final = Right(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
+DESCRIBE_TOPIC: Final = Right(AclOperation.DESCRIBE, ResourceType.TOPIC)
+READ_TOPIC: Final = Right(AclOperation.READ, ResourceType.TOPIC)
+WRITE_TOPIC: Final = Right(AclOperation.WRITE, ResourceType.TOPIC)
+DELETE_GROUP: Final = Right(AclOperation.DELETE, ResourceType.GROUP)
+DESCRIBE_GROUP: Final = Right(AclOperation.DESCRIBE, ResourceType.GROUP)
+READ_GROUP: Final = Right(AclOperation.READ, ResourceType.GROUP)
+ALTER_CLUSTER: Final = Right(AclOperation.ALTER, ResourceType.CLUSTER)
+ALTER_CONFIGS_CLUSTER: Final = Right(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER)
+CLUSTER_ACTION: Final = Right(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+CREATE_CLUSTER: Final = Right(AclOperation.CREATE, ResourceType.CLUSTER)
+DESCRIBE_CLUSTER: Final = Right(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+DESCRIBE_CONFIGS_CLUSTER: Final = Right(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
+IDEMPOTENT_WRITE: Final = Right(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+DESCRIBE_TRANSACTIONAL_ID: Final = Right(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+WRITE_TRANSACTIONAL_ID: Final = Right(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)
+DESCRIBE_DELEGATION_TOKEN: Final = Right(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN)
+CREATE_TOKENS: Final = Right(AclOperation.CREATE_TOKENS, ResourceType.USER)
+DESCRIBE_TOKENS: Final = Right(AclOperation.DESCRIBE_TOKENS, ResourceType.USER)
 
 
 class Principal(NamedTuple):

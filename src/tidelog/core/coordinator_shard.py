@@ -22,7 +22,7 @@ class Now(NamedTuple):
     wall_ms: int
 
 
-class Phase(Enum):
+class CoordinatorPhase(Enum):
     """Phases of a coordinator."""
 
     LOADING = "loading"
@@ -39,7 +39,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class CoordinatorAppend:
     """Records to append as one batch, under this leader epoch only (G1)."""
 
     number: int
@@ -65,7 +65,7 @@ class CancelTimer:
     name: Any
 
 
-Effect = Reply | Append | SetTimer | CancelTimer
+Effect = Reply | CoordinatorAppend | SetTimer | CancelTimer
 Effects = tuple[Effect, ...]
 
 
@@ -82,17 +82,17 @@ class CoordinatorShard(Protocol):
     call that asks or of a later one. There is one timer for each name. It must not fire early by
     the clock of `now`.
 
-    An `Append` is written with acks=all, under the leader epoch named and no other, in the order of
-    the effects. It has exactly one outcome, `committed` or `failed`, which is reported by its
-    number. Before that, `timed_out` may come once, for a batch that is in the log. Its causes are
-    that the batch was not replicated in time (REQUEST_TIMED_OUT), or that the ISR is too small
-    (NOT_ENOUGH_REPLICAS_AFTER_APPEND). `failed` comes after all effects of the call, so that
+    A `CoordinatorAppend` is written with acks=all, under the leader epoch named and no other, in
+    the order of the effects. It has exactly one outcome, `committed` or `failed`, which is reported
+    by its number. Before that, `timed_out` may come once, for a batch that is in the log. Its
+    causes are that the batch was not replicated in time (REQUEST_TIMED_OUT), or that the ISR is too
+    small (NOT_ENOUGH_REPLICAS_AFTER_APPEND). `failed` comes after all effects of the call, so that
     effects never nest. After `unload` no report is needed.
     """
 
     partition: int
     leader_epoch: int
-    phase: Phase
+    phase: CoordinatorPhase
 
     @property
     def size(self) -> int:

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Final
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """What a metric's number does (Prometheus' types)."""
 
     #: Grows only, from 0 at the start of the broker.
@@ -32,7 +32,7 @@ class Metric:
     """A declared metric: `labels` are names; `bounds` are upper ones of a histogram's buckets."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     meaning: str
     labels: tuple[str, ...] = ()
     bounds: tuple[int, ...] = ()
@@ -40,17 +40,17 @@ class Metric:
 
 def counter(name: str, meaning: str, *labels: str) -> Metric:
     """Declare a counter; its name ends in `_total`."""
-    return Metric(name, Kind.COUNTER, meaning, labels)
+    return Metric(name, MetricKind.COUNTER, meaning, labels)
 
 
 def gauge(name: str, meaning: str, *labels: str) -> Metric:
     """Declare a gauge."""
-    return Metric(name, Kind.GAUGE, meaning, labels)
+    return Metric(name, MetricKind.GAUGE, meaning, labels)
 
 
 def histogram(name: str, meaning: str, *labels: str, bounds: tuple[int, ...]) -> Metric:
     """Declare a histogram with these rising bounds; the last bucket has what is larger."""
-    return Metric(name, Kind.HISTOGRAM, meaning, labels, bounds)
+    return Metric(name, MetricKind.HISTOGRAM, meaning, labels, bounds)
 
 
 def declared(*modules: ModuleType) -> list[Metric]:
@@ -115,7 +115,7 @@ class Metrics:
         if found is None:
             if len(labels) != len(metric.labels):
                 raise ValueError(f"{metric.name} has the labels {metric.labels}, not {labels}")
-            buckets = [0] * (len(metric.bounds) + 1) if metric.kind is Kind.HISTOGRAM else []
+            buckets = [0] * (len(metric.bounds) + 1) if metric.kind is MetricKind.HISTOGRAM else []
             found = Sample(tuple(str(each) for each in labels), 0, buckets)
             self._samples[metric, labels] = found
         return found
@@ -130,7 +130,7 @@ class Metrics:
 
         A counter without labels always has one.
         """
-        if metric.kind is Kind.COUNTER and not metric.labels:
+        if metric.kind is MetricKind.COUNTER and not metric.labels:
             return [self.sample(metric)]
         found = [sample for (each, _), sample in self._samples.items() if each is metric]
         return sorted(found, key=lambda sample: sample.labels)

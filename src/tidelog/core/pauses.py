@@ -9,7 +9,7 @@ from tidelog.core.completion import Completion
 from tidelog.core.ports import Clock
 
 
-class Pause:
+class LoopPauses:
     """The pauses of one loop."""
 
     __slots__ = ("_clock", "_is_woken", "_waiting")

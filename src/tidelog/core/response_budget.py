@@ -56,7 +56,7 @@ _LOG_MS: Final = 60_000
 _NAMED: Final = 3
 
 
-class WaitingFetch(Protocol):
+class WaitingRead(Protocol):
     """A fetch that waits for its turn to read."""
 
     @property
@@ -124,7 +124,7 @@ class ResponseRoom:
         #: Bytes read since the turn was looked at last.
         self._turn_bytes = 0
         self._is_looking = False
-        self._waiting: dict[WaitingFetch, None] = {}
+        self._waiting: dict[WaitingRead, None] = {}
         self._is_checking = False
         #: Whether a check is to come in the next turn.
         self._is_urgent = False
@@ -147,7 +147,7 @@ class ResponseRoom:
                 self._clock.call_later(0, self._next_turn)
             self._changed()
 
-    def wait(self, fetch: WaitingFetch) -> None:
+    def wait(self, fetch: WaitingRead) -> None:
         """Resume a fetch in its order, as soon as it may read."""
         self._waiting[fetch] = None
         self.max_in_flight = SHORT_IN_FLIGHT
@@ -157,7 +157,7 @@ class ResponseRoom:
             self._is_looking = True
             self._clock.call_later(0, self._next_turn)
 
-    def leave(self, fetch: WaitingFetch) -> None:
+    def leave(self, fetch: WaitingRead) -> None:
         """Forget a fetch that waits no longer."""
         self._waiting.pop(fetch, None)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.group.records import CommittedOffset, Record
-from tidelog.group.sessions import Session
+from tidelog.group.sessions import MemberSession
 from tidelog.wire.messages.describe_groups import DescribedGroup
 from tidelog.wire.messages.list_groups import ListedGroup
 from tidelog.wire.messages.offset_commit import OffsetCommitRequest
@@ -55,7 +55,7 @@ class Group(ABC):
         """Whether nothing would be lost with the group, in memory or in the log."""
 
     @abstractmethod
-    def session_of(self, member_id: str) -> tuple[Session, int] | None:
+    def session_of(self, member_id: str) -> tuple[MemberSession, int] | None:
         """Return a member's session and its timeout in ms, None where there is no such member."""
 
     # Offsets and the end of the group.
@@ -77,7 +77,7 @@ class Group(ABC):
         """Return since when an offset is not used, wall clock; None while it is (KIP-211)."""
 
     @abstractmethod
-    def begin_deletion(self) -> Mapping[str, Session]:
+    def begin_deletion(self) -> Mapping[str, MemberSession]:
         """Be dead; return the sessions of clients that were given an id, which end."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from tidelog.core.coordinator_shard import Effects, Now, Phase, Reply
+from tidelog.core.coordinator_shard import CoordinatorPhase, Effects, Now, Reply
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_GROUP_ID_CHARS
 from tidelog.core.types import TopicId, TopicPartition
@@ -62,7 +62,7 @@ class GroupPartition:
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.settings = settings
-        self.phase = Phase.LOADING
+        self.phase = CoordinatorPhase.LOADING
         self.groups: dict[str, Group] = {}
         self._ledger = Ledger()
         self._member_count = 0
@@ -78,7 +78,9 @@ class GroupPartition:
 
     def replay(self, record: Record) -> None:
         """Apply a record of the partition's log, in order; only while loading."""
-        assert self.phase is Phase.LOADING, "records are replayed before the partition is loaded"
+        assert self.phase is CoordinatorPhase.LOADING, (
+            "records are replayed before the partition is loaded"
+        )
         group_id = record.key.group_id
         group = classic(self.groups.get(group_id))
         if group is None:
@@ -98,7 +100,7 @@ class GroupPartition:
         self, partition: TopicPartition, incarnation: PartitionIncarnation
     ) -> None:
         """Delete loaded offsets of this incarnation when the load has ended; only while loading."""
-        assert self.phase is Phase.LOADING, "later ends are published"
+        assert self.phase is CoordinatorPhase.LOADING, "later ends are published"
         self._ended_while_loading.incarnations.setdefault(partition, set()).add(incarnation)
 
     def loaded(self, now: Now) -> Effects:
@@ -108,8 +110,8 @@ class GroupPartition:
         `group.max.size` begins a rebalance. Offsets of topics and partitions that ended during the
         load are deleted.
         """
-        assert self.phase is Phase.LOADING, "the partition is loaded already"
-        self.phase = Phase.ACTIVE
+        assert self.phase is CoordinatorPhase.LOADING, "the partition is loaded already"
+        self.phase = CoordinatorPhase.ACTIVE
         turn = self._turn(now)
         for group in self.groups.values():
             self._member_count += group.size
@@ -131,7 +133,7 @@ class GroupPartition:
             owed = settling.moved_away(entry)
             if owed is not None:
                 turn.reply(*owed)
-        self.phase = Phase.UNLOADED
+        self.phase = CoordinatorPhase.UNLOADED
         self.groups, self._ledger, self._member_count = {}, Ledger(), 0
         self._ended_while_loading = Ended()
         return tuple(turn.effects)
@@ -143,7 +145,7 @@ class GroupPartition:
         error = self._refuses(asked)
         if error is not ErrorCode.NONE:
             return (Reply(asked.ticket, refusal(asked, error)),)
-        if self.phase is Phase.LOADING:
+        if self.phase is CoordinatorPhase.LOADING:
             return (Reply(asked.ticket, _while_loading(asked)),)
         turn = self._turn(now)
         size = self._size(asked.group_id)
@@ -172,7 +174,9 @@ class GroupPartition:
     def _refuses(self, asked: Asked[Any]) -> ErrorCode:
         if not is_nameable(asked):
             return ErrorCode.INVALID_GROUP_ID
-        return ErrorCode.NOT_COORDINATOR if self.phase is Phase.UNLOADED else ErrorCode.NONE
+        return (
+            ErrorCode.NOT_COORDINATOR if self.phase is CoordinatorPhase.UNLOADED else ErrorCode.NONE
+        )
 
     def list_groups(
         self, states: Iterable[str] = (), types: Iterable[str] = ()
@@ -200,7 +204,7 @@ class GroupPartition:
 
         Raises InvariantError for an append that was settled, or before an earlier append is.
         """
-        if self.phase is Phase.UNLOADED:
+        if self.phase is CoordinatorPhase.UNLOADED:
             return ()
         turn = self._turn(now)
         size = self._size(self._ledger.look(number).group_id)
@@ -208,7 +212,7 @@ class GroupPartition:
 
     def failed(self, number: int, error: ErrorCode, now: Now) -> Effects:
         """Drop an append that was rejected: its records are not in the log."""
-        if self.phase is Phase.UNLOADED:
+        if self.phase is CoordinatorPhase.UNLOADED:
             return ()
         turn = self._turn(now)
         size = self._size(self._ledger.look(number).group_id)
@@ -220,7 +224,7 @@ class GroupPartition:
         It was not replicated within `offsets.commit.timeout.ms`, or the ISR fell below the minimum.
         The waiting request is answered with `error`, and the outcome stays open.
         """
-        if self.phase is Phase.UNLOADED:
+        if self.phase is CoordinatorPhase.UNLOADED:
             return ()
         turn = self._turn(now)
         size = self._size(self._ledger.look(number).group_id)
@@ -231,7 +235,7 @@ class GroupPartition:
     def expire_offsets(self, now: Now) -> Effects:
         """Expire offsets; due every `offsets.retention.check.interval.ms` (KIP-211)."""
         turn = self._turn(now)
-        if self.phase is Phase.ACTIVE:
+        if self.phase is CoordinatorPhase.ACTIVE:
             for group in self.groups.values():
                 forgetting.expire(turn, group)
         return tuple(turn.effects)
@@ -255,10 +259,10 @@ class GroupPartition:
 
     def _ended(self, gone: Ended, now: Now) -> Effects:
         turn = self._turn(now)
-        if self.phase is Phase.LOADING:
+        if self.phase is CoordinatorPhase.LOADING:
             self._ended_while_loading.add_topics(gone.topics)
             self._ended_while_loading.add_partitions(gone.partitions)
-        elif self.phase is Phase.ACTIVE:
+        elif self.phase is CoordinatorPhase.ACTIVE:
             for group in self.groups.values():
                 forgetting.ended(turn, group, gone)
         return tuple(turn.effects)

@@ -7,7 +7,7 @@ so a heartbeat costs the same however many there are.
 from __future__ import annotations
 
 
-class Session:
+class MemberSession:
     """Deadline of a member, or of a client that was only given an id (monotonic ms)."""
 
     __slots__ = ("armed_ms", "deadline_ms")
@@ -17,9 +17,9 @@ class Session:
         #: When its timer fires; None where no timer is set.
         self.armed_ms = armed_ms
 
-    def copy(self) -> Session:
+    def copy(self) -> MemberSession:
         """Return an independent copy."""
-        return Session(self.deadline_ms, self.armed_ms)
+        return MemberSession(self.deadline_ms, self.armed_ms)
 
     def key(self) -> tuple[object, ...]:
         """Return the state as a hashable value."""

@@ -10,12 +10,19 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidelog.core.coordinator_shard import Append, CancelTimer, Effect, Now, Reply, SetTimer
+from tidelog.core.coordinator_shard import (
+    CancelTimer,
+    CoordinatorAppend,
+    Effect,
+    Now,
+    Reply,
+    SetTimer,
+)
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.group.asked import Asked
 from tidelog.group.group import Group
 from tidelog.group.records import Record
-from tidelog.group.sessions import Session
+from tidelog.group.sessions import MemberSession
 from tidelog.group.settings import GroupSettings
 from tidelog.group.timers import TimerKind, TimerName
 from tidelog.wire.messages.offset_commit import OffsetCommitRequest
@@ -162,7 +169,7 @@ class Turn:
 
     # Timers.
 
-    def touch(self, group: Group, member_id: str, session: Session, timeout_ms: int) -> None:
+    def touch(self, group: Group, member_id: str, session: MemberSession, timeout_ms: int) -> None:
         """Extend a member's session after the member was heard of.
 
         A timer that fires no later than the new deadline stays as it is; it is set again when it
@@ -172,13 +179,13 @@ class Turn:
         if session.armed_ms is None or session.deadline_ms < session.armed_ms:
             self.arm(group, member_id, session)
 
-    def arm(self, group: Group, member_id: str, session: Session) -> None:
+    def arm(self, group: Group, member_id: str, session: MemberSession) -> None:
         """Set the timer of a member to its deadline."""
         session.armed_ms = session.deadline_ms
         name = TimerName(TimerKind.SESSION, group.group_id, member_id)
         self.effects.append(SetTimer(name, session.deadline_ms))
 
-    def disarm(self, group: Group, member_id: str, session: Session) -> None:
+    def disarm(self, group: Group, member_id: str, session: MemberSession) -> None:
         """Cancel the timer of a member that is no longer watched."""
         if session.armed_ms is not None:
             session.armed_ms = None
@@ -190,5 +197,5 @@ class Turn:
     def append(self, group: Group, records: Sequence[Record], purpose: Hashable) -> int:
         """Request an append of records; return its number."""
         number = self.ledger.enter(Unsettled(group.group_id, tuple(records), purpose))
-        self.effects.append(Append(number, self.leader_epoch, tuple(records)))
+        self.effects.append(CoordinatorAppend(number, self.leader_epoch, tuple(records)))
         return number

@@ -34,7 +34,7 @@ from tidelog.history.tables import (
     SENT_OK,
     SUBSCRIBED,
     WITHIN,
-    Partition,
+    PartitionTable,
     Sends,
     Tables,
 )
@@ -70,7 +70,7 @@ class HistoryChecker:
         self.report: Report = tables.report
         self._values = tables.values
         self._transactions = tables.transactions
-        self._by_name: dict[str, Partition] = {}
+        self._by_name: dict[str, PartitionTable] = {}
         self._consumers: dict[str, _Consumer] = {}
         self._conflicts: dict[tuple[int, int, int], None] = {}
 
@@ -180,11 +180,11 @@ class HistoryChecker:
             for number in polled:
                 consumer.positions.pop(number, None)
 
-    def _partition(self, name: str) -> Partition:
+    def _partition(self, name: str) -> PartitionTable:
         partition = self._by_name.get(name)
         if partition is None:
             number = len(self._tables.partitions)
-            partition = Partition(number, name, split_partition(name)[0])
+            partition = PartitionTable(number, name, split_partition(name)[0])
             self._by_name[name] = partition
             self._tables.partitions.append(partition)
         return partition
@@ -236,7 +236,7 @@ class HistoryChecker:
     def _acknowledged(
         self,
         operation: Operation,
-        partition: Partition,
+        partition: PartitionTable,
         listed: Sequence[Sequence[Any]],
         line: int,
         reached: dict[int, int],
@@ -302,7 +302,9 @@ class HistoryChecker:
             reached[number] = following
             consumer.positions[number] = (following, line)
 
-    def _goes_on(self, consumer: _Consumer, partition: Partition, first: int, line: int) -> None:
+    def _goes_on(
+        self, consumer: _Consumer, partition: PartitionTable, first: int, line: int
+    ) -> None:
         """Check that a new operation begins at the offset behind the consumer's last one."""
         position, before = consumer.positions.get(partition.number, (first, line))
         if first > position:
@@ -318,7 +320,7 @@ class HistoryChecker:
             )
 
     def _take(
-        self, partition: Partition, listed: Sequence[Sequence[Any]], expected: int, line: int
+        self, partition: PartitionTable, listed: Sequence[Sequence[Any]], expected: int, line: int
     ) -> None:
         """Add the records of one partition in one operation; nearly all are as expected."""
         values, number, claims = self._values, partition.number, partition.claims
@@ -350,7 +352,7 @@ class HistoryChecker:
             if offset > partition.newest:
                 partition.newest = offset
 
-    def _breaks_off(self, partition: Partition, expected: int, offset: int, line: int) -> None:
+    def _breaks_off(self, partition: PartitionTable, expected: int, offset: int, line: int) -> None:
         if offset > expected:
             self._tables.skips.add(WITHIN, partition.number, expected, offset, line, line)
             return
@@ -363,7 +365,7 @@ class HistoryChecker:
         )
 
     def _conflict(
-        self, partition: Partition, offset: int, claim: int, index: int, line: int
+        self, partition: PartitionTable, offset: int, claim: int, index: int, line: int
     ) -> None:
         """Report an offset with two different values, once for each further value."""
         key = (partition.number, offset, index)

@@ -20,7 +20,7 @@ from tidelog.history.tables import (
     SENT_FAIL,
     SENT_OK,
     SKIPS,
-    Partition,
+    PartitionTable,
     Tables,
 )
 
@@ -64,7 +64,7 @@ class Judge:
             found = _ANYWHERE if offset < 0 else offset
             self._last_of_key[place] = max(self._last_of_key.get(place, -1), found)
 
-    def _may_be_gone(self, partition: Partition, offset: int, index: int) -> bool:
+    def _may_be_gone(self, partition: PartitionTable, offset: int, index: int) -> bool:
         """Return whether a record may be missing; `offset` is -1 if it is not known."""
         if 0 <= offset < partition.log_start or self._tables.is_deleted(partition):
             return True
@@ -189,7 +189,7 @@ class Judge:
             )
             others[offset] = None
 
-    def _met_both(self, index: int, first: Partition, second: Partition) -> bool:
+    def _met_both(self, index: int, first: PartitionTable, second: PartitionTable) -> bool:
         """Return whether two incarnations of a topic may both contain a value.
 
         The send named no topic id. Brokers know a producer's sequences only within an incarnation,
@@ -247,7 +247,7 @@ class Judge:
                     )
 
 
-def _first_is_gone(partition: Partition, *offsets: int) -> bool:
+def _first_is_gone(partition: PartitionTable, *offsets: int) -> bool:
     """Return whether retention may have removed the first of a value's offsets.
 
     Brokers know a producer only by the records in their logs. After the removal, they accept a

@@ -72,7 +72,7 @@ class Values:
         return self.send_line[index], self.poll_line[index]
 
 
-class Partition:
+class PartitionTable:
     """Everything known of one partition, by its name in the history."""
 
     __slots__ = (
@@ -227,7 +227,7 @@ class Tables:
     def __init__(self) -> None:
         self.report = Report()
         self.values = Values()
-        self.partitions: list[Partition] = []
+        self.partitions: list[PartitionTable] = []
         self.skips = Skips()
         self.transactions = Transactions()
         #: Topics that no promise covers any more, and topics that are compacted.
@@ -236,10 +236,10 @@ class Tables:
         #: (value, partition, offset, line) of values that were polled before at another place.
         self.again: list[tuple[int, int, int, int]] = []
 
-    def is_deleted(self, partition: Partition) -> bool:
+    def is_deleted(self, partition: PartitionTable) -> bool:
         """Return whether the topic of a partition was deleted, so that no promise covers it."""
         return partition.topic in self.deleted
 
-    def is_compacted(self, partition: Partition) -> bool:
+    def is_compacted(self, partition: PartitionTable) -> bool:
         """Return whether the topic of a partition is compacted, in this or any incarnation."""
         return partition.topic in self.compacted or partition.place[0] in self.compacted

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tidelog.client.moving import Moves
 from tidelog.client.stray_requests import StrayReplica
 from tidelog.client.throttles import Throttle
-from tidelog.client.upkeep import LogDirectory
+from tidelog.client.upkeep import LogDirDescription
 from tidelog.core.config_text import BOOTSTRAP_VARIABLE
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus
@@ -77,7 +77,7 @@ class Health:
 class Surroundings:
     """What else is known of a cluster; empty where no broker reported it."""
 
-    log_dirs: Sequence[LogDirectory] = ()
+    log_dirs: Sequence[LogDirDescription] = ()
     #: The replicas that failed log directories held, by broker and path.
     lost: Mapping[tuple[int, str], Sequence[TopicPartition]] = field(default_factory=dict)
     moves: Moves | None = None
@@ -87,14 +87,14 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClusterPlace:
     """The cluster as commands name it, and its directory if it is local."""
 
     option: str
     directory: str | None
 
 
-def unreachable(bootstrap: str, reason: str, place: Place) -> Health:
+def unreachable(bootstrap: str, reason: str, place: ClusterPlace) -> Health:
     """Return the health of a cluster without a responding broker."""
     if place.directory:
         step = f"tidelog up{place.option}"
@@ -107,7 +107,7 @@ def unreachable(bootstrap: str, reason: str, place: Place) -> Health:
 def assess(
     now: ClusterStatus,
     minimum: Mapping[str, int],
-    place: Place,
+    place: ClusterPlace,
     controller_trouble: str | None = None,
     around: Surroundings | None = None,
 ) -> Health:
@@ -172,7 +172,7 @@ def assess(
     return _health(now, findings, len(below))
 
 
-def _notices(around: Surroundings, place: Place) -> Iterator[Finding]:
+def _notices(around: Surroundings, place: ClusterPlace) -> Iterator[Finding]:
     """Yield the states that an operator brought about, and may have forgotten."""
     moves, option = around.moves, place.option
     if moves is not None and moves.is_frozen:
@@ -220,7 +220,7 @@ def _health(now: ClusterStatus, findings: list[Finding], below: int) -> Health:
     )
 
 
-def _of_log_dir(found: LogDirectory, lost: Sequence[TopicPartition]) -> Finding:
+def _of_log_dir(found: LogDirDescription, lost: Sequence[TopicPartition]) -> Finding:
     name = f"log directory {found.path} of broker {found.broker_id}"
     if found.error:
         names = [str(each) for each in lost]
@@ -243,7 +243,7 @@ def _of_log_dir(found: LogDirectory, lost: Sequence[TopicPartition]) -> Finding:
 class _Steps:
     """The next steps for an operator."""
 
-    def __init__(self, now: ClusterStatus, place: Place) -> None:
+    def __init__(self, now: ClusterStatus, place: ClusterPlace) -> None:
         self._place = place
         self._troubled = {each.id: each for each in now.brokers if _is_troubled(each)}
 

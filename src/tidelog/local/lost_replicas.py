@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tidelog.client.cluster import ClusterMetadata
-from tidelog.client.upkeep import LogDirectory
+from tidelog.client.upkeep import LogDirDescription
 from tidelog.core.types import TopicPartition
 
 
 def last_known(
-    directory: LogDirectory,
-    all_directories: Iterable[LogDirectory],
+    directory: LogDirDescription,
+    all_directories: Iterable[LogDirDescription],
     metadata: ClusterMetadata | None,
 ) -> Mapping[TopicPartition, int | None]:
     """Return the replicas of a failed directory with their sizes, None for an unknown size.

@@ -47,7 +47,7 @@ _LAUNCHER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class EnsembleServer:
     """One server of an ensemble: its number and the two ports for the others."""
 
     number: int
@@ -66,7 +66,7 @@ class LocalZookeeper:
         settings: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
         jars: Sequence[str] = (),
-        ensemble: Sequence[Member] = (),
+        ensemble: Sequence[EnsembleServer] = (),
         number: int = 0,
         heap_mib: int = _HEAP_MIB,
         end_with_program: bool = False,

@@ -57,7 +57,7 @@ class PlannedBatch(NamedTuple):
     max_timestamp_ms: int
 
 
-class Plan:
+class AppendPlan:
     """One append between `plan_*` and the end of its write."""
 
     __slots__ = (
@@ -187,13 +187,13 @@ class _AwaitedFlush:
     """Written appends that are answered after one flush, in the order of the log."""
 
     #: Answered with the flush's error if it fails.
-    plans: deque[Plan]
+    plans: deque[AppendPlan]
     #: They need no flush, but none is answered before an earlier one.
-    behind: deque[Plan] = field(default_factory=deque)
+    behind: deque[AppendPlan] = field(default_factory=deque)
 
 
 #: One step of a write by its meaning: the segment, and the plans that go to it.
-_Group = tuple[Segment, list[Plan]]
+_Group = tuple[Segment, list[AppendPlan]]
 
 
 class AppendQueue:
@@ -214,10 +214,10 @@ class AppendQueue:
         self._log = log
         self._flushes = flushes
         #: In the order of their offsets.
-        self.planned: list[Plan] = []
+        self.planned: list[AppendPlan] = []
         #: A caller asked for a write while another operation was under way.
         self.is_wanted = False
-        self._being_written: list[Plan] = []
+        self._being_written: list[AppendPlan] = []
         #: The flushes that written appends wait for, in order.
         self._awaited: deque[_AwaitedFlush] = deque()
         #: The end of the appends that got an error because their flush failed.
@@ -263,7 +263,7 @@ class AppendQueue:
         else:
             completion.then(lambda done: self._written(operation, groups, done))
 
-    def _write_operation(self, plans: list[Plan]) -> tuple[WriteOperation, list[_Group]]:
+    def _write_operation(self, plans: list[AppendPlan]) -> tuple[WriteOperation, list[_Group]]:
         """Split the plans over segments; the first step writes to the active one."""
         log = self._log
         config = log.config
@@ -324,7 +324,7 @@ class AppendQueue:
             directory.space.wrote(sum([plan.info.size_bytes for plan in done]))
             directory.recent = None
         self._being_written = []
-        failed: list[Plan] = []
+        failed: list[AppendPlan] = []
         if error is not None:
             failed = plans[operation.plans_written :] + self.planned
             self.planned = []
@@ -350,7 +350,7 @@ class AppendQueue:
         )
         self._flushes.start_for_roll()
 
-    def _apply(self, plan: Plan) -> None:
+    def _apply(self, plan: AppendPlan) -> None:
         log = self._log
         segment = log.segments[-1]
         interval = log.config.index_interval_bytes
@@ -364,7 +364,7 @@ class AppendQueue:
             log.oldest_unflushed_ms = plan.now_ms
         log.log_end_offset = plan.info.last_offset + 1
 
-    def _answer(self, plans: list[Plan]) -> None:
+    def _answer(self, plans: list[AppendPlan]) -> None:
         """Resolve written appends in order, after a flush where too many records are unflushed."""
         log = self._log
         if plans and log.log_end_offset - log.recovery_point >= log.config.flush_messages:
@@ -414,7 +414,7 @@ class AppendQueue:
             return completion
         return Completion.of(original)
 
-    def _take_back(self, plans: list[Plan], error: ErrorCode) -> None:
+    def _take_back(self, plans: list[AppendPlan], error: ErrorCode) -> None:
         """Undo the planning of `plans`, last one first: they are the last plans made.
 
         Clients get `error`, and the log expects their batches again.
@@ -474,7 +474,7 @@ class AppendQueue:
         return producers.to_snapshot()
 
 
-def _first_offset(plan: Plan) -> int:
+def _first_offset(plan: AppendPlan) -> int:
     """Return the base offset of a segment that begins with `plan`.
 
     Where a gap comes first, the segment begins with the gap, so that consecutive segments leave no
@@ -485,7 +485,7 @@ def _first_offset(plan: Plan) -> int:
     return plan.start_offset
 
 
-def _recent(log: LogState, plan: Plan) -> Recent | None:
+def _recent(log: LogState, plan: AppendPlan) -> Recent | None:
     """Return the last append for followers that wait for it.
 
     To be called where a read reached a log end lately. None where a copy would cost more than a

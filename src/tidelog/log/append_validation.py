@@ -17,7 +17,7 @@ from tidelog.core import limits
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.ports import Buffer, Files, Work
-from tidelog.log.append_queue import AppendInfo, Plan, PlannedBatch
+from tidelog.log.append_queue import AppendInfo, AppendPlan, PlannedBatch
 from tidelog.log.config import LOG_APPEND_TIME, NEVER, LogConfig
 from tidelog.log.log_state import LogState
 from tidelog.log.refused_batches import RefusedBatches, SentBatch
@@ -149,7 +149,7 @@ def note_refused(refused: RefusedBatches, records: Buffer, error: ErrorCode, now
 
 def plan_from_client(
     log: LogState, found: Checked, leader_epoch: int, now_ms: int
-) -> Plan | AppendInfo:
+) -> AppendPlan | AppendInfo:
     """Return the plan of a client's batch; for a duplicate, the result of the original.
 
     Raises KafkaError.
@@ -195,7 +195,7 @@ def plan_from_client(
         sent=_sent(batch) if is_idempotent else None,
     )
     planned = PlannedBatch(base_offset, last_offset, size, max_timestamp_ms)
-    plan = Plan(view, [planned], info, max_timestamp_ms, now_ms)
+    plan = AppendPlan(view, [planned], info, max_timestamp_ms, now_ms)
     if is_idempotent:
         plan.undos.append(log.producers.append(batch, log.directory.clock.monotonic_ms()))
     _assign_epoch(log, plan, leader_epoch, base_offset)
@@ -278,7 +278,7 @@ def _check_size(topic: str, config: LogConfig, size: int, when: str) -> None:
         )
 
 
-def plan_from_leader(log: LogState, records: Buffer) -> Plan | None:
+def plan_from_leader(log: LogState, records: Buffer) -> AppendPlan | None:
     """Return the plan of batches from the leader, None without a whole batch. Raises KafkaError."""
     view = memoryview(records)
     try:
@@ -309,7 +309,7 @@ def plan_from_leader(log: LogState, records: Buffer) -> Plan | None:
         last.partition_leader_epoch,
     )
     now_ms = log.directory.clock.wall_ms()
-    plan = Plan(view[:size], planned, info, max_timestamp_ms, now_ms)
+    plan = AppendPlan(view[:size], planned, info, max_timestamp_ms, now_ms)
     seen_ms = log.directory.clock.monotonic_ms() if has_producers else 0
     try:
         for batch in batches:
@@ -380,7 +380,7 @@ def _begins_inside(log: LogState, batch: BatchView, expected: int) -> bool:
     )
 
 
-def _assign_epoch(log: LogState, plan: Plan, epoch: int, start_offset: int) -> None:
+def _assign_epoch(log: LogState, plan: AppendPlan, epoch: int, start_offset: int) -> None:
     """Assign the batch's leader epoch, and note in the plan how to undo it."""
     epochs = log.epochs
     if epoch < 0 or epochs.covers(epoch, start_offset):

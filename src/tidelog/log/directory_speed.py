@@ -27,7 +27,7 @@ from tidelog.core.operation_times import NO_LIMIT_NS, OperationCounts
 from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
 from tidelog.log import names
 from tidelog.log.directory_space import DirectorySpace
-from tidelog.log.slow_directories import LEAST_OPERATIONS, SlowDirectory, Verdict
+from tidelog.log.slow_directories import LEAST_OPERATIONS, SlowDirectory, SlowVerdict
 
 _NS_PER_MS: Final = 1_000_000
 #: The file of the probes; a start removes it as any temporary file.
@@ -250,17 +250,17 @@ class DirectorySpeed:
         now = times.counts
         self.last, self._began = now.since(self._began), now
         verdict = self._decision.ended(self.last, self._window_ms * _NS_PER_MS)
-        if verdict is Verdict.REST:
+        if verdict is SlowVerdict.REST:
             times.longest_ns = 0
             return
         self._watch()
-        if verdict is Verdict.TURNED_SLOW:
+        if verdict is SlowVerdict.TURNED_SLOW:
             self._turned_slow()
-        elif verdict is Verdict.TURNED_FAST:
+        elif verdict is SlowVerdict.TURNED_FAST:
             times.longest_ns = 0
             self._turned_fast(f"{self.last.slow} of {self.last.operations} operations are slow")
         elif self.is_slow:
-            if verdict is Verdict.UNDECIDED:
+            if verdict is SlowVerdict.UNDECIDED:
                 self._probe()
             if self.on_still_slow is not None:
                 self.on_still_slow()

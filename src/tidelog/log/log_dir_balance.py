@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedMove, room_left
+from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedReplicaMove, room_left
 
 #: The part of the threshold within which balancing brings two volumes.
 _GOAL_PART: Final = 0.5
@@ -68,7 +68,7 @@ def plan(
     threshold_percent: int,
     *,
     is_under_way: bool = False,
-) -> list[PlannedMove]:
+) -> list[PlannedReplicaMove]:
     """Return the moves that balance the volumes, in the order in which they are to begin.
 
     `replicas` are those that do not move yet. With `is_under_way`, an earlier plan was cut short:
@@ -78,7 +78,7 @@ def plan(
     threshold = threshold_percent / 100
     goal = threshold * _GOAL_PART
     volumes = _volumes(directories, replicas)
-    planned: list[PlannedMove] = []
+    planned: list[PlannedReplicaMove] = []
     while (found := _next(volumes, threshold, goal, is_under_way)) is not None:
         high, low, load = found
         replica = load.replica
@@ -95,7 +95,7 @@ def plan(
             f" {high.fill:.1%} and {low.fill:.1%}"
         )
         planned.append(
-            PlannedMove(replica.replica, replica.source, target, replica.size_bytes, reason)
+            PlannedReplicaMove(replica.replica, replica.source, target, replica.size_bytes, reason)
         )
     return planned
 

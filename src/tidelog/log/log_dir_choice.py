@@ -113,7 +113,7 @@ class Promises:
         return total
 
 
-class Growth:
+class GrowthRate:
     """How fast the replicas of one log directory have grown lately."""
 
     #: Time between two samples, their number, and the time for which growth is expected to go on.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.core.types import TopicPartition
 from tidelog.log.log_dir_choice import choose
-from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedMove, room_left
+from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedReplicaMove, room_left
 
 #: Why a directory did not take a replica, by replica and directory.
 Refusals = Mapping[tuple[TopicPartition, str], str]
@@ -19,7 +19,7 @@ Refusals = Mapping[tuple[TopicPartition, str], str]
 
 def plan(
     replicas: Iterable[MovableReplica], directories: Iterable[LogDirState], refused: Refusals
-) -> list[PlannedMove]:
+) -> list[PlannedReplicaMove]:
     """Return where each replica goes, largest first; one that fits nowhere has no target.
 
     `directories` are the good ones, those that are drained among them. Moves that were `refused`
@@ -41,7 +41,9 @@ def plan(
             stays = _stays_on_volume(each, target, states)
             before = states[target]
             states[target] = (before.holding if stays else before.expecting)(each.size_bytes)
-        planned.append(PlannedMove(each.replica, each.source, target, each.size_bytes, reason))
+        planned.append(
+            PlannedReplicaMove(each.replica, each.source, target, each.size_bytes, reason)
+        )
     return planned
 
 

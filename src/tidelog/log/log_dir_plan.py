@@ -71,7 +71,7 @@ class MovableReplica(NamedTuple):
     size_bytes: int
 
 
-class PlannedMove(NamedTuple):
+class PlannedReplicaMove(NamedTuple):
     """A replica, where it is to go, and why; `target` is None where it can go nowhere."""
 
     replica: TopicPartition

@@ -27,7 +27,7 @@ from tidelog.log.producer_state import ProducerState
 from tidelog.log.segment import BatchStarts, Segment
 
 
-class PlannedAppends(Protocol):
+class LogAppends(Protocol):
     """The planned appends of a log, as turns know them."""
 
     #: A caller asked for a write while another operation was under way.
@@ -101,7 +101,7 @@ class LogState:
         "truncations",
     )
 
-    _appends: PlannedAppends
+    _appends: LogAppends
 
     def __init__(
         self,

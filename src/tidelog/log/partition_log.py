@@ -21,7 +21,7 @@ from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.ports import Buffer
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.log import log_reads, retention, truncation
-from tidelog.log.append_queue import AppendInfo, AppendQueue, Plan
+from tidelog.log.append_queue import AppendInfo, AppendPlan, AppendQueue
 from tidelog.log.append_validation import (
     Checked,
     check_on_loop,
@@ -101,7 +101,7 @@ class PartitionLog(LogState):
         self._check_open()
         found = check_on_loop(self, records) if checked is None else checked
         plan_or_original = plan_from_client(self, found, leader_epoch, now_ms)
-        if isinstance(plan_or_original, Plan):
+        if isinstance(plan_or_original, AppendPlan):
             self._appends.planned.append(plan_or_original)
             return plan_or_original.completion
         return self._appends.repeated(plan_or_original)

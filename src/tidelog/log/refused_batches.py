@@ -50,7 +50,7 @@ class SentBatch(NamedTuple):
     last_sequence: int
 
 
-class Gap(NamedTuple):
+class SequenceGap(NamedTuple):
     """Sequence numbers of one producer epoch that were refused and are expected again."""
 
     producer_epoch: int
@@ -78,7 +78,7 @@ class RefusedBatches:
 
     def __init__(self, limit: int = MAX_REFUSED_PRODUCERS_PER_PARTITION) -> None:
         #: By producer id, in the order of their first refusals.
-        self._gaps: dict[int, Gap] = {}
+        self._gaps: dict[int, SequenceGap] = {}
         self._limit = limit
         #: Monotonic time until which skipped sequence numbers may be on their way to a new leader.
         self._skips_awaited_until_ms = 0
@@ -104,7 +104,7 @@ class RefusedBatches:
                 return
             if known.producer_epoch == producer_epoch:
                 first, end = _union(known, first, end)
-        self._gaps[producer_id] = Gap(producer_epoch, first, end, error, now_ms)
+        self._gaps[producer_id] = SequenceGap(producer_epoch, first, end, error, now_ms)
         if len(self._gaps) > self._limit:
             del self._gaps[next(iter(self._gaps))]
 
@@ -151,7 +151,7 @@ class RefusedBatches:
         """Note that another broker leads, which may acknowledge what was refused until now."""
         self._another_led_ms = now_ms
 
-    def _holds_up(self, gap: Gap, batch: BatchView | SentBatch, now_ms: int) -> bool:
+    def _holds_up(self, gap: SequenceGap, batch: BatchView | SentBatch, now_ms: int) -> bool:
         """Return whether a stored batch that was refused holds up a batch behind it.
 
         Another leader may have acknowledged it: then it does for `STORED_BATCH_AWAITED_MS` only.
@@ -166,7 +166,7 @@ class RefusedBatches:
         rest = self._passed_on(batch.producer_id, gap, now_ms)
         return rest is not None and self._holds_up(rest, batch, now_ms)
 
-    def _passed_on(self, producer_id: int, gap: Gap, now_ms: int) -> Gap | None:
+    def _passed_on(self, producer_id: int, gap: SequenceGap, now_ms: int) -> SequenceGap | None:
         """Let a gap whose time is over begin at the earliest batch that it refused itself.
 
         Returns None where that one was not sent again lately.
@@ -222,7 +222,7 @@ class RefusedBatches:
         )
 
     def _refuse_behind(
-        self, gap: Gap, batch: BatchView | SentBatch, expected: int, now_ms: int
+        self, gap: SequenceGap, batch: BatchView | SentBatch, expected: int, now_ms: int
     ) -> None:
         """Extend the gap by the batch, without prolonging it: the batches behind it wait, too."""
         first, end = _union(gap, batch.base_sequence, _after(batch.last_sequence))
@@ -249,7 +249,7 @@ class RefusedBatches:
         elif 0 < _ahead(gap.first, _after(last_sequence)) <= _HALF:
             self._fill(producer_id, gap, last_sequence)
 
-    def _fill(self, producer_id: int, gap: Gap, last_sequence: int) -> None:
+    def _fill(self, producer_id: int, gap: SequenceGap, last_sequence: int) -> None:
         """Let a gap begin behind a sequence number, or end where nothing is left."""
         rest = gap._replace(first=_after(last_sequence))
         if gap.covers(rest.first):
@@ -268,7 +268,7 @@ class RefusedBatches:
         """End all gaps: the log restarts without its producers."""
         self._gaps.clear()
 
-    def _live(self, producer_id: int, now_ms: int) -> Gap | None:
+    def _live(self, producer_id: int, now_ms: int) -> SequenceGap | None:
         gap = self._gaps.get(producer_id)
         if gap is None or now_ms - gap.refused_ms < REFUSED_BATCH_AWAITED_MS:
             return gap
@@ -285,7 +285,7 @@ def _ahead(start: int, sequence: int) -> int:
     return (sequence - start) & MAX_SEQUENCE
 
 
-def _union(gap: Gap, first: int, end: int) -> tuple[int, int]:
+def _union(gap: SequenceGap, first: int, end: int) -> tuple[int, int]:
     """Return the first sequence number of a gap and a range, and the one after the last."""
     start = first if _ahead(gap.first, first) > _HALF else gap.first
     return start, max(gap.end, end, key=lambda sequence: _ahead(start, sequence))

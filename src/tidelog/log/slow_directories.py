@@ -32,7 +32,7 @@ MOST_UNDECIDED: Final = 6
 _ONE_IN: Final = 100
 
 
-class Verdict(Enum):
+class SlowVerdict(Enum):
     """What follows from a window."""
 
     #: Watch another window.
@@ -59,7 +59,7 @@ class SlowDirectory:
         #: Operations of all windows since the last one with enough.
         self._counts = OperationCounts()
 
-    def ended(self, window: OperationCounts, window_ns: int = 0) -> Verdict:
+    def ended(self, window: OperationCounts, window_ns: int = 0) -> SlowVerdict:
         """Judge a window that has ended, by the operations in it; length 0: by numbers alone."""
         counts = self._counts = OperationCounts(
             *(before + now for before, now in zip(self._counts, window, strict=True))
@@ -71,13 +71,13 @@ class SlowDirectory:
         self._counts = OperationCounts()
         if is_over_now == self.is_slow:
             self._run = 0
-            return Verdict.WATCH if self.is_slow else Verdict.REST
+            return SlowVerdict.WATCH if self.is_slow else SlowVerdict.REST
         self._run += 1
         if self._run < (FAST_WINDOWS if self.is_slow else SLOW_WINDOWS):
-            return Verdict.WATCH
+            return SlowVerdict.WATCH
         self._run = 0
         self.is_slow = not self.is_slow
-        return Verdict.TURNED_SLOW if self.is_slow else Verdict.TURNED_FAST
+        return SlowVerdict.TURNED_SLOW if self.is_slow else SlowVerdict.TURNED_FAST
 
     def reset(self) -> None:
         """Forget everything: the directory is not slow."""
@@ -85,14 +85,14 @@ class SlowDirectory:
         self._run = self._undecided = 0
         self._counts = OperationCounts()
 
-    def _lacks_operations(self, window: OperationCounts) -> Verdict:
+    def _lacks_operations(self, window: OperationCounts) -> SlowVerdict:
         # Where each operation takes longer than a window, few of them end.
         is_stuck = window.slow or window.slow_write_ns or window.slow_read_ns
         self._undecided = 0 if is_stuck else self._undecided + 1
         if self.is_slow or self._undecided < MOST_UNDECIDED:
-            return Verdict.UNDECIDED
+            return SlowVerdict.UNDECIDED
         self.reset()
-        return Verdict.REST
+        return SlowVerdict.REST
 
 
 def is_over(counts: OperationCounts) -> bool:

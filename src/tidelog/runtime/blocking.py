@@ -33,7 +33,7 @@ from tidelog.client.producing import LogWriter
 from tidelog.client.replica_requests import ReplicaAdmin
 from tidelog.client.routing import ClusterRouter
 from tidelog.client.sending import RecordSender, SendOptions
-from tidelog.client.steps import NO_ANSWER, Address, Answer, Call, Operation, Pause, T
+from tidelog.client.steps import NO_ANSWER, Address, Call, Operation, Pause, Response, T
 from tidelog.client.stray_requests import StrayAdmin
 from tidelog.client.upkeep import PartitionAdmin
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
@@ -288,7 +288,7 @@ class BlockingClient:
             result: T = stop.value
             return result
 
-    def _call(self, call: Call) -> Answer:
+    def _call(self, call: Call) -> Response:
         connection = self._connections.pop(call.address, None)
         if connection is not None and not connection.socket.is_idle:
             connection.socket.close()  # closed by the broker meanwhile: nothing was sent on it

@@ -10,7 +10,7 @@ import time
 from typing import Final
 
 import tidelog
-from tidelog.client.steps import NO_ANSWER, Address, Answer, Call, NotSent
+from tidelog.client.steps import NO_ANSWER, Address, Call, NotSent, Response
 from tidelog.client.versions import (
     ASKED_VERSIONS,
     ServedVersions,
@@ -64,7 +64,7 @@ class BrokerConnection:
                 return response
         raise ProtocolError(f"{self.socket.address} serves no version of ApiVersions known here")
 
-    def exchange(self, call: Call, client_id: str) -> Answer:
+    def exchange(self, call: Call, client_id: str) -> Response:
         """Send one request and wait for its response."""
         deadline = time.monotonic() + call.timeout_ms / 1000
         version = self.served.choose(call.api_key, call.max_version)
@@ -79,4 +79,4 @@ class BrokerConnection:
         correlation_id, response = decode_response(call.api_key, version, answer)
         if correlation_id != expected:
             raise ProtocolError(f"{call.address} answered {correlation_id}, not {expected}")
-        return Answer(version, response)
+        return Response(version, response)

@@ -42,7 +42,7 @@ class CallError(OSError):
         return made
 
 
-class OpenFile:
+class OpenDescriptor:
     """An open descriptor and its path."""
 
     __slots__ = ("descriptor", "path")
@@ -67,7 +67,7 @@ class OsFiles:
         """Open for reading, or reading and writing; create the file when asked."""
         flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
         try:
-            return OpenFile(os.open(path, flags, 0o644), path)
+            return OpenDescriptor(os.open(path, flags, 0o644), path)
         except OSError as error:
             raise CallError.of(error, "open", path) from error
 
@@ -291,7 +291,7 @@ def _syncfs(descriptor: int) -> None:
 
 
 def _descriptor(handle: Handle) -> int:
-    assert isinstance(handle, OpenFile)
+    assert isinstance(handle, OpenDescriptor)
     return handle.descriptor
 
 

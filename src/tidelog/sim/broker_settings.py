@@ -25,7 +25,7 @@ def host_of(broker_id: int) -> str:
 
 
 @dataclass(slots=True)
-class Settings:
+class BrokerSettings:
     """Settings of a run's brokers; times are short, so that much happens in little time."""
 
     #: What the run is made for; most of it holds for each of its seeds.

@@ -13,7 +13,7 @@ from enum import Enum
 
 from tidelog.core.types import TopicId
 from tidelog.history.operations import Operation
-from tidelog.sim.listeners import Listeners
+from tidelog.sim.listeners import CallbackList
 
 
 class Outcome(Enum):
@@ -93,21 +93,21 @@ class ClientHistory:
         self.read_records = 0
         #: Number of acknowledged retries of a batch that an earlier attempt had stored.
         self.suppressed_duplicates = 0
-        self.on_acknowledged: Listeners[[Produce]] = Listeners()
+        self.on_acknowledged: CallbackList[[Produce]] = CallbackList()
         #: (client, topic id, partition, first offset, record numbers)
-        self.on_read: Listeners[[int, TopicId, int, int, Sequence[int]]] = Listeners()
+        self.on_read: CallbackList[[int, TopicId, int, int, Sequence[int]]] = CallbackList()
         #: Called with a batch that a broker rejected as out of sequence with none open before it,
         #: and with the broker id. The broker lacks acknowledged records, or has more records.
-        self.sequence_refused: Listeners[[Produce, int]] = Listeners()
+        self.sequence_refused: CallbackList[[Produce, int]] = CallbackList()
         #: Called when a consumer continues at a log start behind its position: (topic id,
         #: partition, position, log start).
-        self.sent_on: Listeners[[TopicId, int, int, int]] = Listeners()
+        self.sent_on: CallbackList[[TopicId, int, int, int]] = CallbackList()
         #: Whether acknowledged records must survive, because losses stay within the fault budget.
         self.keeps_promises = True
         #: Called with a response that is not allowed while losses stay within the fault budget.
-        self.broken_promise: Listeners[[str]] = Listeners()
+        self.broken_promise: CallbackList[[str]] = CallbackList()
         #: Called with a response that is never allowed.
-        self.anomaly: Listeners[[str]] = Listeners()
+        self.anomaly: CallbackList[[str]] = CallbackList()
 
     def new_consumer(self, client: int) -> str:
         """Return the name of one more consumer, as a process of its own."""

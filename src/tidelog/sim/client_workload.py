@@ -18,9 +18,9 @@ from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.churn import Churn
 from tidelog.sim.workload.churn_kinds import Churning
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.group_clients import FAMILIES, Committer, GroupMember, GroupPlan
+from tidelog.sim.workload.group_clients import FAMILIES, Committer, GroupPlan, SimMember
 from tidelog.sim.workload.shared_producers import begin_shared
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 
 _STEADY_TOPIC: Final = "steady"
 _VOLATILE_TOPIC: Final = "volatile"
@@ -34,7 +34,7 @@ _FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 15)
 _STYLES: Final = ((-1, False), (1, False), (-1, True), (0, False))
 
 
-class ClientWorkload(Work):
+class ClientWorkload(Workload):
     """All clients of a run."""
 
     def __init__(
@@ -175,7 +175,7 @@ class ClientWorkload(Work):
         for number in range(3):
             is_static = shared.has_static_members and number > 0
             self.join(
-                GroupMember(
+                SimMember(
                     self.client(),
                     shared,
                     groups,

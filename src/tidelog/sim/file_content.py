@@ -55,7 +55,7 @@ class File:
         #: that later writes over the position are not mistaken for the damage.
         self._damage: list[tuple[int, bytes, bytes]] = []
         #: Changes that a power loss may lose, in order.
-        self.pending: list[Write | Truncation] = []
+        self.pending: list[UnsyncedWrite | Truncation] = []
         #: Wall clock of the last modification, and the one that is on the disk.
         self.modified_ms = self.synced_ms = 0
 
@@ -65,13 +65,15 @@ class File:
         old_size = len(data)
         end = position + len(content)
         if position == old_size:
-            self.pending.append(Write(position, len(content), b"", old_size))
+            self.pending.append(UnsyncedWrite(position, len(content), b"", old_size))
             data += content
             return
         if position > old_size:
             data.extend(bytes(position - old_size))
         self.pending.append(
-            Write(position, len(content), bytes(data[position : min(end, old_size)]), old_size)
+            UnsyncedWrite(
+                position, len(content), bytes(data[position : min(end, old_size)]), old_size
+            )
         )
         data[position:end] = content
 
@@ -168,7 +170,10 @@ class File:
         return style if style in ("all", "nothing") else f"{style} {survivors}/{len(redo)}"
 
     def _tear(
-        self, draw: random.Random, change: Write | Truncation, redo: Callable[[bytearray], None]
+        self,
+        draw: random.Random,
+        change: UnsyncedWrite | Truncation,
+        redo: Callable[[bytearray], None],
     ) -> None:
         """Let some first sectors of a lost write survive, with or without its whole length."""
         if isinstance(change, Truncation):
@@ -192,7 +197,7 @@ STYLES = ("nothing", "all", "prefix", "torn")
 
 
 def _survivors(
-    draw: random.Random, loss: Loss, pending: list[Write | Truncation]
+    draw: random.Random, loss: Loss, pending: list[UnsyncedWrite | Truncation]
 ) -> tuple[str, range | frozenset[int], int]:
     """Return (name of the loss, surviving changes, number of the torn change or -1)."""
     count = len(pending)
@@ -226,7 +231,7 @@ def _reordered(draw: random.Random, count: int) -> frozenset[int]:
     return frozenset((others | {kept}) - {lost})
 
 
-class Write:
+class UnsyncedWrite:
     """An unsynced write."""
 
     __slots__ = ("fate", "old", "old_size", "position", "size")

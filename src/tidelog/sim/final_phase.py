@@ -16,7 +16,7 @@ from tidelog.sim.checkers.history_checker import check_history, operations
 from tidelog.sim.checkers.storage_checker import check_disk
 from tidelog.sim.phases import LIVENESS_LIMIT_NS, Stage, rereading
 from tidelog.sim.profiles import Profile
-from tidelog.sim.workload.group_clients import Committer, GroupMember
+from tidelog.sim.workload.group_clients import Committer, SimMember
 from tidelog.sim.workload.partition_producers import PartitionProducer
 from tidelog.sim.workload.record_churn import COMPACTED_TOPICS
 
@@ -147,7 +147,7 @@ class FinalPhase:
         """
         members, waits = self._workload.members, self._cluster.group_waits_for_operator
 
-        def all_working(holds: Callable[[GroupMember | Committer], object]) -> bool:
+        def all_working(holds: Callable[[SimMember | Committer], object]) -> bool:
             return all(holds(member) for member in members if not waits(member.plan.name))
 
         for member in members:

@@ -11,7 +11,7 @@ from typing import Generic, ParamSpec
 P = ParamSpec("P")
 
 
-class Listeners(list[Callable[P, object]], Generic[P]):
+class CallbackList(list[Callable[P, object]], Generic[P]):
     """Functions that are called one after the other, in the order in which they were added."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:

@@ -57,11 +57,11 @@ class EventOwner(Protocol):
     def on_turn(self) -> Sequence[Callable[[], None]]:
         """Callbacks at the beginning of each event of the process."""
 
-    def defer(self, event: Event) -> None:
+    def defer(self, event: TimedCall) -> None:
         """Keep an event that is due while the process does not run."""
 
 
-class Event(asyncio.TimerHandle):
+class TimedCall(asyncio.TimerHandle):
     """A callback at an instant; `cancel()` cancels it."""
 
     __slots__ = ("args", "callback", "context", "owner", "scheduler", "time_ns")
@@ -115,7 +115,7 @@ class Scheduler:
         self.after_event: Callable[[EventOwner | None], None] | None = None
         #: Called when a callback of a live node raises.
         self.on_unhandled: Callable[[EventOwner | None, str, BaseException], None] = _reraise
-        self._heap: list[tuple[int, int, Event]] = []
+        self._heap: list[tuple[int, int, TimedCall]] = []
         self._sequence = 0
         self._cancelled = 0
         self._at_this_instant = 0
@@ -127,21 +127,21 @@ class Scheduler:
         callback: Callable[..., object],
         *args: Any,
         context: Context | None = None,
-    ) -> Event:
+    ) -> TimedCall:
         """Call `callback(*args)` at `time_ns` (not before now) as an event of `owner`."""
         time_ns = max(time_ns, self.now_ns)
-        event = Event(self, time_ns, owner, callback, args, context)
+        event = TimedCall(self, time_ns, owner, callback, args, context)
         self._sequence += 1
         heappush(self._heap, (time_ns, self._sequence, event))
         return event
 
     def after(
         self, delay_ns: int, owner: EventOwner | None, callback: Callable[..., object], *args: Any
-    ) -> Event:
+    ) -> TimedCall:
         """Call `callback(*args)` `delay_ns` from now as an event of `owner`."""
         return self.at(self.now_ns + delay_ns, owner, callback, *args)
 
-    def put_back(self, event: Event) -> None:
+    def put_back(self, event: TimedCall) -> None:
         """Queue an event that waited for its paused node, behind the events that are due now."""
         if event.callback is not None:
             self._sequence += 1
@@ -191,7 +191,7 @@ class Scheduler:
                 raise RuntimeError(f"time stands still at {time_ns} ns: callbacks without end")
 
     def _execute(
-        self, owner: EventOwner | None, event: Event, callback: Callable[..., object]
+        self, owner: EventOwner | None, event: TimedCall, callback: Callable[..., object]
     ) -> None:
         args, context = event.args, event.context
         event.callback = None

@@ -22,8 +22,8 @@ from tidelog.sim.process import Process
 from tidelog.sim.sim_connections import (
     OPEN,
     RESET,
+    ConnectionEnd,
     ConnectionWatch,
-    Endpoint,
     FrameWatch,
     Link,
     Pipe,
@@ -140,10 +140,10 @@ class _Attempt:
             return
         name = f"{self._handle.host.name}:{network.ephemeral_port(self._handle.host)}"
         server_name = f"{self._host}:{self._port}"
-        client = Endpoint(
+        client = ConnectionEnd(
             network, process, name, server_name, self._max_frame_bytes, self._established
         )
-        server = Endpoint(
+        server = ConnectionEnd(
             network, listener.process, server_name, name, listener.max_frame_bytes,
             listener.accept, listener.budget, is_accepted=True,
         )  # fmt: skip
@@ -157,7 +157,7 @@ class _Attempt:
         client.outgoing.put(OPEN, network.scheduler.now_ns)
         server.outgoing.put(OPEN, back_ns)
 
-    def _established(self, endpoint: Endpoint) -> FrameHandler | None:
+    def _established(self, endpoint: ConnectionEnd) -> FrameHandler | None:
         self._timer.cancel()
         if self.future.done():
             return None
@@ -228,7 +228,7 @@ class SimNetwork:
         self.hosts: dict[str, Host] = {}
         self._note = note
         self._links: dict[tuple[str, str], Link] = {}
-        self._endpoints: dict[Process, dict[Endpoint, None]] = {}
+        self._endpoints: dict[Process, dict[ConnectionEnd, None]] = {}
 
     # For faults
 
@@ -289,11 +289,11 @@ class SimNetwork:
             endpoint.outgoing.put(RESET)
         return len(endpoints)
 
-    def connections_of(self, process: Process) -> list[Endpoint]:
+    def connections_of(self, process: Process) -> list[ConnectionEnd]:
         """Return the open endpoints of a process."""
         return list(self._endpoints.get(process, ()))
 
-    def vanish(self, endpoint: Endpoint, *, closes: bool) -> None:
+    def vanish(self, endpoint: ConnectionEnd, *, closes: bool) -> None:
         """Remove a connection without a reset.
 
         With `closes` this endpoint closes, as after a restart of its host. Otherwise both endpoints
@@ -342,20 +342,20 @@ class SimNetwork:
         host.next_port += 1
         return host.next_port
 
-    def remember(self, endpoint: Endpoint) -> None:
+    def remember(self, endpoint: ConnectionEnd) -> None:
         """Add an open endpoint."""
         self._endpoints.setdefault(endpoint.process, {})[endpoint] = None
 
-    def forget(self, endpoint: Endpoint) -> None:
+    def forget(self, endpoint: ConnectionEnd) -> None:
         """Remove a closed endpoint."""
         self._endpoints.get(endpoint.process, {}).pop(endpoint, None)
 
-    def note_opened(self, endpoint: Endpoint) -> None:
+    def note_opened(self, endpoint: ConnectionEnd) -> None:
         """Pass on a connection that its listener is about to accept."""
         if self.connection_watch is not None:
             self.connection_watch.opened(endpoint)
 
-    def note_delivery(self, endpoint: Endpoint, chunks: list[bytes], frames: int) -> None:
+    def note_delivery(self, endpoint: ConnectionEnd, chunks: list[bytes], frames: int) -> None:
         """Trace the delivery of frames to a handler."""
         check = 0
         size = 0
@@ -368,7 +368,7 @@ class SimNetwork:
             f"{endpoint.peer_name}>{endpoint.name} {frames} {size} {check:08x}",
         )
 
-    def note_lost(self, endpoint: Endpoint, reason: str) -> None:
+    def note_lost(self, endpoint: ConnectionEnd, reason: str) -> None:
         """Trace the end of a connection on one side."""
         if endpoint.is_accepted and self.connection_watch is not None:
             self.connection_watch.lost(endpoint, reason)

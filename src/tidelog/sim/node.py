@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from tidelog.core.errors import NodeDead
 from tidelog.core.ports import Lane, Ports, TimerHandle
 from tidelog.sim.disk import Loss, SimDisk
-from tidelog.sim.loop import NS_PER_MS, Event, NodeLoop, Scheduler
+from tidelog.sim.loop import NS_PER_MS, NodeLoop, Scheduler, TimedCall
 from tidelog.sim.network import SimNetwork
 from tidelog.sim.seeds import stream
 from tidelog.sim.trace import Trace, canonical_fields
@@ -113,7 +113,7 @@ class Incarnation:
         #: Called in order when it dies, with the loss of its disks.
         self.on_death: list[Callable[[Loss], None]] = []
         self._strike: Strike | None = None
-        self._waiting: list[Event] = []
+        self._waiting: list[TimedCall] = []
         self._held: list[object] = []
 
     def check_alive(self) -> None:
@@ -186,7 +186,7 @@ class Incarnation:
                 self.simulator.scheduler.put_back(event)
             self._waiting.clear()
 
-    def defer(self, event: Event) -> None:
+    def defer(self, event: TimedCall) -> None:
         """Keep a due event for `resume`; keep an event of a dead process only from collection."""
         if self.alive:
             self._waiting.append(event)

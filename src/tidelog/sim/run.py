@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.history.operations import Operation
-from tidelog.sim.broker_settings import Settings
+from tidelog.sim.broker_settings import BrokerSettings
 from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
 from tidelog.sim.final_phase import FinalPhase
@@ -235,9 +235,9 @@ class SeedRun:
         return found
 
 
-def _settings(draw: random.Random, seed: int, profile: Profile) -> Settings:
+def _settings(draw: random.Random, seed: int, profile: Profile) -> BrokerSettings:
     """Return a seed's own timeouts, and how soon the store notices a dead process."""
-    settings = Settings(
+    settings = BrokerSettings(
         session_timeout_ms=draw.choice((900, 1_500, 3_000)),
         lag_time_max_ms=draw.choice((900, 2_000, 4_000)),
         detect_ms=draw.choice((None, 1.0, 20.0)),

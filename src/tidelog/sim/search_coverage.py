@@ -146,13 +146,13 @@ class Coverage:
             )
         try:
             return _Reader(document).coverage()
-        except _WrongError as wrong:
+        except _CoverageError as wrong:
             raise CoverageFileError(
                 f"{name} holds no coverage: {wrong}; name another file, or move it away"
             ) from None
 
 
-class _WrongError(ValueError):
+class _CoverageError(ValueError):
     """A deviation from the documents of `to_json`: its place, and the expected value."""
 
 
@@ -190,13 +190,13 @@ class _Reader:
         """Return the part of this name."""
         parts = dict(self.items())
         if key not in parts:
-            raise _WrongError(f"{self._where or 'it'} has no {key!r}")
+            raise _CoverageError(f"{self._where or 'it'} has no {key!r}")
         return parts[key]
 
     def items(self) -> Iterable[tuple[str, _Reader]]:
         """Return all parts, by name."""
         if not isinstance(self._value, dict):
-            raise _WrongError(f"{self._where} is {self._short()}, an object expected")
+            raise _CoverageError(f"{self._where} is {self._short()}, an object expected")
         prefix = f"{self._where}." if self._where else ""
         return [(name, _Reader(each, f"{prefix}{name}")) for name, each in self._value.items()]
 
@@ -207,7 +207,9 @@ class _Reader:
     def count(self) -> int:
         """Return this part as a number."""
         if type(self._value) is not int or self._value < 0:
-            raise _WrongError(f"{self._where} is {self._short()}, a whole number from 0 expected")
+            raise _CoverageError(
+                f"{self._where} is {self._short()}, a whole number from 0 expected"
+            )
         return self._value
 
     def _short(self) -> str:

@@ -19,10 +19,10 @@ from tidelog.core.errors import NodeDead, StorageError, TidelogError
 from tidelog.core.ports import Ports
 from tidelog.core.types import NO_BROKER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.replication.leader import LeaderReplica
-from tidelog.sim.broker_settings import Settings
+from tidelog.sim.broker_settings import BrokerSettings
 from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.node import Incarnation, SimNode
-from tidelog.sim.observed.claims import Claim, claim_of
+from tidelog.sim.observed.claims import ReplicaClaim, claim_of
 from tidelog.sim.observed.published_state import Published
 from tidelog.sim.observed.replica_logs import LogKey, NodeLogs
 from tidelog.sim.seeds import stream
@@ -38,7 +38,7 @@ class BrokerCluster(Protocol):
         """The simulator of the nodes."""
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> BrokerSettings:
         """The configuration of the brokers."""
 
     @property
@@ -184,7 +184,7 @@ class SimBroker:
         if not self.damaged_disks:
             self.was_refused = False
 
-    def claims(self, changed: Collection[LogKey]) -> Iterator[Claim]:
+    def claims(self, changed: Collection[LogKey]) -> Iterator[ReplicaClaim]:
         """Yield the claims about replicas with a changed log or a change since the last call."""
         if self.broker is None or not self.is_up:
             return

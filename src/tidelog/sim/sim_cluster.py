@@ -20,7 +20,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.log.recovery import DamagedLog
 from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.metadata.tree import Tree
-from tidelog.sim.broker_settings import OFFSETS_PARTITIONS, PORT, Settings, host_of
+from tidelog.sim.broker_settings import OFFSETS_PARTITIONS, PORT, BrokerSettings, host_of
 from tidelog.sim.checkers.answer_checker import AnswerChecker
 from tidelog.sim.checkers.client_checker import ClientChecker
 from tidelog.sim.checkers.command_checker import CommandChecker
@@ -66,7 +66,7 @@ _DEFECT_EVENTS: Final = ("unexpected_error", "task_failed")
 class SimCluster:
     """Brokers, store, clients' history and checkers."""
 
-    def __init__(self, simulator: Simulator, broker_count: int, settings: Settings) -> None:
+    def __init__(self, simulator: Simulator, broker_count: int, settings: BrokerSettings) -> None:
         self.simulator = simulator
         self.settings = settings
         self.history = ClientHistory()

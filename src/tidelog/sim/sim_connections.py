@@ -37,20 +37,20 @@ RESET = object()
 class FrameWatch(Protocol):
     """A follower of requests and responses on accepted connections."""
 
-    def received(self, endpoint: Endpoint, frames: Sequence[memoryview]) -> None:
+    def received(self, endpoint: ConnectionEnd, frames: Sequence[memoryview]) -> None:
         """Follow requests that arrived."""
 
-    def sent(self, endpoint: Endpoint, frame: bytes) -> None:
+    def sent(self, endpoint: ConnectionEnd, frame: bytes) -> None:
         """Follow a response that leaves; `frame` begins with its size."""
 
 
 class ConnectionWatch(FrameWatch, Protocol):
     """A follower of accepted connections as a whole."""
 
-    def opened(self, endpoint: Endpoint) -> None:
+    def opened(self, endpoint: ConnectionEnd) -> None:
         """Follow a connection that its listener is about to accept."""
 
-    def lost(self, endpoint: Endpoint, reason: str) -> None:
+    def lost(self, endpoint: ConnectionEnd, reason: str) -> None:
         """Follow the end of a connection on the side that accepted it."""
 
 
@@ -69,16 +69,16 @@ class ConnectionNetwork(Protocol):
     def arrival_ns(self, link: Link) -> int:
         """Return when an item sent now arrives, apart from the order of its pipe."""
 
-    def forget(self, endpoint: Endpoint) -> None:
+    def forget(self, endpoint: ConnectionEnd) -> None:
         """Remove a closed endpoint."""
 
-    def note_opened(self, endpoint: Endpoint) -> None:
+    def note_opened(self, endpoint: ConnectionEnd) -> None:
         """Trace a connection that its listener is about to accept."""
 
-    def note_delivery(self, endpoint: Endpoint, chunks: list[bytes], frames: int) -> None:
+    def note_delivery(self, endpoint: ConnectionEnd, chunks: list[bytes], frames: int) -> None:
         """Trace the delivery of frames to a handler."""
 
-    def note_lost(self, endpoint: Endpoint, reason: str) -> None:
+    def note_lost(self, endpoint: ConnectionEnd, reason: str) -> None:
         """Trace the end of a connection on one side."""
 
 
@@ -107,7 +107,7 @@ class Pipe:
     )  # fmt: skip
 
     def __init__(
-        self, network: ConnectionNetwork, source: Endpoint, target: Endpoint, link: Link
+        self, network: ConnectionNetwork, source: ConnectionEnd, target: ConnectionEnd, link: Link
     ) -> None:
         self._network = network
         self.source = source
@@ -248,7 +248,7 @@ class Pipe:
             scheduler.after(0, source.process, source.queue_changed, sent_bytes)
 
 
-class Endpoint:
+class ConnectionEnd:
     """One side of a connection; the `core.ports.Transport` of its node."""
 
     __slots__ = (
@@ -267,7 +267,7 @@ class Endpoint:
         name: str,
         peer_name: str,
         max_frame_bytes: int,
-        established: Callable[[Endpoint], FrameHandler | None],
+        established: Callable[[ConnectionEnd], FrameHandler | None],
         budget: ReceiveBudget | None = None,
         *,
         is_accepted: bool = False,

@@ -30,18 +30,18 @@ from tidelog.metadata.store import (
     WatchCallback,
 )
 from tidelog.sim.sim_store_server import (
-    Answer,
-    Children,
-    Connection,
+    ChildrenRequest,
     End,
     Fired,
-    Get,
-    Loss,
+    GetRequest,
+    LostMessage,
     Message,
     Notice,
     Renew,
     ServerSession,
     SimStoreServer,
+    StoreConnection,
+    StoreResponse,
     Transact,
     Value,
 )
@@ -89,9 +89,9 @@ class _Request:
         match message:
             case Transact():
                 return any(op.path == path for op in message.ops)
-            case Get():
+            case GetRequest():
                 return path in message.paths
-            case Children():
+            case ChildrenRequest():
                 return message.path == path
             case _:
                 return False
@@ -128,7 +128,7 @@ class SimStoreClient:
         self._detect_ms = detect_ms
         self._session: ServerSession | None = None
         self._expired = False
-        self._connection: Connection | None = None
+        self._connection: StoreConnection | None = None
         self._connecting = False
         #: Number of the present session, so that timers of an earlier session do nothing.
         self._life = 0
@@ -140,7 +140,7 @@ class SimStoreClient:
         self._waiting: deque[_Request] = deque()
         self._openers: list[asyncio.Future[None]] = []
         self._reconnect_timer: TimerHandle | None = None
-        self._next_loss = Loss.NOTHING
+        self._next_loss = LostMessage.NOTHING
         self._write_strike: WriteStrike | None = None
         #: The caller never gets the next response about this node.
         self._forgotten_path = ""
@@ -150,11 +150,11 @@ class SimStoreClient:
 
     def lose_next_answer(self) -> None:
         """Lose the response to the next transaction, which is applied: OutcomeUnknown."""
-        self._next_loss = Loss.ANSWER
+        self._next_loss = LostMessage.ANSWER
 
     def lose_next_request(self) -> None:
         """Lose the request of the next transaction, which is not applied: OutcomeUnknown, too."""
-        self._next_loss = Loss.REQUEST
+        self._next_loss = LostMessage.REQUEST
 
     def strike_write(self, planned: WriteStrike | None) -> None:
         """Replace the planned strike."""
@@ -233,7 +233,7 @@ class SimStoreClient:
         """Read a node."""
         self._alive()
         validate_path(path)
-        nodes = cast("list[Node | None]", await self._ask(Get((path,), watch)))
+        nodes = cast("list[Node | None]", await self._ask(GetRequest((path,), watch)))
         return nodes[0]
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
@@ -241,19 +241,19 @@ class SimStoreClient:
         self._alive()
         for path in paths:
             validate_path(path)
-        return cast("list[Node | None]", await self._ask(Get(tuple(paths), None)))
+        return cast("list[Node | None]", await self._ask(GetRequest(tuple(paths), None)))
 
     async def children(self, path: str, watch: WatchCallback | None = None) -> list[str] | None:
         """List children."""
         self._alive()
         validate_path(path)
-        return cast("list[str] | None", await self._ask(Children(path, watch)))
+        return cast("list[str] | None", await self._ask(ChildrenRequest(path, watch)))
 
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
         """Apply operations."""
         self._alive()
         validate_ops(ops)
-        loss, self._next_loss = self._next_loss, Loss.NOTHING
+        loss, self._next_loss = self._next_loss, LostMessage.NOTHING
         message = Transact(tuple(ops), loss)
         planned = self._write_strike
         if planned is not None and planned.meets(ops):
@@ -277,7 +277,7 @@ class SimStoreClient:
             self._send(self._connection, request)
         return request.future
 
-    def _send(self, connection: Connection, request: _Request) -> None:
+    def _send(self, connection: StoreConnection, request: _Request) -> None:
         if connection.is_open and self._reachable():
             request.sent_ms = self._clock.monotonic_ms()
             self._in_flight.append(request)
@@ -332,7 +332,7 @@ class SimStoreClient:
         if session is None:
             server.schedule(self._latency(), lambda: self._on_loop(lambda: self._refused(life)))
             return
-        connection = Connection(
+        connection = StoreConnection(
             server,
             session,
             self._latency,
@@ -348,7 +348,7 @@ class SimStoreClient:
     def _on_loop(self, callback: Callable[[], None]) -> None:
         self._loop.call_soon(callback)
 
-    def _connected(self, life: int, session: ServerSession, connection: Connection) -> None:
+    def _connected(self, life: int, session: ServerSession, connection: StoreConnection) -> None:
         if life != self._life:
             return  # a session that was started for nothing ends at its timeout
         self._connecting = False
@@ -380,7 +380,7 @@ class SimStoreClient:
         if life == self._life:
             self._session_expired()
 
-    def _broken(self, connection: Connection) -> None:
+    def _broken(self, connection: StoreConnection) -> None:
         if connection is not self._connection:
             return
         self._connection = None
@@ -395,14 +395,14 @@ class SimStoreClient:
         self._emit(SessionEvent.SUSPENDED)
         self._reconnect()
 
-    def _receive(self, connection: Connection, notice: Notice) -> None:
+    def _receive(self, connection: StoreConnection, notice: Notice) -> None:
         if connection.session is not self._session:
             return
         if isinstance(notice, Fired):
             notice.callback(notice.event)
         elif connection is not self._connection:
             return
-        elif isinstance(notice, Answer):
+        elif isinstance(notice, StoreResponse):
             request = self._in_flight.popleft()
             self.heard_ms = request.sent_ms
             future = request.future

@@ -40,7 +40,7 @@ Schedule = Callable[[float, Callable[[], None]], object]
 CommitCallback = Callable[[int, int, Sequence[Op], Sequence[OpResult]], None]
 
 
-class Loss(Enum):
+class LostMessage(Enum):
     """The message of a transaction that is lost."""
 
     NOTHING = "nothing"
@@ -51,7 +51,7 @@ class Loss(Enum):
 
 
 @dataclass(slots=True)
-class Get:
+class GetRequest:
     """A request to read nodes; the watch covers each of the paths."""
 
     paths: Sequence[str]
@@ -59,7 +59,7 @@ class Get:
 
 
 @dataclass(slots=True)
-class Children:
+class ChildrenRequest:
     """A request to list children."""
 
     path: str
@@ -71,7 +71,7 @@ class Transact:
     """A request to apply operations as one transaction."""
 
     ops: Sequence[Op]
-    loss: Loss
+    loss: LostMessage
     #: Called after the transaction was applied, before the store responds.
     applied: Callable[[], object] | None = None
 
@@ -84,12 +84,12 @@ class End:
     """A request to end the session."""
 
 
-Message = Get | Children | Transact | Renew | End
+Message = GetRequest | ChildrenRequest | Transact | Renew | End
 Value = list[Node | None] | list[str] | list[OpResult] | None
 
 
 @dataclass(slots=True)
-class Answer:
+class StoreResponse:
     """The response to the oldest open request."""
 
     value: Value = None
@@ -108,10 +108,10 @@ class Expired:
     """The notice that the session is over; no notice follows."""
 
 
-Notice = Answer | Fired | Expired
+Notice = StoreResponse | Fired | Expired
 
 
-class Pipe(Generic[M]):
+class StorePipe(Generic[M]):
     """Messages in one direction; each arrives in order, after its delay or with a later message."""
 
     def __init__(self, schedule: Schedule, deliver: Callable[[M], None]) -> None:
@@ -138,7 +138,7 @@ class Pipe(Generic[M]):
             self._deliver(self._queue.popleft()[1])
 
 
-class Connection:
+class StoreConnection:
     """One connection of one session, from the client's connecting until it breaks."""
 
     def __init__(
@@ -157,8 +157,8 @@ class Connection:
         self._reachable = reachable
         self._receive = receive
         self._broken = broken
-        self._requests: Pipe[Message] = Pipe(server.schedule, self._request_arrives)
-        self._notices: Pipe[Notice] = Pipe(server.schedule, self._notice_arrives)
+        self._requests: StorePipe[Message] = StorePipe(server.schedule, self._request_arrives)
+        self._notices: StorePipe[Notice] = StorePipe(server.schedule, self._notice_arrives)
 
     def request(self, message: Message) -> None:
         """Send a request of the client; it is lost if the connection breaks first."""
@@ -207,10 +207,10 @@ class ServerSession:
         self.timeout_ms = timeout_ms
         self.watches: Watches[WatchCallback] = Watches()
         self.renewals = 0
-        self._connection: Connection | None = None
+        self._connection: StoreConnection | None = None
         self._undelivered: list[Fired] = []
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: StoreConnection) -> None:
         """Replace the connection; the new one first gets the notices of watches that fired."""
         if self._connection is not None:
             self._connection.cut()
@@ -219,7 +219,7 @@ class ServerSession:
         for fired in undelivered:
             connection.notify(fired)
 
-    def disconnected(self, connection: Connection, undelivered: list[Fired]) -> None:
+    def disconnected(self, connection: StoreConnection, undelivered: list[Fired]) -> None:
         """Record a broken connection, and keep its undelivered notices."""
         self._undelivered.extend(undelivered)
         if self._connection is connection:
@@ -350,7 +350,7 @@ class SimStoreServer:
             gone: list[Op] = [Delete(path, ANY_VERSION) for path in self.tree.ephemerals(owner)]
             self.tree.transact(gone, owner)
 
-    def handle(self, session: ServerSession, connection: Connection, message: Message) -> None:
+    def handle(self, session: ServerSession, connection: StoreConnection, message: Message) -> None:
         """Handle a message of a client."""
         if session.session_id not in self._sessions:
             return  # the notice that it has expired is under way
@@ -358,34 +358,36 @@ class SimStoreServer:
             self._renewed(session)
         elif isinstance(message, Transact):
             self._transact(session, connection, message)
-        elif isinstance(message, Get):
-            connection.notify(Answer([self.tree.get(path) for path in message.paths]))
+        elif isinstance(message, GetRequest):
+            connection.notify(StoreResponse([self.tree.get(path) for path in message.paths]))
             if message.watch is not None:
                 for path in message.paths:
                     session.watches.watch_data(path, message.watch)
-        elif isinstance(message, Children):
+        elif isinstance(message, ChildrenRequest):
             names = self.tree.children(message.path)
             if names is not None and message.watch is not None:
                 session.watches.watch_children(message.path, message.watch)
-            connection.notify(Answer(names))
+            connection.notify(StoreResponse(names))
         else:
             self._end(session)
-            connection.notify(Answer())
+            connection.notify(StoreResponse())
 
-    def _transact(self, session: ServerSession, connection: Connection, message: Transact) -> None:
-        if message.loss is Loss.REQUEST:
+    def _transact(
+        self, session: ServerSession, connection: StoreConnection, message: Transact
+    ) -> None:
+        if message.loss is LostMessage.REQUEST:
             connection.cut()
             return
         try:
             results, changes = self.tree.transact(message.ops, session.session_id)
         except StoreError as error:
-            answer = Answer(error=error)
+            answer = StoreResponse(error=error)
         else:
-            answer = Answer(results)
+            answer = StoreResponse(results)
             self._committed(session.session_id, message.ops, results, changes)
             if message.applied is not None:
                 message.applied()
-        if message.loss is Loss.ANSWER:
+        if message.loss is LostMessage.ANSWER:
             connection.cut()
         else:
             connection.notify(answer)

@@ -17,7 +17,7 @@ from tidelog.core.ports import Lane
 from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
 from tidelog.sim.files import SimFiles
 from tidelog.sim.lanes import SimLane
-from tidelog.sim.listeners import Listeners
+from tidelog.sim.listeners import CallbackList
 from tidelog.sim.loop import EventOwner, Scheduler
 from tidelog.sim.network import SimNetwork
 from tidelog.sim.node import Incarnation, SimNode, trace_detail
@@ -45,13 +45,13 @@ class Simulator:
         #: Violations in order; the first one ends the run.
         self.violations: list[str] = []
         #: Called with (incarnation, event name, fields) for each traced state change.
-        self.on_traced: Listeners[[Incarnation, str, dict[str, Any]]] = Listeners()
+        self.on_traced: CallbackList[[Incarnation, str, dict[str, Any]]] = CallbackList()
         #: Called with (node id, kind, detail) for each line of the trace; -1 is no node.
-        self.on_note: Listeners[[int, str, str]] = Listeners()
+        self.on_note: CallbackList[[int, str, str]] = CallbackList()
         #: Returns the loss that a crash may really bring, None for no crash at all (fault budget).
         self.judge_crash: Callable[[Incarnation, Loss], Loss | None] | None = None
         #: Called after an incarnation died, its connections broke and its disks lost their data.
-        self.on_death: Listeners[[Incarnation, Loss]] = Listeners()
+        self.on_death: CallbackList[[Incarnation, Loss]] = CallbackList()
         #: Called with the reason when a node halts itself; without it every halt is a violation.
         self.on_halt: Callable[[Incarnation, str], None] | None = None
         self._incarnations: list[Incarnation] = []

@@ -57,7 +57,7 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _PlannedLog:
     """A partition's log as planning saw it."""
 
     first: int
@@ -80,7 +80,8 @@ def plan_ranges(client: OffsetsClient, options: ReadOptions) -> list[OffsetRange
     earliest = client.list_offsets(dict.fromkeys(partitions, EARLIEST))
     latest = client.list_offsets(dict.fromkeys(partitions, LATEST), options.isolation_level)
     held = {
-        tp: _Held(earliest[tp].offset, latest[tp].offset, topic_id) for tp, topic_id in ids.items()
+        tp: _PlannedLog(earliest[tp].offset, latest[tp].offset, topic_id)
+        for tp, topic_id in ids.items()
     }
     starts = _resolve(client, options, options.starting, held)
     ends = _resolve(client, options, options.ending, held)
@@ -172,7 +173,7 @@ def _resolve(
     client: OffsetsClient,
     options: ReadOptions,
     bounds: Bounds,
-    held: Mapping[TopicPartition, _Held],
+    held: Mapping[TopicPartition, _PlannedLog],
 ) -> dict[TopicPartition, int]:
     """Return the offset of each partition that the bounds mean."""
     timestamps = bounds.timestamps
@@ -197,7 +198,7 @@ def _resolve_timestamps(
     options: ReadOptions,
     bounds: Bounds,
     timestamps: Mapping[TopicPartition, int],
-    held: Mapping[TopicPartition, _Held],
+    held: Mapping[TopicPartition, _PlannedLog],
 ) -> dict[TopicPartition, int]:
     resolved: dict[TopicPartition, int] = {}
     listed = client.list_offsets(timestamps, options.isolation_level)
@@ -215,7 +216,7 @@ def _resolve_timestamps(
 
 
 def _present(
-    client: OffsetsClient, options: ReadOptions, wanted: OffsetRange, log: _Held
+    client: OffsetsClient, options: ReadOptions, wanted: OffsetRange, log: _PlannedLog
 ) -> OffsetRange:
     """Return the part of a range that the log shows; empty where that is nothing."""
     if wanted.end < wanted.start and wanted.end < log.last:
@@ -245,7 +246,7 @@ def _present(
     return present
 
 
-def _is_unstable(client: OffsetsClient, wanted: OffsetRange, log: _Held) -> bool:
+def _is_unstable(client: OffsetsClient, wanted: OffsetRange, log: _PlannedLog) -> bool:
     """Return whether a range begins in an open transaction: there is nothing to read yet.
 
     Raises KafkaError where it ends in one: it could not be read whole.

@@ -88,7 +88,7 @@ def has_records(struct_class: type, version: int) -> bool:
     return False
 
 
-class _Value(NamedTuple):
+class _DecodedValue(NamedTuple):
     """A variable field whose length is read, or will be: the local `length` holds it."""
 
     place: str
@@ -116,11 +116,11 @@ class _DecoderBuilder:
         self.max_entries = max_entries
         self.in_view = has_records(struct_class, version)
         #: The array whose integers begin the run.
-        self.ints: _Value | None = None
+        self.ints: _DecodedValue | None = None
         #: The reads of the run, not yet emitted: (struct code, assignment target).
         self.run: list[tuple[str, str]] = []
         #: Rare fields of the run, by the index of their length in it.
-        self.rare: dict[int, _Value] = {}
+        self.rare: dict[int, _DecodedValue] = {}
         self.source.namespace.update(
             new=object.__new__,
             uvarint=decode_uvarint,
@@ -222,7 +222,7 @@ class _DecoderBuilder:
         if spec.kind == "struct":
             self.one_struct(place, spec)
             return
-        value = _Value(place, spec, what, self.source.fresh("n"))
+        value = _DecodedValue(place, spec, what, self.source.fresh("n"))
         self.run.append((self.length_code(spec), value.length))
         if spec.rare:
             self.rare[len(self.run) - 1] = value
@@ -307,7 +307,7 @@ class _DecoderBuilder:
         src.line(f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = {name}(buf, pos)")
         src.line(f"pos += {packer.size}")
 
-    def read_with_ints(self, ints: _Value, run: list[tuple[str, str]]) -> None:
+    def read_with_ints(self, ints: _DecodedValue, run: list[tuple[str, str]]) -> None:
         """Emit one read for a short array and the run after it; two where the array is longer."""
         src = self.source
         codes = "".join(code for code, _ in run)
@@ -327,7 +327,7 @@ class _DecoderBuilder:
 
     # -- variable fields ----------------------------------------------------------------------
 
-    def is_empty(self, value: _Value) -> str:
+    def is_empty(self, value: _DecodedValue) -> str:
         """Return an expression: the length is that of an empty value (of null, for strings)."""
         nullable, length = self.nullable(value.spec), value.length
         if value.spec.kind == "string":
@@ -336,7 +336,7 @@ class _DecoderBuilder:
             return f"{length} <= 1" if nullable else f"{length} == 1"
         return f"-1 <= {length} <= 0" if nullable else f"{length} == 0"
 
-    def empty(self, value: _Value) -> str:
+    def empty(self, value: _DecodedValue) -> str:
         """Return an expression for the value of a length that `is_empty` accepts."""
         if value.spec.kind == "string":
             return "None"
@@ -344,7 +344,7 @@ class _DecoderBuilder:
             return "[]"
         return f"[] if {value.length} == {1 if self.flexible else 0} else None"
 
-    def value(self, value: _Value) -> None:
+    def value(self, value: _DecodedValue) -> None:
         """Emit the read of a variable field, from behind its length's first byte on.
 
         Compact lengths are as on the wire until then: the length plus one, zero for null.
@@ -359,7 +359,7 @@ class _DecoderBuilder:
             else:
                 self.sized(value)
 
-    def null(self, value: _Value) -> None:
+    def null(self, value: _DecodedValue) -> None:
         """Emit the null case."""
         src, length = self.source, value.length
         with src.block(f"if {length} == 0:" if self.flexible else f"if {length} < 0:"):
@@ -371,7 +371,7 @@ class _DecoderBuilder:
                     src.line(f"raise bad_null({value.what!r}, {length})")
             src.line(f"{value.place} = None")
 
-    def sized(self, value: _Value) -> None:
+    def sized(self, value: _DecodedValue) -> None:
         """Emit the read of a string, bytes or records: as many bytes as their length."""
         src, stop = self.source, self.source.fresh("e")
         src.line(f"{stop} = pos + {value.length}{' - 1' if self.flexible else ''}")
@@ -389,7 +389,7 @@ class _DecoderBuilder:
             src.line(f"{value.place} = buf[pos:{stop}].decode()")
         src.line(f"pos = {stop}")
 
-    def array(self, value: _Value) -> None:
+    def array(self, value: _DecodedValue) -> None:
         src, count, element = self.source, value.length, value.spec.element
         if self.flexible:
             src.line(f"{count} -= 1")
@@ -414,7 +414,7 @@ class _DecoderBuilder:
         else:
             self.loop(value, kind)
 
-    def loop(self, value: _Value, kind: str) -> None:
+    def loop(self, value: _DecodedValue, kind: str) -> None:
         """Emit the read of an array's elements, one by one."""
         src, element = self.source, value.spec.element
         items, item = src.fresh("a"), src.fresh("m")
@@ -426,7 +426,7 @@ class _DecoderBuilder:
                 length = src.fresh("n")
                 self.read([("B" if self.flexible else "h", length)])
                 inner = FieldSpec("string", value.spec.versions, schema.NO_VERSIONS, "", False)
-                self.value(_Value(item, inner, value.what, length))
+                self.value(_DecodedValue(item, inner, value.what, length))
             else:
                 raise schema.SchemaError(f"arrays of {kind} are not generated")
             src.line(f"{items}.append({item})")

@@ -94,7 +94,7 @@ def _bad_uuid(what: str) -> SchemaError:
     return SchemaError(f"{what} is not 16 bytes")
 
 
-class _Value(NamedTuple):
+class _EncodedValue(NamedTuple):
     """A variable field: `local` holds the value (a string's bytes), `size` its length, -1 null."""
 
     spec: FieldSpec
@@ -321,7 +321,7 @@ class _EncoderBuilder:
     def variable(self, expression: str, spec: FieldSpec) -> None:
         """Emit the run, the length of a variable field with it, and the field."""
         src = self.source
-        value = _Value(spec, src.fresh("v"), src.fresh("n"))
+        value = _EncodedValue(spec, src.fresh("v"), src.fresh("n"))
         src.line(f"{value.local} = {expression}")
         self.measure(value)
         if spec.element == "int32":
@@ -338,7 +338,7 @@ class _EncoderBuilder:
             else:
                 src.line(f"put_records({value.local}, {value.size}, out, parts)")
 
-    def measure(self, value: _Value) -> None:
+    def measure(self, value: _EncodedValue) -> None:
         """Emit the computation of a value's size; a string becomes its bytes."""
         src, local, size = self.source, value.local, value.size
         if value.spec.kind == "string":
@@ -355,7 +355,7 @@ class _EncoderBuilder:
         with src.block("else:"):
             src.line(plain)
 
-    def length(self, value: _Value) -> None:
+    def length(self, value: _EncodedValue) -> None:
         """Emit the run and a length: as it is, or plus one where compact."""
         run, rare = self.take()
         length = (self.length_code(value.spec), f"{value.size}{' + 1' if self.flexible else ''}")
@@ -375,13 +375,13 @@ class _EncoderBuilder:
             self.one_by_one(run, rare)
             self.long_length(value, length)
 
-    def long_length(self, value: _Value, length: tuple[str, str]) -> None:
+    def long_length(self, value: _EncodedValue, length: tuple[str, str]) -> None:
         if self.flexible:
             self.source.line(f"out.append(uvarint({value.size} + 1))")
         else:
             self.pack([length])
 
-    def ints(self, value: _Value) -> None:
+    def ints(self, value: _EncodedValue) -> None:
         """Emit the run, and an array of integers with it where it is short."""
         if self.nullable(value.spec):
             self.length(value)
@@ -402,7 +402,7 @@ class _EncoderBuilder:
             self.long_length(value, length)
             src.line(f"out.append(pack_int32s({value.local}))")
 
-    def loop(self, value: _Value) -> None:
+    def loop(self, value: _EncodedValue) -> None:
         """Emit the elements of a non-empty array."""
         src, element = self.source, value.spec.element
         item = src.fresh("m")

@@ -17,12 +17,12 @@ from tidelog.broker.coordinators.led_partition import TopicSettings
 from tidelog.broker.coordinators.runtime import CoordinatorRuntime
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.coordinator_shard import (
-    Append,
     CancelTimer,
+    CoordinatorAppend,
+    CoordinatorPhase,
     Effect,
     Effects,
     Now,
-    Phase,
     Reply,
     SetTimer,
 )
@@ -59,7 +59,7 @@ class CounterShard:
     def __init__(self, partition: int, leader_epoch: int) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
-        self.phase = Phase.LOADING
+        self.phase = CoordinatorPhase.LOADING
         self.counters: dict[str, int] = {}
         #: Tickets of the appends under way, None for a removal, and their records.
         self.under_way: dict[int, tuple[int | None, Count]] = {}
@@ -70,18 +70,18 @@ class CounterShard:
         return len(self.counters)
 
     def replay(self, record: Count) -> None:
-        assert self.phase is Phase.LOADING
+        assert self.phase is CoordinatorPhase.LOADING
         name, value = record
         self.counters.pop(name, None)
         if value is not None:
             self.counters[name] = value
 
     def loaded(self, now: Now) -> Effects:
-        self.phase = Phase.ACTIVE
+        self.phase = CoordinatorPhase.ACTIVE
         return tuple(SetTimer(name, now.monotonic_ms + REST_MS) for name in self.counters)
 
     def unload(self) -> Effects:
-        self.phase = Phase.UNLOADED
+        self.phase = CoordinatorPhase.UNLOADED
         owed = [ticket for ticket, _ in self.under_way.values() if ticket is not None]
         self.under_way.clear()
         return (
@@ -90,7 +90,7 @@ class CounterShard:
         )
 
     def ask(self, asked: Bump, now: Now) -> Effects:
-        if self.phase is not Phase.ACTIVE:
+        if self.phase is not CoordinatorPhase.ACTIVE:
             return (Reply(asked.ticket, (LOADING, 0)),)
         last = self.counters.get(asked.name, 0)
         for _, (name, value) in self.under_way.values():
@@ -101,7 +101,7 @@ class CounterShard:
     def _append(self, ticket: int | None, record: Count) -> Effect:
         number, self.next_number = self.next_number, self.next_number + 1
         self.under_way[number] = (ticket, record)
-        return Append(number, self.leader_epoch, (record,))
+        return CoordinatorAppend(number, self.leader_epoch, (record,))
 
     def timer_fired(self, name: str, deadline_ms: int, now: Now) -> Effects:
         return (self._append(None, (name, None)),)

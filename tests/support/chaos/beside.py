@@ -22,7 +22,7 @@ from tests.support.cluster.raw_connections import request
 from tests.support.cluster.values import write_values
 
 from tidelog.client.bootstrap import parse_bootstrap
-from tidelog.client.groups import CommittedOffset
+from tidelog.client.groups import FetchedOffset
 from tidelog.client.steps import NotSent
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import TopicPartition
@@ -214,7 +214,7 @@ class Beside:
         self._number += 1
         group = f"beside-{self._number}"
         self._ensure_topic()
-        self._client.commit(group, {AGAIN: CommittedOffset(self._number)})
+        self._client.commit(group, {AGAIN: FetchedOffset(self._number)})
         before = self._client.committed(group, [AGAIN])[AGAIN].offset
         if before != self._number:
             raise Wrong(f"group {group} committed {self._number} and got {before}")
@@ -226,7 +226,7 @@ class Beside:
             # A broker that runs has heard of the deletion once it shows the new topic.
             with suppress(NotSent), BlockingClient(str(address), "beside", DOWN_MS) as client:
                 self._await_topic(client, lambda found: found == topic_id)
-        after = self._client.committed(group, [AGAIN]).get(AGAIN, CommittedOffset(-1)).offset
+        after = self._client.committed(group, [AGAIN]).get(AGAIN, FetchedOffset(-1)).offset
         if after != -1:
             raise Wrong(f"group {group} got {after} for {AGAIN}, which was created again")
 

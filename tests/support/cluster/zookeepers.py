@@ -9,7 +9,7 @@ import pytest
 from tidelog.local import LocalClusterError
 from tidelog.local.java import find_java
 from tidelog.local.ports import free_ports
-from tidelog.local.zookeeper import LocalZookeeper, Member, find_jars
+from tidelog.local.zookeeper import EnsembleServer, LocalZookeeper, find_jars
 
 #: Short sessions, so that tests see their ends; nothing is kept that a crash could take.
 SETTINGS = {"tickTime": "100", "minSessionTimeout": "200"}
@@ -44,7 +44,7 @@ def ensemble(directory: Path, size: int = 3) -> list[LocalZookeeper]:
     require_zookeeper()
     ports = free_ports(3 * size)
     members = [
-        Member(number, ports[3 * number - 3], ports[3 * number - 2])
+        EnsembleServer(number, ports[3 * number - 3], ports[3 * number - 2])
         for number in range(1, size + 1)
     ]
     return [

@@ -11,7 +11,7 @@ from tidelog.controller.decision import Effects
 from tidelog.controller.elections.leaders import ElectLeadersAsked
 from tidelog.controller.events import Event
 from tidelog.controller.image import Image
-from tidelog.controller.notices import Report, TopicOutdated
+from tidelog.controller.notices import TopicOutdated, UnmetRequest
 from tidelog.controller.partitions.addition import CreatePartitionsAsked
 from tidelog.controller.partitions.alter_partition import AlterPartitionAsked
 from tidelog.controller.producer_ids import ProducerIdsRead
@@ -22,7 +22,7 @@ from tidelog.controller.reassignments.stored import ReassignmentRefused
 from tidelog.controller.records import LastProducerId, Move, Presence, Topic
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LeaderAndIsrAnswered, StopReplicaAnswered
-from tidelog.controller.settings import Settings, TopicDefaults
+from tidelog.controller.settings import ControllerSettings, TopicDefaults
 from tidelog.controller.shutdowns import ControlledShutdownAsked, LeadershipsTransferred
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
@@ -160,9 +160,9 @@ def one_partition(published: PartitionState, replicas: tuple[int, ...] = (1, 2, 
     return TopicFound(topic("t", {0: replicas}), {0: published})
 
 
-def settings(*, unclean: bool = False, deletion_enabled: bool = True) -> Settings:
+def settings(*, unclean: bool = False, deletion_enabled: bool = True) -> ControllerSettings:
     """Return the settings of a controller in tests."""
-    return Settings(
+    return ControllerSettings(
         controller_id=1,
         controller_epoch=CONTROLLER_EPOCH,
         topic_defaults=TopicDefaults(
@@ -179,7 +179,7 @@ def unloaded(
     *found: TopicFound | TopicUnreadable,
     live: Mapping[int, BrokerInfo] | None = None,
     deletions: Sequence[str] = (),
-    of: Settings | None = None,
+    of: ControllerSettings | None = None,
 ) -> Controller:
     """A controller that has just read everything and decided nothing."""
     controller = Controller(of or settings())
@@ -194,7 +194,7 @@ def unloaded(
 def loaded(
     *found: TopicFound | TopicUnreadable,
     live: Mapping[int, BrokerInfo] | None = None,
-    of: Settings | None = None,
+    of: ControllerSettings | None = None,
 ) -> Controller:
     """A controller whose first decision is done; one partition t-0 in full health by default."""
     if not found:
@@ -270,7 +270,7 @@ def run(controller: Controller, *events: Event) -> list[Effects]:
 
 def reports(effects: Effects) -> list[str]:
     """Return the reports about outside requests in the store that cannot be done."""
-    return [one.text for one in effects.notices.of(Report)]
+    return [one.text for one in effects.notices.of(UnmetRequest)]
 
 
 def published(effects: Effects) -> list[tuple[TopicPartition, PartitionState]]:

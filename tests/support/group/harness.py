@@ -23,7 +23,14 @@ from tests.support.group.asking import (
 )
 
 from tidelog.broker.coordinators.shards import CoordinatorShards
-from tidelog.core.coordinator_shard import Append, CancelTimer, Effects, Now, Reply, SetTimer
+from tidelog.core.coordinator_shard import (
+    CancelTimer,
+    CoordinatorAppend,
+    Effects,
+    Now,
+    Reply,
+    SetTimer,
+)
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.group.partition import GroupPartition
@@ -63,7 +70,7 @@ class GroupHarness:
         self.now_ms = 0
         self.holds = False
         self.log: list[Record] = list(log)
-        self.held: dict[int, Append] = {}
+        self.held: dict[int, CoordinatorAppend] = {}
         self.timers: dict[TimerName, int] = {}
         self.answers: dict[int, Any] = {}
         self.tickets = 0
@@ -94,7 +101,7 @@ class GroupHarness:
                     self.timers[name] = deadline_ms
                 case CancelTimer(name):
                     del self.timers[name]
-                case Append():
+                case CoordinatorAppend():
                     assert effect.leader_epoch == self.core.leader_epoch
                     self.held[effect.number] = effect
         while self.held and not self.holds:

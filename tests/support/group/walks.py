@@ -31,7 +31,15 @@ from tests.support.group.asking import (
 )
 from tests.support.group.harness import SETTINGS, WALL_MS
 
-from tidelog.core.coordinator_shard import Append, CancelTimer, Effects, Now, Phase, Reply, SetTimer
+from tidelog.core.coordinator_shard import (
+    CancelTimer,
+    CoordinatorAppend,
+    CoordinatorPhase,
+    Effects,
+    Now,
+    Reply,
+    SetTimer,
+)
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.group import offsets
@@ -155,7 +163,7 @@ class GroupWalk:
         self.loaded_if_committed()
 
     def loaded_if_committed(self) -> None:
-        if self.core.phase is Phase.LOADING and all(
+        if self.core.phase is CoordinatorPhase.LOADING and all(
             epoch == self.epoch for epoch, _, _ in self.entries[self.committed :]
         ):
             self.run(self.core.loaded(self.now))
@@ -184,7 +192,7 @@ class GroupWalk:
                     self.timers[name] = deadline_ms
                 case CancelTimer(name):
                     del self.timers[name]
-                case Append(number, epoch, records):
+                case CoordinatorAppend(number, epoch, records):
                     assert epoch == self.epoch
                     if self.random.random() < 0.1:
                         refused.append(number)
@@ -389,7 +397,7 @@ class GroupWalk:
         )
 
     def check(self) -> None:
-        if self.core.phase is Phase.LOADING:
+        if self.core.phase is CoordinatorPhase.LOADING:
             return
         if self.tickets % 20 == 0:
             copy = self.core.copy()

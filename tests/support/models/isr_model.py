@@ -433,7 +433,7 @@ class IsrModel:
 
 def judge(
     change: IsrChange, state: PartitionState, brokers: Mapping[int, BrokerInfo]
-) -> judging.Verdict:
+) -> judging.ProposalVerdict:
     """What the controller makes of a change that broker 1 asks for."""
     wanted = judging.Proposal(
         LEADER,

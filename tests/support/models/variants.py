@@ -16,7 +16,7 @@ from typing import Any, Final
 from tests.support.models.replicas import Answer, Fetch, Replica
 from tests.support.mutants import MUTANTS, Mutant
 
-from tidelog.controller.partitions.isr import Verdict
+from tidelog.controller.partitions.isr import ProposalVerdict
 from tidelog.controller.writes import Written
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH
@@ -396,7 +396,7 @@ FAILOVER_VARIANTS: Final[Mapping[str, Variant]] = {
                     "nothing written",
                     "tidelog.controller.partitions.isr",
                     "_refused_for_good",
-                    lambda _: lambda error, wanted, state, controller_epoch: Verdict(error),
+                    lambda _: lambda error, wanted, state, controller_epoch: ProposalVerdict(error),
                 ),
             ),
             ("StrongIsr",),

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.support.mutants.mutant import Catalogue
 
-from tidelog.controller.activity import Verdict
+from tidelog.controller.activity import ActivityVerdict
 from tidelog.controller.topics.edits import Adopted
 from tidelog.controller.writes import Written
 from tidelog.metadata import layout
@@ -92,7 +92,7 @@ def controller_epoch_unchecked(_transact: Any, settle: Any, _check_claim: Any) -
 @_breaks("V42", "tidelog.controller.activity:Activity.tick", profile="unanswered_controllers")
 def idle_controller_unnoticed(_: Any) -> Any:
     """A controller whose requests the store never answers does not resign."""
-    return lambda activity: Verdict.WAIT
+    return lambda activity: ActivityVerdict.WAIT
 
 
 @_breaks("V80", "tidelog.broker.events.cluster_events:ClusterEvents._failed", profile="told_events")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tests.support.mutants.mutant import Catalogue
 
-from tidelog.core.coordinator_shard import Phase
+from tidelog.core.coordinator_shard import CoordinatorPhase
 from tidelog.core.errors import ErrorCode
 
 CATALOGUE: Final = Catalogue()
@@ -66,7 +66,7 @@ def coordinator_goes_on(role_ended: Any, load: Any) -> Any:
 
     def load_once(partitions: Any, partition: int, leader_epoch: int) -> Any:
         former = partitions._loaded.get(partition)
-        if former is None or former.phase is Phase.LOADING:
+        if former is None or former.phase is CoordinatorPhase.LOADING:
             return load(partitions, partition, leader_epoch)
         former.leader_epoch = partitions._epochs[partition] = leader_epoch
         return None, ()
@@ -88,6 +88,6 @@ def ends_missed_while_loading(_check: Any, _has_ended: Any, ended: Any) -> Any:
         return True
 
     def ended_when_active(core: Any, gone: Any, now: Any) -> Any:
-        return ended(core, gone, now) if core.phase is Phase.ACTIVE else ()
+        return ended(core, gone, now) if core.phase is CoordinatorPhase.ACTIVE else ()
 
     return unchecked, lambda committed, present: False, ended_when_active

@@ -16,7 +16,7 @@ from tests.support.controller.values import (
 from tidelog.cli.events import event_line, json_text, read_event
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import ClusterEvent, StateChange
-from tidelog.controller.failover import Failovers, Loss, Turn
+from tidelog.controller.failover import Failovers, LostLeaders, TurnTimes
 
 #: 2026-01-02T03:04:05.006Z
 TIME_MS = 1_767_323_045_006
@@ -54,13 +54,13 @@ def test_log_directories() -> None:
 
 
 def test_failovers_and_fetches() -> None:
-    turn = Turn(9, 13, 14, 34)
-    [failover] = Failovers(7).commanded(turn, 35, Loss([1]), [])
+    turn = TurnTimes(9, 13, 14, 34)
+    [failover] = Failovers(7).commanded(turn, 35, LostLeaders([1]), [])
     assert line(failover) == (
         "from brokers [1] (death): 0 partitions in 26 ms (read 4 ms, decide 1 ms, write 20 ms,"
         " command 1 ms, lead 0 ms), 0 unanswered"
     )
-    [seen] = Failovers(7).commanded(turn, 35, Loss([1], silent_since_ms=7), [])
+    [seen] = Failovers(7).commanded(turn, 35, LostLeaders([1], silent_since_ms=7), [])
     assert " (detect 2 ms before, read 4 ms" in line(seen)
     fields = {"leader": 2, "follower": 3, "first_fetch_ms": 15, "log_end_offset": 4}
     fetched = cluster_events.first_fetch(TP, topic_id("t"), 6, fields)

@@ -135,7 +135,9 @@ def move(*words: str, to: str = B) -> tuple[str, ...]:
 
 class TestMove:
     def test_replicas_are_asked_for_and_shown(self, shell: Shell, directories: Directories) -> None:
-        first, second = shell.json(list[documents.DirectoryMove], *move("flights-0", "flights:1"))
+        first, second = shell.json(
+            list[documents.DirectoryMoveEntry], *move("flights-0", "flights:1")
+        )
         assert first == {
             "broker": 1, "topic": "flights", "partition": 0, "result": "accepted",
             "log_dir_before": A, "log_dir": B, "size_bytes": 2048,

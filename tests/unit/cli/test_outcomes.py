@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tidelog.cli.documents import LogDirDescribed, Replica
+from tidelog.cli.documents import LogDirDescribed, ReplicaDocument
 from tidelog.cli.log_dirs import _state
 from tidelog.client.move_progress import MoveSample, MoveState, state_of
 from tidelog.client.moving import MoveUnderWay
 
-HELD = [Replica("t", 0, 1, 0, False)]
+HELD = [ReplicaDocument("t", 0, 1, 0, False)]
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,13 @@ import typer
 from tidelog.cli.output import OutputFormat
 from tidelog.cli.pipelines.showing import show
 from tidelog.core.errors import ConfigError
-from tidelog.spark.pipelines.report import Report, Table
+from tidelog.spark.pipelines.report import PipelineReport, Table
 
 TABLE = Table("Damage", ("file", "position"), (("00.log", 12),), "Positions are bytes.")
-GOOD = Report("audit", "all is well", True, (("files", 3),), (TABLE, Table("None", ("a",), ())))
-BAD = Report("audit", "1 finding", False)
+GOOD = PipelineReport(
+    "audit", "all is well", True, (("files", 3),), (TABLE, Table("None", ("a",), ()))
+)
+BAD = PipelineReport("audit", "1 finding", False)
 
 
 def test_tables_notes_and_verdict_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

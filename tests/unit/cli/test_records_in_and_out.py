@@ -15,7 +15,7 @@ from tests.support.cli import check
 
 from tidelog.cli import documents
 from tidelog.cli.names import PartitionWord, nearest, partition_numbers, partition_word
-from tidelog.cli.offsets import Span, Where, parse_span
+from tidelog.cli.offsets import ReadSpan, Where, parse_span
 from tidelog.cli.record_input import InputError, RecordShape, headers_of, pieces, unescaped
 from tidelog.cli.record_output import formatter, json_line, plain_format
 from tidelog.cli.resetting import ResetPlan, plan_of
@@ -174,7 +174,7 @@ class TestFormats:
         line = json_line(consumed(value, key, [("h", header)]))
         assert line.count(b"\n") == 1
         document = json.loads(line)
-        check(document, documents.ConsumedRecord)
+        check(document, documents.RecordDocument)
         assert document["key"] == (None if key is None else key.decode())
 
     def test_json_of_what_is_no_text_is_base64(self) -> None:
@@ -219,7 +219,7 @@ class TestPlaces:
     @pytest.mark.parametrize("text", ["1969-12-31T23:59:59.999", "1960-01-01"])
     def test_a_time_before_1970_is_not_the_end_of_the_log(self, text: str) -> None:
         """-1 is the end in ListOffsets."""
-        assert parse_span([f"s@{text}", f"e@{text}"], BEGINNING) == Span(Where(timestamp=0), 0)
+        assert parse_span([f"s@{text}", f"e@{text}"], BEGINNING) == ReadSpan(Where(timestamp=0), 0)
         assert reset_to(to_datetime=text) == ResetPlan(timestamp=0)
         assert reset_to(by_duration="P40000D") == ResetPlan(timestamp=0)
 

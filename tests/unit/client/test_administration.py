@@ -7,15 +7,9 @@ from collections.abc import Iterator
 import pytest
 from tests.support.client.fake_cluster import CLOSE, FakeCluster
 
-from tidelog.client.configs import (
-    BROKER,
-    TOPIC,
-    ConfigChange,
-    ConfigOperation,
-    ConfigResource,
-    ConfigSynonym,
-)
+from tidelog.client.configs import BROKER, TOPIC, ConfigChange, ConfigResource, ConfigSynonym
 from tidelog.client.upkeep import ElectionType
+from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient

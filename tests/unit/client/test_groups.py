@@ -12,7 +12,7 @@ from tests.support.client.fake_logs import FakeLogs, batch
 
 from tidelog.client.assignors import ASSIGNORS
 from tidelog.client.fetching import LATEST
-from tidelog.client.groups import DEAD, CommittedOffset
+from tidelog.client.groups import DEAD, FetchedOffset
 from tidelog.client.membership import MemberOptions
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
 from tidelog.core.types import TopicPartition
@@ -136,7 +136,7 @@ class TestFromOutside:
     ) -> None:
         logs[1].served[FIND_COORDINATOR] = (0, version)
         client.committed("g")
-        client.commit("g", {T0: CommittedOffset(5)})
+        client.commit("g", {T0: FetchedOffset(5)})
         assert len(logs[1].asked(FIND_COORDINATOR)) == 1
         assert coordinator.committed == {T0: 5}
 
@@ -144,7 +144,7 @@ class TestFromOutside:
         self, coordinator: FakeCoordinator, logs: FakeLogs, client: BlockingClient
     ) -> None:
         coordinator.errors = {OFFSET_COMMIT: [NOT_COORDINATOR], FIND_COORDINATOR: [0, 15]}
-        client.commit("g", {T0: CommittedOffset(5)})
+        client.commit("g", {T0: FetchedOffset(5)})
         assert len(logs[1].asked(FIND_COORDINATOR)) == 3
         assert coordinator.committed == {T0: 5}
 
@@ -153,7 +153,7 @@ class TestFromOutside:
     ) -> None:
         coordinator.errors = {OFFSET_COMMIT: [UNKNOWN_MEMBER_ID]}
         with pytest.raises(KafkaError, match="UNKNOWN_MEMBER_ID: group 'g', t-1"):
-            client.commit("g", {T1: CommittedOffset(5)})
+            client.commit("g", {T1: FetchedOffset(5)})
 
     def test_a_group_with_members_is_not_deleted(
         self, coordinator: FakeCoordinator, logs: FakeLogs, client: BlockingClient

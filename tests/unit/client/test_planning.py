@@ -15,7 +15,7 @@ from tidelog.client.planning.cluster_state import (
     without_racks,
 )
 from tidelog.client.planning.emptying import decommissioned, drained
-from tidelog.client.planning.moves import Plan, reassignment_document
+from tidelog.client.planning.moves import MovePlan, reassignment_document
 from tidelog.client.planning.racks import rack_cap
 from tidelog.client.planning.rebalancing import rebalanced
 from tidelog.client.planning.replication_factor import with_replication_factor
@@ -53,7 +53,7 @@ def cluster(*partitions: PlacedPartition, racks: str = "", brokers: int = 4) -> 
     return ClusterState({each: racks[each - 1] if racks else None for each in ids}, partitions)
 
 
-def after(state: ClusterState, plan: Plan) -> ClusterState:
+def after(state: ClusterState, plan: MovePlan) -> ClusterState:
     """The cluster when the plan is carried out and preferred replicas lead."""
     targets = plan.targets
     moved = tuple(
@@ -86,7 +86,7 @@ def held(state: ClusterState) -> Counter[int]:
     return Counter(broker for each in state.partitions for broker in each.replicas)
 
 
-def check_sound(state: ClusterState, plan: Plan) -> None:
+def check_sound(state: ClusterState, plan: MovePlan) -> None:
     """What holds for every plan: it changes what it names, to live brokers, each named once."""
     known = {each.tp: each for each in state.partitions}
     for move in plan.moves:

@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.client.cluster import TopicMetadata
 from tidelog.client.routing import ClusterRouter
-from tidelog.client.steps import Address, Answer, Call, Operation, T
+from tidelog.client.steps import Address, Call, Operation, Response, T
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.metadata import (
     MetadataResponse,
@@ -40,7 +40,7 @@ def finish(operation: Operation[T], answers: Mapping[Address, MetadataResponse])
         asked = next(operation)
         while True:
             assert isinstance(asked, Call)
-            asked = operation.send(Answer(12, answers[asked.address]))
+            asked = operation.send(Response(12, answers[asked.address]))
     except StopIteration as end:
         result: T = end.value
         return result

@@ -8,10 +8,10 @@ from typing import Any
 from tests.support.controller.values import state, topic_id
 
 from tidelog.controller.cluster_events import ClusterEvent, StateChange
-from tidelog.controller.failover import SAMPLED, Failovers, Loss, Turn
+from tidelog.controller.failover import SAMPLED, Failovers, LostLeaders, TurnTimes
 from tidelog.core.types import NO_LEADER, TopicPartition
 
-TURN = Turn(noticed_ms=1_000, read_ms=1_004, decided_ms=1_010, written_ms=1_030)
+TURN = TurnTimes(noticed_ms=1_000, read_ms=1_004, decided_ms=1_010, written_ms=1_030)
 
 
 def partitions(count: int) -> list[TopicPartition]:
@@ -33,7 +33,7 @@ def fields(events: list[ClusterEvent]) -> dict[str, Any]:
 def test_a_failover_is_over_when_every_new_leader_has_answered() -> None:
     failovers = Failovers(7)
     a, b = partitions(2)
-    assert failovers.commanded(TURN, 1_031, Loss([1]), [moved(a), moved(b, 3)]) == []
+    assert failovers.commanded(TURN, 1_031, LostLeaders([1]), [moved(a), moved(b, 3)]) == []
     assert failovers.unled == 2
     assert failovers.answered(2, [a, b], 1_040) == [], "of b another one is the leader"
     told = fields(failovers.answered(3, [b], 1_050))
@@ -46,7 +46,7 @@ def test_a_failover_is_over_when_every_new_leader_has_answered() -> None:
 def test_above_a_thousand_partitions_are_sampled_evenly_and_all_are_counted() -> None:
     failovers = Failovers(7)
     names = partitions(2_500)
-    failovers.commanded(TURN, 1_031, Loss([1]), [moved(one) for one in names])
+    failovers.commanded(TURN, 1_031, LostLeaders([1]), [moved(one) for one in names])
     assert failovers.unled == 2_500
     told = fields(failovers.answered(2, names, 1_040))
     assert told["partitions"] == 2_500
@@ -58,7 +58,7 @@ def test_above_a_thousand_partitions_are_sampled_evenly_and_all_are_counted() ->
 def test_a_partition_that_moves_on_does_not_keep_a_failover_open() -> None:
     failovers = Failovers(7)
     a, b = partitions(2)
-    failovers.commanded(TURN, 1_031, Loss([1]), [moved(a), moved(b)])
+    failovers.commanded(TURN, 1_031, LostLeaders([1]), [moved(a), moved(b)])
     failovers.answered(2, [a], 1_040)
     told = fields(failovers.commanded(TURN, 1_060, None, [moved(b, 3, epoch=7)]))
     assert (told["superseded"], told["unanswered"], failovers.unled) == (1, 0, 1)
@@ -66,7 +66,7 @@ def test_a_partition_that_moves_on_does_not_keep_a_failover_open() -> None:
 
 def test_a_topic_that_goes_does_not_keep_a_failover_open() -> None:
     failovers = Failovers(7)
-    failovers.commanded(TURN, 1_031, Loss([1]), [moved(one) for one in partitions(3)])
+    failovers.commanded(TURN, 1_031, LostLeaders([1]), [moved(one) for one in partitions(3)])
     assert failovers.removed("other", 1_040) == []
     assert fields(failovers.removed("t", 1_040))["superseded"] == 3
     assert failovers.unled == 0
@@ -74,26 +74,26 @@ def test_a_topic_that_goes_does_not_keep_a_failover_open() -> None:
 
 def test_brokers_that_led_nothing_and_partitions_without_a_leader_take_no_time() -> None:
     failovers = Failovers(7)
-    assert fields(failovers.commanded(TURN, 1_031, Loss([1]), []))["partitions"] == 0
+    assert fields(failovers.commanded(TURN, 1_031, LostLeaders([1]), []))["partitions"] == 0
     [a] = partitions(1)
-    gone = fields(failovers.commanded(TURN, 1_031, Loss([2]), [moved(a, NO_LEADER)]))
+    gone = fields(failovers.commanded(TURN, 1_031, LostLeaders([2]), [moved(a, NO_LEADER)]))
     assert (gone["partitions"], failovers.unled) == (1, 0)
 
 
 def test_what_is_not_over_when_the_term_ends_is_told_as_it_stands() -> None:
     failovers = Failovers(7)
-    failovers.commanded(TURN, 1_031, Loss([1]), [moved(one) for one in partitions(2)])
+    failovers.commanded(TURN, 1_031, LostLeaders([1]), [moved(one) for one in partitions(2)])
     assert fields(failovers.resigned(1_100))["unanswered"] == 2
     assert failovers.unled == 0 and failovers.resigned(1_200) == []
 
 
 def test_a_failover_says_whether_brokers_died_and_since_when_they_were_silent() -> None:
     failovers = Failovers(7)
-    silent = fields(failovers.commanded(TURN, 1_031, Loss([1], silent_since_ms=988), []))
+    silent = fields(failovers.commanded(TURN, 1_031, LostLeaders([1], silent_since_ms=988), []))
     assert (silent["cause"], silent["detection_ms"]) == ("death", 12)
-    unseen = fields(failovers.commanded(TURN, 1_031, Loss([1]), []))
+    unseen = fields(failovers.commanded(TURN, 1_031, LostLeaders([1]), []))
     assert unseen["detection_ms"] == -1
-    late = fields(failovers.commanded(TURN, 1_031, Loss([1], silent_since_ms=1_003), []))
+    late = fields(failovers.commanded(TURN, 1_031, LostLeaders([1], silent_since_ms=1_003), []))
     assert late["detection_ms"] == 0, "the store knew before"
-    leaving = fields(failovers.commanded(TURN, 1_031, Loss([1], is_shutdown=True), []))
+    leaving = fields(failovers.commanded(TURN, 1_031, LostLeaders([1], is_shutdown=True), []))
     assert leaving["cause"] == "shutdown"

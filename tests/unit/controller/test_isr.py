@@ -18,7 +18,7 @@ from tests.support.controller.values import (
 
 from tidelog.controller.incarnations import Brokers
 from tidelog.controller.partitions import isr
-from tidelog.controller.partitions.isr import Verdict
+from tidelog.controller.partitions.isr import ProposalVerdict
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import RECOVERED, RECOVERING, BrokerInfo, PartitionState
 
@@ -30,7 +30,7 @@ def judge(
     replicas: Sequence[int] = (1, 2, 3),
     version: int = 3,
     **how: Any,
-) -> Verdict:
+) -> ProposalVerdict:
     asked = alter(*members, version=version, **how)
     [data] = asked.request.topics[0].partitions
     return isr.judge(
@@ -95,7 +95,7 @@ def test_an_isr_that_cannot_be_is_refused(members: tuple[int, ...]) -> None:
 def test_a_state_that_holds_already_is_answered_whatever_its_age(partition_epoch: int) -> None:
     published = state(isr=(1, 2))
     verdict = judge(2, 1, published=published, partition_epoch=partition_epoch)
-    assert verdict == Verdict(state=published)
+    assert verdict == ProposalVerdict(state=published)
 
 
 class TestRecovery:

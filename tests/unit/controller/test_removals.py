@@ -27,7 +27,7 @@ from tests.support.controller.values import (
 )
 
 from tidelog.controller.controller import Controller
-from tidelog.controller.notices import Report
+from tidelog.controller.notices import UnmetRequest
 from tidelog.controller.partitions import removal
 from tidelog.controller.partitions.addition import AdditionsRead, AddPartitions, FormerRead
 from tidelog.controller.partitions.refusals import ForgetRequest, RequestsUnreadable
@@ -360,7 +360,7 @@ class TestAdditions:
             controller.offer(AdditionsRead({"t": dict.fromkeys(wanted, ALL)} if wanted else {}, 0))
             decision = controller.decide()
             controller.applied(decision, write_all(decision.writes))
-            return [one.text for one in decision.notices.of(Report)]
+            return [one.text for one in decision.notices.of(UnmetRequest)]
 
         controller = of()
         assert reports(5, 7) == [

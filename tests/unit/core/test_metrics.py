@@ -9,7 +9,7 @@ import pytest
 
 from tidelog import broker
 from tidelog.broker.apis.describe_metrics import METRICS
-from tidelog.core.metrics import Kind, Metric, Metrics, counter, gauge, histogram
+from tidelog.core.metrics import Metric, MetricKind, Metrics, counter, gauge, histogram
 
 SENT = counter("tidelog_sent_total", "commands sent", "broker")
 LATE = gauge("tidelog_late", "commands that are late", "broker")
@@ -71,4 +71,4 @@ def test_every_declared_metric_is_read() -> None:
 def test_every_metric_is_named_as_dashboards_expect_and_explained() -> None:
     for each in METRICS:
         assert each.name.startswith(("tidelog_", "kafka_server_", "kafka_log_")) and each.meaning
-        assert each.name.endswith("_total") is (each.kind is Kind.COUNTER)
+        assert each.name.endswith("_total") is (each.kind is MetricKind.COUNTER)

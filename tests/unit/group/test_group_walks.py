@@ -14,7 +14,7 @@ from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.group import offsets, settling
 from tidelog.group.asked import Asked, commit_response, join_error
 from tidelog.group.classic import joining, membership, rebalancing, syncing, waits
-from tidelog.group.classic.classic_group import ClassicGroup, Replacement
+from tidelog.group.classic.classic_group import ClassicGroup, StaticReplacement
 from tidelog.group.classic.member import Member
 from tidelog.group.classic.waits import StoreStaticMember
 from tidelog.group.records import OffsetRecord
@@ -110,7 +110,10 @@ def ids_change_at_the_same_time(patch: pytest.MonkeyPatch) -> None:
     wait = joining._wait_for_replacement
 
     def at_once(
-        turn: Turn, group: ClassicGroup, under_way: Replacement, asked: Asked[JoinGroupRequest]
+        turn: Turn,
+        group: ClassicGroup,
+        under_way: StaticReplacement,
+        asked: Asked[JoinGroupRequest],
     ) -> None:
         purpose = turn.ledger.look(under_way.number).purpose
         assert isinstance(purpose, StoreStaticMember)

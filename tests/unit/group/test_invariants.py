@@ -17,7 +17,7 @@ from tidelog.group.classic.joining import static_member_stored
 from tidelog.group.classic.member import Member
 from tidelog.group.classic.waits import StoreEmpty, StoreStaticMember
 from tidelog.group.records import GroupSnapshot, MemberSnapshot, OffsetKey, OffsetRecord
-from tidelog.group.sessions import Session
+from tidelog.group.sessions import MemberSession
 from tidelog.group.turn import Ledger, Turn, Unsettled
 from tidelog.wire.messages.sync_group import SyncGroupRequest
 
@@ -26,7 +26,9 @@ KEY = TopicPartition("t", 0)
 
 def member(member_id: str = "m", instance_id: str | None = None) -> Member:
     """A member that waits for nothing."""
-    return Member(member_id, instance_id, "c", "h", 1_000, 1_000, protocols("range"), Session())
+    return Member(
+        member_id, instance_id, "c", "h", 1_000, 1_000, protocols("range"), MemberSession()
+    )
 
 
 def a_group(*members: Member) -> ClassicGroup:

@@ -21,7 +21,7 @@ from tests.support.group.asking import (
 )
 from tests.support.group.harness import DELAY_MS, SETTINGS, GroupHarness, shards
 
-from tidelog.core.coordinator_shard import Append, Now, Phase, Reply
+from tidelog.core.coordinator_shard import CoordinatorAppend, CoordinatorPhase, Now, Reply
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.types import TopicPartition
 from tidelog.group.partition import GroupPartition
@@ -167,7 +167,7 @@ def test_what_ends_while_a_partition_is_loaded_is_forgotten_when_it_is(is_topic:
     assert core.copy().key() == core.key() != GroupPartition(0, 7, SETTINGS).key()
     # Read after the event: it was committed before.
     core.replay(offset(6, "h"))
-    appended = [effect for effect in core.loaded(NOW) if isinstance(effect, Append)]
+    appended = [effect for effect in core.loaded(NOW) if isinstance(effect, CoordinatorAppend)]
     records = [record for append in appended for record in append.records]
     assert records == [offset(None), offset(None, "h")]
     for append in appended:
@@ -269,7 +269,7 @@ def test_outcomes_that_come_after_the_end_do_nothing() -> None:
     harness.commit_offset(5)
     core = harness.core
     core.unload()
-    assert core.phase is Phase.UNLOADED
+    assert core.phase is CoordinatorPhase.UNLOADED
     assert core.committed(0, NOW) == ()
     assert core.failed(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, NOW) == ()
     assert core.timed_out(0, ErrorCode.REQUEST_TIMED_OUT, NOW) == ()
@@ -354,7 +354,7 @@ def test_a_partition_is_given_up_under_the_epoch_that_was_led() -> None:
     assert partitions.load(0, 3) == (None, ())
     new, _ = partitions.load(0, 4)
     assert old is not None
-    assert old.phase is Phase.UNLOADED
+    assert old.phase is CoordinatorPhase.UNLOADED
     assert partitions.unload(0, 3) is None
     assert partitions.loaded() == (new,)
     assert partitions.unload(0, 4) == ()

@@ -10,17 +10,17 @@ from tidelog.client.configs import BROKER, TOPIC, ConfigResource
 from tidelog.client.moving import MoveQueued, Moves
 from tidelog.client.stray_requests import StrayReplica
 from tidelog.client.throttles import Throttle, outliving
-from tidelog.client.upkeep import LogDirectory, ReplicaSize
+from tidelog.client.upkeep import LogDirDescription, ReplicaSize
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.local import health
-from tidelog.local.health import Health, Place, Surroundings, assess
+from tidelog.local.health import ClusterPlace, Health, Surroundings, assess
 from tidelog.local.lost_replicas import last_known
 from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus
 
-LOCAL = Place(" --dir c", "c")
+LOCAL = ClusterPlace(" --dir c", "c")
 LOST = {(3, "/c"): [TopicPartition("t", number) for number in range(4)]}
-REMOTE = Place(" -b h:1", None)
+REMOTE = ClusterPlace(" -b h:1", None)
 
 
 def broker(number: int, state: str = "running", registered: bool = True) -> BrokerStatus:
@@ -44,7 +44,7 @@ def partition(number: int, leader: int = 1, isr: tuple[int, ...] = (1, 2, 3)) ->
 def judge(
     *things: Any,
     minimum: int = 2,
-    place: Place = LOCAL,
+    place: ClusterPlace = LOCAL,
     controller: int = 1,
     trouble: str | None = None,
 ) -> Health:
@@ -55,9 +55,9 @@ def judge(
 
 
 def test_a_full_log_directory_degrades_and_a_failed_one_too() -> None:
-    good = LogDirectory(1, "/a", ErrorCode.NONE, (), 10, 20)
-    full = LogDirectory(2, "/b", ErrorCode.NONE, (), 1_000, 20_000, is_read_only=True)
-    failed = LogDirectory(3, "/c", ErrorCode.KAFKA_STORAGE_ERROR, (), -1, -1)
+    good = LogDirDescription(1, "/a", ErrorCode.NONE, (), 10, 20)
+    full = LogDirDescription(2, "/b", ErrorCode.NONE, (), 1_000, 20_000, is_read_only=True)
+    failed = LogDirDescription(3, "/c", ErrorCode.KAFKA_STORAGE_ERROR, (), -1, -1)
     now = ClusterStatus("h:1", "c", 1, True, (broker(1), broker(2), broker(3)), (partition(0),))
     found = assess(now, {"t": 1}, LOCAL, None, Surroundings([good, full, failed], LOST))
     assert found.exit_code == 1
@@ -132,7 +132,7 @@ class TestOutliving:
 
 
 class TestLostReplicas:
-    DIRECTORY = LogDirectory(3, "/c", ErrorCode.KAFKA_STORAGE_ERROR, (), -1, -1)
+    DIRECTORY = LogDirDescription(3, "/c", ErrorCode.KAFKA_STORAGE_ERROR, (), -1, -1)
 
     def metadata(self, offline: tuple[int, ...]) -> Any:
         part = SimpleNamespace(offline=offline)
@@ -167,8 +167,10 @@ def test_a_store_that_went_back_degrades_and_names_what_ends_it() -> None:
 
 
 def test_a_slow_log_directory_degrades_and_a_full_one_is_called_full() -> None:
-    slow = LogDirectory(2, "/b", ErrorCode.NONE, (), 1_000, 20_000, is_slow=True)
-    both = LogDirectory(3, "/c", ErrorCode.NONE, (), 0, 20_000, is_read_only=True, is_slow=True)
+    slow = LogDirDescription(2, "/b", ErrorCode.NONE, (), 1_000, 20_000, is_slow=True)
+    both = LogDirDescription(
+        3, "/c", ErrorCode.NONE, (), 0, 20_000, is_read_only=True, is_slow=True
+    )
     now = ClusterStatus("h:1", "c", 1, True, (broker(2), broker(3)), (partition(0),))
     found = assess(now, {"t": 1}, LOCAL, None, Surroundings([slow, both]))
     assert [each.kind for each in found.findings] == ["log_dir_slow", "log_dir_full"]

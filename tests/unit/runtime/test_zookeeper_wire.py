@@ -27,7 +27,7 @@ from tidelog.metadata.store import (
     WatchEvent,
 )
 from tidelog.runtime.stores import zookeeper_wire as wire
-from tidelog.runtime.stores.zookeeper_watches import SessionWatches
+from tidelog.runtime.stores.zookeeper_watches import ZookeeperWatches
 
 STAT = struct.Struct(">qqqqiiiqiiq")
 
@@ -140,7 +140,7 @@ def test_errors_have_names() -> None:
 
 
 def test_watches_are_left_again_in_parts_of_a_bounded_size() -> None:
-    watches = SessionWatches()
+    watches = ZookeeperWatches()
     seen: list[WatchEvent] = []
     for number in range(3000):
         watches.watch_data(f"/{number:090}", seen.append, exists=number % 2 == 0)
@@ -167,7 +167,7 @@ def test_watches_are_left_again_in_parts_of_a_bounded_size() -> None:
 
 
 def test_a_watch_fires_for_the_events_that_concern_it() -> None:
-    watches = SessionWatches()
+    watches = ZookeeperWatches()
     data: list[WatchEvent] = []
     children: list[WatchEvent] = []
     watches.watch_data("/a", data.append, exists=True)

@@ -16,7 +16,7 @@ from tidelog.sim.checkers.client_checker import ClientChecker
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.client_history import ClientHistory, Outcome, Produce
 from tidelog.sim.disk import File, Loss, SimDisk
-from tidelog.sim.observed.claims import Claim
+from tidelog.sim.observed.claims import ReplicaClaim
 from tidelog.sim.observed.published_state import Published
 from tidelog.sim.observed.replica_logs import LogKey, NodeLogs
 
@@ -66,10 +66,10 @@ class Node:
     def truncate(self, size_bytes: int) -> None:
         self.disk.truncate(self.disk.file(SEGMENT), size_bytes)
 
-    def claims(self, changed: Collection[LogKey]) -> Iterator[Claim]:
+    def claims(self, changed: Collection[LogKey]) -> Iterator[ReplicaClaim]:
         if self.is_up:
             maximal_isr = self.maximal_isr if self.is_leader else ()
-            yield Claim(
+            yield ReplicaClaim(
                 KEY,
                 NAME,
                 self.is_leader,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.sim.broker_settings import Settings
+from tidelog.sim.broker_settings import BrokerSettings
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.profiles import PROFILES, Pace, Profile
@@ -36,7 +36,7 @@ def test_a_kind_says_in_one_line_what_it_does(name: str) -> None:
 def _played(profile: Profile, leave_out: tuple[str, ...] = ()) -> list[str]:
     """What faults note in three seconds over brokers that do not run."""
     simulator = Simulator(7)
-    cluster = SimCluster(simulator, 3, Settings())
+    cluster = SimCluster(simulator, 3, BrokerSettings())
     faults = Faults(cluster, ["client101"], stream(7, "faults"), profile, leave_out=leave_out)
     lines: list[str] = []
     simulator.trace.listener = lines.append

@@ -12,14 +12,14 @@ import pytest
 
 from tidelog.core.types import TopicPartition, topic_id_to_text
 from tidelog.sim.batches import encode_batch
-from tidelog.sim.broker_settings import Settings
+from tidelog.sim.broker_settings import BrokerSettings
 from tidelog.sim.checkers.data_losses import DataLosses
 from tidelog.sim.checkers.log_dir_checker import GRACE_NS, LogDirChecker
 from tidelog.sim.disk import File, Loss, SimDisk
 from tidelog.sim.faults import KINDS, Faults
 from tidelog.sim.files import SimFiles
 from tidelog.sim.log_dir_failure import DEVICE_ERRNOS, LogDirFailure
-from tidelog.sim.observed.claims import Claim
+from tidelog.sim.observed.claims import ReplicaClaim
 from tidelog.sim.observed.replica_logs import LogKey, NodeLogs
 from tidelog.sim.phases import Stage, offline_directory
 from tidelog.sim.profiles import PROFILES, Pace, Profile
@@ -29,7 +29,7 @@ from tidelog.sim.simulator import Simulator
 TOPIC_ID = bytes(range(16))
 KEY, OTHER = LogKey(TOPIC_ID, 0), LogKey(TOPIC_ID, 1)
 NAME = TopicPartition("t", 0)
-CLAIM = Claim(KEY, NAME, True, 4, 9, (), (1,))
+CLAIM = ReplicaClaim(KEY, NAME, True, 4, 9, (), (1,))
 
 
 def make_replica(disk: SimDisk, key: LogKey, numbers: list[int]) -> None:
@@ -208,7 +208,7 @@ class Live:
 
 @pytest.fixture
 def cluster() -> Iterator[SimCluster]:
-    made = SimCluster(Simulator(7), 3, Settings(log_dirs=2))
+    made = SimCluster(Simulator(7), 3, BrokerSettings(log_dirs=2))
     yield made
     made.simulator.close()
 
@@ -394,7 +394,7 @@ def test_kinds_that_need_several_directories_are_not_drawn_for_one() -> None:
             assert not set(alone) & set(profile.weights), profile.name
     for log_dirs, expected in (((1,), set()), ((2,), set(alone))):
         profile = Profile("all", has_all_kinds=True, pace=Pace(left_out=0.0), log_dirs=log_dirs)
-        cluster = SimCluster(Simulator(7), 3, Settings())
+        cluster = SimCluster(Simulator(7), 3, BrokerSettings())
         faults = Faults(cluster, [], random.Random(1), profile)
         assert set(faults._weights) & set(alone) == expected
         cluster.simulator.close()

@@ -15,7 +15,7 @@ from tidelog.core.log_dir_keys import SLOW_ACTIONS
 from tidelog.core.ports import Files, Work
 from tidelog.core.types import topic_id_to_text
 from tidelog.sim.batches import encode_batch
-from tidelog.sim.broker_settings import Settings
+from tidelog.sim.broker_settings import BrokerSettings
 from tidelog.sim.checkers.synced_checker import durable_end
 from tidelog.sim.disk import File, Loss, SimDisk
 from tidelog.sim.faults import KINDS, Faults
@@ -52,7 +52,7 @@ def make_replica(disk: SimDisk, numbers: list[int], epoch: int = 0) -> str:
 
 
 def cluster_with(log_dirs: int) -> SimCluster:
-    return SimCluster(Simulator(7), 3, Settings(log_dirs=log_dirs))
+    return SimCluster(Simulator(7), 3, BrokerSettings(log_dirs=log_dirs))
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def context_of(cluster: SimCluster, seed: int = 0) -> FaultContext:
 
 
 def test_each_directory_is_configured_and_has_its_own_disk(cluster: SimCluster) -> None:
-    assert Settings().log_directories == ("/data",)
+    assert BrokerSettings().log_directories == ("/data",)
     assert cluster.settings.of(2).log_dirs == DIRECTORIES
     disks = cluster.brokers[2].logs.disks
     assert [disk.root for disk in disks] == list(DIRECTORIES)

@@ -18,7 +18,7 @@ from tidelog.sim.simulator import Simulator
 from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.churn import Churn
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.partition_consumers import PartitionConsumer
+from tidelog.sim.workload.partition_consumers import SimPartitionConsumer
 from tidelog.sim.workload.partition_producers import Numbers, PartitionProducer
 
 PARTITION = TopicPartition("t", 0)
@@ -51,8 +51,8 @@ class Bench:
         self.client.tasks.spawn("produce", producer.run())
         return producer
 
-    def consumer(self) -> PartitionConsumer:
-        consumer = PartitionConsumer(self.client, PARTITION, random.Random(6))
+    def consumer(self) -> SimPartitionConsumer:
+        consumer = SimPartitionConsumer(self.client, PARTITION, random.Random(6))
         self.client.tasks.spawn("consume", consumer.run())
         return consumer
 

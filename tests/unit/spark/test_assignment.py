@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tidelog.spark.pipelines.plan.assignment import (
-    Problem,
+    AssignmentProblem,
     SolverError,
     bound_at,
     solve,
@@ -18,7 +18,9 @@ from tidelog.spark.pipelines.plan.assignment import (
 )
 
 
-def problem(seed: int, items: int, brokers: int, groups: int = 0) -> tuple[Problem, np.ndarray]:
+def problem(
+    seed: int, items: int, brokers: int, groups: int = 0
+) -> tuple[AssignmentProblem, np.ndarray]:
     """A problem of two replicas for each item, unevenly placed at the start."""
     rng = np.random.default_rng(seed)
     sizes = rng.lognormal(0, 1, items)
@@ -30,7 +32,7 @@ def problem(seed: int, items: int, brokers: int, groups: int = 0) -> tuple[Probl
     weights = np.stack([sizes, rates])
     shares = np.repeat(2 * weights.sum(axis=1)[:, None] / brokers, brokers, axis=1)
     return (
-        Problem(
+        AssignmentProblem(
             counts=np.full(items, 2),
             allowed=np.ones((items, brokers), dtype=bool),
             cost=np.where(start, 0.0, sizes[:, None]),
@@ -45,7 +47,7 @@ def problem(seed: int, items: int, brokers: int, groups: int = 0) -> tuple[Probl
     )
 
 
-def best_of_all(given: Problem) -> float:
+def best_of_all(given: AssignmentProblem) -> float:
     """The least value, by trying every choice."""
     items, brokers = given.allowed.shape
     rows = []
@@ -108,7 +110,7 @@ def test_items_in_parts_give_the_same_bound_and_a_good_choice(
 def test_a_good_start_stays_as_it_is() -> None:
     given, start = problem(2, 40, 4)
     choice = solve(given, start, 20.0)
-    again = Problem(
+    again = AssignmentProblem(
         given.counts,
         given.allowed,
         np.where(choice.chosen, 0.0, 1.0),
@@ -136,7 +138,7 @@ def test_too_few_allowed_brokers_are_an_error() -> None:
     given, start = problem(1, 4, 3)
     allowed = given.allowed.copy()
     allowed[2, 1:] = False
-    narrow = Problem(
+    narrow = AssignmentProblem(
         given.counts,
         allowed,
         given.cost,

@@ -22,7 +22,7 @@ from tidelog.records.compression import LZ4
 from tidelog.records.reader import read_keys
 from tidelog.records.rewriting import rewritten
 from tidelog.spark.pipelines.audit.auditing import audit_directories
-from tidelog.spark.pipelines.audit.findings import Finding, Kind
+from tidelog.spark.pipelines.audit.findings import AuditFinding, FindingKind
 from tidelog.spark.pipelines.audit.kept_results import KeptResults
 from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
 from tidelog.spark.pipelines.audit.reporting import report_of
@@ -47,7 +47,7 @@ def replica(root: Path, broker: int = 2) -> Path:
     return root / f"broker-{broker}" / "flights-0"
 
 
-def only(found: list[Finding]) -> Finding:
+def only(found: list[AuditFinding]) -> AuditFinding:
     assert len(found) == 1, found
     return found[0]
 
@@ -76,22 +76,28 @@ def test_a_clean_log_after_a_clean_shutdown_has_no_findings(root: Path, disks: l
 @pytest.mark.parametrize(
     ("at", "bit", "kind", "sentence"),
     [
-        (5, 1, Kind.OFFSET_ORDER, "its neighbours fit 230"),
-        (8, 6, Kind.NO_BATCH, "it claims"),
-        (8, 7, Kind.NO_BATCH, "its length field is -"),
-        (11, 3, Kind.NO_BATCH, "its checksum and its length are wrong"),
-        (15, 0, Kind.EPOCH_ORDER, "has leader epoch 1"),
-        (16, 0, Kind.NO_BATCH, "its magic is 3"),
-        (17, 2, Kind.CHECKSUM, "its bytes give"),
-        (22, 0, Kind.CHECKSUM, "its bytes give"),
-        (26, 4, Kind.CHECKSUM, "its bytes give"),
-        (60, 1, Kind.CHECKSUM, "its bytes give"),
-        (700, 5, Kind.CHECKSUM, "its bytes give"),
+        (5, 1, FindingKind.OFFSET_ORDER, "its neighbours fit 230"),
+        (8, 6, FindingKind.NO_BATCH, "it claims"),
+        (8, 7, FindingKind.NO_BATCH, "its length field is -"),
+        (11, 3, FindingKind.NO_BATCH, "its checksum and its length are wrong"),
+        (15, 0, FindingKind.EPOCH_ORDER, "has leader epoch 1"),
+        (16, 0, FindingKind.NO_BATCH, "its magic is 3"),
+        (17, 2, FindingKind.CHECKSUM, "its bytes give"),
+        (22, 0, FindingKind.CHECKSUM, "its bytes give"),
+        (26, 4, FindingKind.CHECKSUM, "its bytes give"),
+        (60, 1, FindingKind.CHECKSUM, "its bytes give"),
+        (700, 5, FindingKind.CHECKSUM, "its bytes give"),
     ],
 )
 @pytest.mark.parametrize("range_bytes", [1 << 28, 5_000])
 def test_a_flipped_bit_is_one_finding_at_its_batch(
-    root: Path, disks: list[Disk], at: int, bit: int, kind: Kind, sentence: str, range_bytes: int
+    root: Path,
+    disks: list[Disk],
+    at: int,
+    bit: int,
+    kind: FindingKind,
+    sentence: str,
+    range_bytes: int,
 ) -> None:
     flip(replica(root) / MIDDLE, FOURTH + at, bit)
     found = only(damage(audited(root, range_bytes=range_bytes)))
@@ -109,7 +115,7 @@ def test_frames_that_kafkas_clients_cannot_read_are_found(root: Path) -> None:
         batch[:8] = struct.pack(">q", BatchView(held[-1]).last_offset + 1)
         held.append(bytes(batch))
     three_brokers(root, held)
-    found = [each for each in damage(audited(root)) if each.kind is Kind.FRAMES]
+    found = [each for each in damage(audited(root)) if each.kind is FindingKind.FRAMES]
     assert len(found) == 3, "one of each replica"
     assert {each.offset for each in found} == {BatchView(held[-1]).base_offset}
     assert "the blocks of its LZ4 frame are linked" in found[0].sentence
@@ -119,8 +125,8 @@ def test_a_cut_tail_below_the_high_watermark_is_damage(root: Path, disks: list[D
     shorten(replica(root) / LAST, 100)
     audit = audited(root)
     found = only(damage(audit))
-    assert (found.kind, found.offset) == (Kind.SHORT, 590)
-    assert only(notices(audit)).kind is Kind.CUT_TAIL
+    assert (found.kind, found.offset) == (FindingKind.SHORT, 590)
+    assert only(notices(audit)).kind is FindingKind.CUT_TAIL
 
 
 def test_a_cut_tail_beyond_the_high_watermark_is_what_a_crash_leaves(root: Path) -> None:
@@ -130,7 +136,7 @@ def test_a_cut_tail_beyond_the_high_watermark_is_what_a_crash_leaves(root: Path)
     audit = audited(root)
     assert audit.holds
     found = only(notices(audit))
-    assert found.kind is Kind.CUT_TAIL and "the next start truncates it" in found.sentence
+    assert found.kind is FindingKind.CUT_TAIL and "the next start truncates it" in found.sentence
     assert found.position == (replica(root) / LAST).stat().st_size - 1031
 
 
@@ -139,19 +145,21 @@ def test_a_cut_tail_below_the_recovery_point_is_damage(root: Path) -> None:
         Disk.made(root / f"broker-{number}", number).replica(history(), high=590, flushed=600)
     shorten(replica(root) / LAST, 100)
     found = only(damage(audited(root)))
-    assert found.kind is Kind.CUT_TAIL and "had been flushed" in found.sentence
+    assert found.kind is FindingKind.CUT_TAIL and "had been flushed" in found.sentence
 
 
 def test_a_segment_cut_in_the_middle_is_damage(root: Path, disks: list[Disk]) -> None:
     shorten(replica(root) / MIDDLE, 100)
     found = only(damage(audited(root)))
-    assert found.kind is Kind.CUT_TAIL and "next segment begins at offset 400" in found.sentence
+    assert (
+        found.kind is FindingKind.CUT_TAIL and "next segment begins at offset 400" in found.sentence
+    )
 
 
 def test_a_segment_cut_at_a_batch_leaves_a_gap(root: Path, disks: list[Disk]) -> None:
     shorten(replica(root) / MIDDLE, len(history()[39]))
     found = only(damage(audited(root)))
-    assert (found.kind, found.offset) == (Kind.GAP, 390)
+    assert (found.kind, found.offset) == (FindingKind.GAP, 390)
     assert "offsets 390 to 399 are missing" in found.sentence
 
 
@@ -162,8 +170,8 @@ def test_swapped_segments_are_named_with_their_places(root: Path, disks: list[Di
     middle.write_bytes(contents[0])
     found = damage(audited(root))
     assert [(each.kind, each.path) for each in found] == [
-        (Kind.SWAPPED, str(first)),
-        (Kind.SWAPPED, str(middle)),
+        (FindingKind.SWAPPED, str(first)),
+        (FindingKind.SWAPPED, str(middle)),
     ]
     assert f"they belong into {MIDDLE}" in found[0].sentence
 
@@ -175,7 +183,7 @@ def test_other_records_below_the_high_watermark_are_a_divergence(
     disks[2].replica(history()[:45] + batches(15, first=450, epoch=3, value=b"w" * 90))
     audit = audited(root)
     found = only(damage(audit))
-    assert (found.kind, found.offset, found.broker) == (Kind.DIVERGED, 450, "broker 3")
+    assert (found.kind, found.offset, found.broker) == (FindingKind.DIVERGED, 450, "broker 3")
     assert found.position == sum(map(len, history()[40:45]))
     (divergence,) = audit.partitions[0].divergences
     assert divergence.history == "0@0 2@300 3@450"
@@ -193,7 +201,7 @@ def test_another_epoch_of_the_same_records_is_a_divergence(root: Path, disks: li
     shutil.rmtree(replica(root, 1))
     disks[0].replica(history()[:59] + batches(1, first=590, epoch=3))
     found = only(damage(audited(root)))
-    assert (found.kind, found.offset, found.broker) == (Kind.DIVERGED, 590, "broker 1")
+    assert (found.kind, found.offset, found.broker) == (FindingKind.DIVERGED, 590, "broker 1")
     assert "leader epoch 3" in found.sentence and "leader epoch 2" in found.sentence
 
 
@@ -211,7 +219,7 @@ def test_another_producer_of_the_same_records_is_a_divergence(
     shutil.rmtree(replica(root, 1))
     disks[0].replica([*history()[:59], bytes(changed)])
     found = only(damage(audited(root)))
-    assert (found.kind, found.offset, found.broker) == (Kind.DIVERGED, 590, "broker 1")
+    assert (found.kind, found.offset, found.broker) == (FindingKind.DIVERGED, 590, "broker 1")
 
 
 def test_the_ends_of_retention_may_differ(root: Path, disks: list[Disk]) -> None:
@@ -248,7 +256,7 @@ def test_replicas_may_be_compacted_at_different_times(root: Path) -> None:
     audit = audited(root)
     assert audit.holds
     found = only(notices(audit))
-    assert found.kind is Kind.COMPACTED and found.broker == "broker 1"
+    assert found.kind is FindingKind.COMPACTED and found.broker == "broker 1"
     assert "21 records are in one replica only" in found.sentence
 
 
@@ -266,7 +274,7 @@ def test_an_index_that_names_no_batch_is_damage(root: Path, disks: list[Disk]) -
     index = replica(root) / f"{200:020d}.index"
     flip(index, 8 + 7, 1)
     found = only(damage(audited(root)))
-    assert found.kind is Kind.INDEX and "no batch begins there" in found.sentence
+    assert found.kind is FindingKind.INDEX and "no batch begins there" in found.sentence
     assert (found.path, found.position) == (str(index), 8)
 
 
@@ -274,20 +282,20 @@ def test_an_index_with_another_offset_is_damage(root: Path, disks: list[Disk]) -
     index = replica(root) / f"{200:020d}.index"
     flip(index, 3, 5)
     found = only(damage(audited(root)))
-    assert found.kind is Kind.INDEX and "the batch there has offsets" in found.sentence
+    assert found.kind is FindingKind.INDEX and "the batch there has offsets" in found.sentence
 
 
 def test_a_time_index_that_contradicts_the_log_is_damage(root: Path, disks: list[Disk]) -> None:
     times = replica(root) / f"{200:020d}.timeindex"
     flip(times, 12 + 7, 0)
     found = only(damage(audited(root)))
-    assert (found.kind, found.path, found.position) == (Kind.TIME_INDEX, str(times), 12)
+    assert (found.kind, found.path, found.position) == (FindingKind.TIME_INDEX, str(times), 12)
 
 
 def test_an_index_beyond_the_recovery_point_is_a_notice(root: Path, disks: list[Disk]) -> None:
     flip(replica(root) / f"{400:020d}.index", 8 + 7, 1)
     audit = audited(root)
-    assert audit.holds and only(notices(audit)).kind is Kind.INDEX
+    assert audit.holds and only(notices(audit)).kind is FindingKind.INDEX
 
 
 def test_ranges_that_begin_inside_a_batch_are_scanned_again_whole(
@@ -313,7 +321,9 @@ def test_ranges_that_begin_inside_a_batch_are_scanned_again_whole(
     tasks = OwnProcess()
     audit = audited(root, tasks, range_bytes=inside - 200)
     found = notices(audit)
-    assert audit.holds and {(each.kind, each.path) for each in found} == {(Kind.INDEX, str(index))}
+    assert audit.holds and {(each.kind, each.path) for each in found} == {
+        (FindingKind.INDEX, str(index))
+    }
     path = str(replica(root) / f"{0:020d}.log")
     assert [each.start for each in tasks.scanned if each.path == path][-1] == 0
     assert audit.partitions[0].audits[1].records == 801
@@ -323,7 +333,7 @@ def test_epoch_disorder_between_segments_is_damage(root: Path) -> None:
     held = batches(20, epoch=3) + batches(20, first=200, epoch=1)
     Disk.made(root / "broker-1", 1).replica(held, epochs=[(3, 0)])
     found = only(damage(audited(root)))
-    assert (found.kind, found.offset, found.position) == (Kind.EPOCH_ORDER, 200, 0)
+    assert (found.kind, found.offset, found.position) == (FindingKind.EPOCH_ORDER, 200, 0)
 
 
 def test_an_epoch_checkpoint_that_contradicts_the_log_is_damage(
@@ -331,13 +341,13 @@ def test_an_epoch_checkpoint_that_contradicts_the_log_is_damage(
 ) -> None:
     (replica(root) / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n2 250\n")
     found = only(damage(audited(root)))
-    assert found.kind is Kind.EPOCH_CHECKPOINT and found.offset == 250
+    assert found.kind is FindingKind.EPOCH_CHECKPOINT and found.offset == 250
 
 
 def test_a_replica_with_lost_records_is_short(root: Path, disks: list[Disk]) -> None:
     shorten(replica(root) / LAST, 2 * len(history()[59]))
     found = only(damage(audited(root)))
-    assert (found.kind, found.offset, found.broker) == (Kind.SHORT, 580, "broker 2")
+    assert (found.kind, found.offset, found.broker) == (FindingKind.SHORT, 580, "broker 2")
 
 
 def test_files_without_a_log_and_unknown_files_are_orphans(root: Path, disks: list[Disk]) -> None:
@@ -363,13 +373,16 @@ def test_a_replica_of_another_topic_of_the_name_is_damage(root: Path, disks: lis
     (replica(root) / "partition.metadata").write_text(
         "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
     )
-    assert only(damage(audited(root))).kind is Kind.OTHER_TOPIC
+    assert only(damage(audited(root))).kind is FindingKind.OTHER_TOPIC
 
 
 def test_an_illegible_checkpoint_is_damage(root: Path, disks: list[Disk]) -> None:
     (replica(root) / "leader-epoch-checkpoint").write_text("0\n7\n0 0\n")
     found = only(damage(audited(root)))
-    assert found.kind is Kind.CHECKPOINT and "line 2 counts 7, but 1 lines follow" in found.sentence
+    assert (
+        found.kind is FindingKind.CHECKPOINT
+        and "line 2 counts 7, but 1 lines follow" in found.sentence
+    )
 
 
 def test_a_file_that_vanishes_before_it_is_read_is_no_damage(root: Path, disks: list[Disk]) -> None:
@@ -401,7 +414,7 @@ def test_a_stopped_audit_goes_on_and_sees_changed_files(root: Path, disks: list[
     assert (again.bytes_read, again.bytes_kept) == (0, sum(j.end for j in first.scanned))
     flip(replica(root) / MIDDLE, FOURTH + 700)
     os.utime(replica(root) / MIDDLE, ns=(1, 1))
-    assert only(damage(audited(root, third, keep=keep))).kind is Kind.CHECKSUM
+    assert only(damage(audited(root, third, keep=keep))).kind is FindingKind.CHECKSUM
     assert [job.base_offset for job in third.scanned] == [200]
 
 
@@ -419,7 +432,7 @@ def test_a_file_that_cannot_be_read_is_damage(root: Path, disks: list[Disk]) -> 
     path.unlink()
     path.symlink_to(path.name)  # a loop: opening it fails
     kinds = {each.kind for each in damage(audited(root))}
-    assert Kind.UNREADABLE in kinds
+    assert FindingKind.UNREADABLE in kinds
 
 
 def test_directories_that_are_none_are_named(root: Path, disks: list[Disk]) -> None:
@@ -431,7 +444,7 @@ def test_directories_that_are_none_are_named(root: Path, disks: list[Disk]) -> N
 
 def test_two_replicas_of_one_broker_are_damage(root: Path, disks: list[Disk]) -> None:
     Disk.made(root / "broker-2-second", 2).replica(history())
-    assert only(damage(audited(root))).kind is Kind.DUPLICATE
+    assert only(damage(audited(root))).kind is FindingKind.DUPLICATE
 
 
 def test_other_partitions_of_other_topics_are_not_compared(root: Path, disks: list[Disk]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.extensions import compiled_extension
 from tests.support.log_files import batches
 
-from tidelog.spark.segments.batch_scan import Stop, empty_rows, scan_in_python
+from tidelog.spark.segments.batch_scan import ScanEnd, empty_rows, scan_in_python
 
 EXTENSION = compiled_extension("src/tidelog/spark/segments/_scan.c")
 SCANS = [scan_in_python] if EXTENSION is None else [scan_in_python, EXTENSION.scan_rows]
@@ -40,7 +40,7 @@ def test_rows_have_the_headers_fields_and_the_checksum_of_the_bytes(scan: object
     data = b"".join(batches(3, first=40, epoch=5))
     rows = empty_rows(10)
     count, after, stop = scan(data, 0, len(data), 1000, rows, True)
-    assert (count, after, stop) == (3, len(data), Stop.SHORT)
+    assert (count, after, stop) == (3, len(data), ScanEnd.SHORT)
     assert rows["base"][:3].tolist() == [40, 50, 60]
     assert rows["last"][:3].tolist() == [49, 59, 69]
     assert rows["epoch"][:3].tolist() == [5, 5, 5]
@@ -54,7 +54,7 @@ def test_headers_alone_may_reach_beyond_the_buffer(scan: object) -> None:
     first, second = batches(2)
     rows = empty_rows(10)
     count, after, stop = scan(first + second[:61], 0, len(first) + 61, 0, rows, False)
-    assert (count, after, stop) == (2, len(first) + len(second), Stop.SHORT)
+    assert (count, after, stop) == (2, len(first) + len(second), ScanEnd.SHORT)
 
 
 @pytest.mark.parametrize("scan", SCANS)

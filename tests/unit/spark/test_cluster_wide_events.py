@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.unit.spark.test_failover_phases import FAILOVER
 
-from tidelog.spark.pipelines.analyze.findings import BrokerLife, ControllerTerm, Loss
+from tidelog.spark.pipelines.analyze.findings import BrokerLife, ControllerTerm, UncleanLoss
 from tidelog.spark.pipelines.analyze.partition_history import State
 from tidelog.spark.pipelines.analyze.summaries import cluster_wide, totals_of
 
@@ -49,7 +49,7 @@ def test_losses_are_certain_only_with_a_high_watermark() -> None:
         ]
     }
     assert cluster_wide(documents).losses == tuple(
-        Loss(1, "t", 2, 3, 40, certain) for certain in (10, 0, None)
+        UncleanLoss(1, "t", 2, 3, 40, certain) for certain in (10, 0, None)
     )
 
 

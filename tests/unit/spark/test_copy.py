@@ -14,7 +14,7 @@ import pytest
 from tests.support.client.memory_cluster import MemoryCluster
 
 from tidelog.client.fetching import AbortedRange
-from tidelog.client.groups import CommittedOffset
+from tidelog.client.groups import FetchedOffset
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.records.batch import BatchView, iter_batches
@@ -30,14 +30,14 @@ from tidelog.spark.pipelines.copy.group_offsets import (
     translate_groups,
     translated,
 )
-from tidelog.spark.pipelines.copy.ledger import About, CopiedTopic, Ledger, LedgerError
+from tidelog.spark.pipelines.copy.ledger import About, CopiedTopic, CopyLedger, LedgerError
 from tidelog.spark.pipelines.copy.offset_map import (
     ABORTED,
     ABSENT,
     DELETED,
     MARKERS,
-    OffsetMap,
     OffsetMapError,
+    OffsetTable,
     Piece,
 )
 from tidelog.spark.pipelines.copy.outcome import CopyOutcome, report_of
@@ -45,7 +45,7 @@ from tidelog.spark.pipelines.copy.run import split
 from tidelog.spark.pipelines.copy.tail import ForeignRecordsError
 from tidelog.spark.pipelines.copy.targets import check_names, target_configs
 from tidelog.spark.pipelines.copy.transfer import CopyError, Range, copy_range
-from tidelog.spark.pipelines.copy.verification import Check, canonical, check_range
+from tidelog.spark.pipelines.copy.verification import RangeCheck, canonical, check_range
 
 S, T = TopicPartition("s", 0), TopicPartition("t", 0)
 ZSTD = 4
@@ -104,8 +104,8 @@ def target(monkeypatch: pytest.MonkeyPatch, source: MemoryCluster) -> MemoryClus
     return other
 
 
-def wanted(source: MemoryCluster, known: OffsetMap | None = None, **changes: Any) -> Range:
-    known = known or OffsetMap()
+def wanted(source: MemoryCluster, known: OffsetTable | None = None, **changes: Any) -> Range:
+    known = known or OffsetTable()
     whole = Range(
         "source",
         "target",
@@ -123,11 +123,11 @@ def wanted(source: MemoryCluster, known: OffsetMap | None = None, **changes: Any
     return replace(whole, **changes)
 
 
-def copied(asked: Range, known: OffsetMap | None = None) -> OffsetMap:
+def copied(asked: Range, known: OffsetTable | None = None) -> OffsetTable:
     """Run one task; return the table with its pieces."""
     (row,) = copy_range(asked)
     row = json.loads(json.dumps(row))
-    table = OffsetMap(known.pieces if known else ())
+    table = OffsetTable(known.pieces if known else ())
     for each in row["pieces"]:
         table.add(Piece(*each))
     return table
@@ -137,8 +137,8 @@ def contents(records: Sequence[Record]) -> list[tuple[object, ...]]:
     return [(r.timestamp_ms, r.key, r.value, r.headers) for r in records]
 
 
-def check(table: OffsetMap) -> dict[str, Any]:
-    (row,) = check_range(Check("source", "target", S, T, tuple(table.pieces), 1_000))
+def check(table: OffsetTable) -> dict[str, Any]:
+    (row,) = check_range(RangeCheck("source", "target", S, T, tuple(table.pieces), 1_000))
     return row
 
 
@@ -347,7 +347,7 @@ class TestCrashes:
                 raise CrashError
 
         target.before_append = target.after_append = maybe
-        table = OffsetMap()
+        table = OffsetTable()
         for _ in range(200):
             crash["left"] = draw.randrange(1, 8)
             try:
@@ -433,7 +433,7 @@ class TestVerification:
     def test_a_wrong_table_is_noticed(self, source: MemoryCluster, target: MemoryCluster) -> None:
         source.append(S, [data(0, 4), data(6, 4)])
         copied(wanted(source))
-        wrong = OffsetMap([Piece(0, 4, 0), Piece(4, 7, 4, ABSENT), Piece(7, 10, 4)])
+        wrong = OffsetTable([Piece(0, 4, 0), Piece(4, 7, 4, ABSENT), Piece(7, 10, 4)])
         row = check(wrong)
         assert row["source_digest"] != row["target_digest"]
 
@@ -456,13 +456,13 @@ class TestVerification:
         pieces = [Piece(0, 10, 0), Piece(10, 12, 10, ABSENT), Piece(12, 20, 10)]
         parts = split(pieces, 6)
         assert [sum(each.records for each in part) for part in parts] == [6, 6, 6]
-        assert OffsetMap(each for part in parts for each in part).pieces == pieces
+        assert OffsetTable(each for part in parts for each in part).pieces == pieces
         assert split([], 6) == []
 
 
 class TestTable:
-    def table(self) -> OffsetMap:
-        return OffsetMap(
+    def table(self) -> OffsetTable:
+        return OffsetTable(
             [Piece(5, 10, 0), Piece(10, 13, 5, MARKERS), Piece(13, 20, 5), Piece(20, 25, 12)]
         )
 
@@ -485,21 +485,21 @@ class TestTable:
 
     def test_groups_never_skip_records_and_never_go_back(self) -> None:
         committed = {
-            S: CommittedOffset(13, metadata="m"),
-            TopicPartition("s", 1): CommittedOffset(26),
-            TopicPartition("other", 0): CommittedOffset(3),
+            S: FetchedOffset(13, metadata="m"),
+            TopicPartition("s", 1): FetchedOffset(26),
+            TopicPartition("other", 0): FetchedOffset(3),
         }
         maps = {S: self.table(), TopicPartition("s", 1): self.table()}
         rows, wanted_offsets = translated("g", committed, {}, maps, {"s": "t"})
         assert [(row.target, row.outcome) for row in rows] == [(5, COMMITTED), (None, AHEAD)]
-        assert wanted_offsets == {T: CommittedOffset(5, metadata="m")}
-        rows, wanted_offsets = translated("g", committed, {T: CommittedOffset(6)}, maps, {"s": "t"})
+        assert wanted_offsets == {T: FetchedOffset(5, metadata="m")}
+        rows, wanted_offsets = translated("g", committed, {T: FetchedOffset(6)}, maps, {"s": "t"})
         assert rows[0].outcome == FURTHER
         assert wanted_offsets == {}
 
     def test_a_coordinator_that_fails_is_in_the_report(self) -> None:
         class Absent:
-            def committed(self, group: str, _: object) -> dict[TopicPartition, CommittedOffset]:
+            def committed(self, group: str, _: object) -> dict[TopicPartition, FetchedOffset]:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group}")
 
         absent: Any = Absent()
@@ -514,14 +514,14 @@ class TestLedger:
     ABOUT = About("a", "b", 9, 0, {"s": CopiedTopic("s", "01", "t", "02")})
 
     def test_rounds_come_back(self, tmp_path: Path) -> None:
-        ledger = Ledger(tmp_path / "copy")
+        ledger = CopyLedger(tmp_path / "copy")
         with ledger.locked():
             assert ledger.about() is None
             ledger.describe(self.ABOUT)
             for at in range(0, 600, 10):
                 ledger.add({S: [Piece(at, at + 9, at // 10 * 9)]}, self.ABOUT)
                 ledger.add({S: [Piece(at + 9, at + 10, at // 10 * 9 + 9, MARKERS)]}, self.ABOUT)
-        other = Ledger(tmp_path / "copy")
+        other = CopyLedger(tmp_path / "copy")
         other.load()
         assert other.about() == self.ABOUT
         assert other.maps[S].pieces == ledger.maps[S].pieces
@@ -531,11 +531,11 @@ class TestLedger:
         assert sum(table.column("records").to_pylist()) == 540
 
     def test_unusable_directories_are_named(self, tmp_path: Path) -> None:
-        ledger = Ledger(tmp_path / "copy")
+        ledger = CopyLedger(tmp_path / "copy")
         with (
             ledger.locked(),
             pytest.raises(LedgerError, match="another copy writes there"),
-            Ledger(tmp_path / "copy").locked(),
+            CopyLedger(tmp_path / "copy").locked(),
         ):
             pass
         (tmp_path / "copy" / "copy.json").write_text("{}")
@@ -547,7 +547,7 @@ class TestLedger:
         (tmp_path / "file").touch()
         with (
             pytest.raises(LedgerError, match="cannot be kept there"),
-            Ledger(tmp_path / "file").locked(),
+            CopyLedger(tmp_path / "file").locked(),
         ):
             pass
 

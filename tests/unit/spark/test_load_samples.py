@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.spark.pipelines.plan.cluster_model import PlanError
-from tidelog.spark.pipelines.plan.load_samples import Sample, kept_samples, rates
+from tidelog.spark.pipelines.plan.cluster_model import GoalError
+from tidelog.spark.pipelines.plan.load_samples import LoadSample, kept_samples, rates
 
 
-def sample(time_s: float, size: int, start: int, end: int) -> Sample:
-    return Sample(int(time_s * 1000), "t", 0, size, start, end)
+def sample(time_s: float, size: int, start: int, end: int) -> LoadSample:
+    return LoadSample(int(time_s * 1000), "t", 0, size, start, end)
 
 
 def test_a_log_that_only_grew_has_an_exact_rate() -> None:
@@ -36,7 +36,7 @@ def test_an_emptied_log_has_the_rate_that_its_size_shows() -> None:
     assert rates([sample(0, 5_000, 0, 50), sample(10, 0, 60, 60)]) == [0.0]
 
 
-def line(each: Sample) -> str:
+def line(each: LoadSample) -> str:
     return json.dumps(asdict(each)) + "\n"
 
 
@@ -52,5 +52,5 @@ def test_samples_of_several_runs_are_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bad", ["no json\n", "{}\n", '{"time_ms": "x"}\n', "[1]\n"])
 def test_a_line_that_is_no_sample_is_named(tmp_path: Path, bad: str) -> None:
     (tmp_path / "s.jsonl").write_text(line(sample(1, 2, 0, 3)) + bad)
-    with pytest.raises(PlanError, match=r"s\.jsonl, line 2 is no sample"):
+    with pytest.raises(GoalError, match=r"s\.jsonl, line 2 is no sample"):
         list(kept_samples(str(tmp_path)))

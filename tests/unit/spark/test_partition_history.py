@@ -10,11 +10,11 @@ import pytest
 
 from tidelog.spark.pipelines.analyze.partition_history import (
     Handover,
+    ObservedChange,
     PartitionHistory,
     Scope,
     Snapshot,
     State,
-    StateChange,
     partition_history,
     windowed,
 )
@@ -35,9 +35,9 @@ def leads(
     topic_id: str = "id",
     left: Sequence[tuple[int, str]] = (),
     partition_epoch: int | None = None,
-) -> StateChange:
+) -> ObservedChange:
     """A leader change; `before` is the former leader with its ISR."""
-    return StateChange(
+    return ObservedChange(
         topic_id,
         time_ms,
         leader,
@@ -51,7 +51,7 @@ def leads(
     )
 
 
-def created(time_ms: int, isr: Sequence[int], topic_id: str = "id") -> StateChange:
+def created(time_ms: int, isr: Sequence[int], topic_id: str = "id") -> ObservedChange:
     return leads(time_ms, isr[0], isr, 0, cause="created", topic_id=topic_id)
 
 
@@ -61,10 +61,10 @@ def isr_is(
     before: Sequence[int],
     epochs: tuple[int, int],
     left: Sequence[tuple[int, str]] = (),
-) -> StateChange:
+) -> ObservedChange:
     """A change of the ISR; `epochs` are those of leader and partition."""
     leader = isr[0]
-    return StateChange(
+    return ObservedChange(
         "id",
         time_ms,
         leader,
@@ -78,7 +78,7 @@ def isr_is(
 
 
 def judged(
-    *changes: StateChange,
+    *changes: ObservedChange,
     snapshot: Snapshot | None = None,
     handovers: Sequence[Handover] = (),
     scope: Scope = SCOPE,
@@ -285,11 +285,11 @@ def test_an_event_becomes_a_change() -> None:
         "left": [{"broker": 3, "cause": "disk"}],
         "a_later_field": True,
     }
-    change = StateChange.from_event(event)
+    change = ObservedChange.from_event(event)
     # Broker 2 left as well; an older controller gave no cause.
     assert change.left == ((2, "unknown"), (3, "disk"))
     assert (change.previous_leader, change.leader_before) == (None, 1)
-    led = StateChange.from_event({**event, "kind": "leader_change", "previous_leader": -1})
+    led = ObservedChange.from_event({**event, "kind": "leader_change", "previous_leader": -1})
     assert led.leader_before == -1
     with pytest.raises(KeyError):
-        StateChange.from_event({"kind": "isr_change"})
+        ObservedChange.from_event({"kind": "isr_change"})

@@ -14,7 +14,7 @@ from tests.support.extensions import compiled_extension
 
 from tidelog.client.partitioning import murmur2, partition_of
 from tidelog.spark import rows as spark_rows
-from tidelog.spark.sink.placement import Placement, murmur2_of_all
+from tidelog.spark.sink.placement import TopicPlacement, murmur2_of_all
 from tidelog.spark.sink.row_columns import SinkError
 
 
@@ -47,7 +47,7 @@ def test_hashes_are_those_of_one_key_at_a_time(keys: list[bytes | None], skip: i
 @given(st.lists(st.binary(max_size=20), min_size=1), st.integers(1, 50))
 @examples(50)
 def test_keys_go_where_kafkas_producers_send_them(keys: list[bytes], partitions: int) -> None:
-    placed = Placement("t", partitions, 1000).place(
+    placed = TopicPlacement("t", partitions, 1000).place(
         rows(len(keys)), pa.array(keys, pa.binary()), sizes(len(keys)), None
     )
     assert placed.tolist() == [partition_of(key, partitions) for key in keys]
@@ -56,12 +56,12 @@ def test_keys_go_where_kafkas_producers_send_them(keys: list[bytes], partitions:
 def test_a_rows_own_partition_wins_over_its_key() -> None:
     keys = pa.array([b"a", b"a", None], pa.binary())
     wanted = pa.array([2, None, 1], pa.int32())
-    placed = Placement("t", 3, 1000).place(rows(3), keys, sizes(3), wanted)
+    placed = TopicPlacement("t", 3, 1000).place(rows(3), keys, sizes(3), wanted)
     assert placed.tolist() == [2, partition_of(b"a", 3), 1]
 
 
 def test_rows_without_a_key_fill_a_batch_then_go_to_the_next_partition() -> None:
-    placement = Placement("t", 4, 1000)
+    placement = TopicPlacement("t", 4, 1000)
     placed = placement.place(rows(25), None, sizes(25), None).tolist()
     placed += placement.place(rows(15), None, sizes(15), None).tolist()
     first = placed[0]
@@ -70,7 +70,7 @@ def test_rows_without_a_key_fill_a_batch_then_go_to_the_next_partition() -> None
 
 def test_keyless_rows_among_keys_fill_batches_too() -> None:
     keys = pa.array([b"a", None] * 10, pa.binary())
-    placed = Placement("t", 4, 500).place(rows(20), keys, sizes(20), None)
+    placed = TopicPlacement("t", 4, 500).place(rows(20), keys, sizes(20), None)
     assert set(placed[::2].tolist()) == {partition_of(b"a", 4)}
     assert len(set(placed[1::2].tolist())) == 2
 
@@ -79,4 +79,4 @@ def test_keyless_rows_among_keys_fill_batches_too() -> None:
 def test_a_partition_that_the_topic_lacks_is_named_with_its_row(partition: int) -> None:
     wanted = pa.array([0, partition], pa.int32())
     with pytest.raises(SinkError, match=f"row 1: column partition is {partition}; .* 0 to 2"):
-        Placement("t", 3, 1000).place(rows(2), None, sizes(2), wanted)
+        TopicPlacement("t", 3, 1000).place(rows(2), None, sizes(2), wanted)

@@ -17,19 +17,19 @@ from tidelog.client.planning.moves import reassignment_document
 from tidelog.client.planning.racks import rack_cap
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.plan.cluster_model import (
-    Broker,
     ClusterModel,
+    GoalError,
     Goals,
+    LiveBroker,
     PartitionLoad,
-    PlanError,
     broker_loads,
     check,
 )
 from tidelog.spark.pipelines.plan.moves import batches_of, plan_files
 from tidelog.spark.pipelines.plan.placement import fair_shares, ordered
 from tidelog.spark.pipelines.plan.planner import (
-    Plan,
     PlanOptions,
+    ReassignmentPlan,
     check_target,
     plan_for,
     write_plan,
@@ -57,15 +57,17 @@ def cluster(
         size = int(MIB * rng.lognormvariate(2, 1))
         tp = TopicPartition("t", number)
         loads.append(PartitionLoad(tp, replicas, replicas[0], size, size / 1000, 1))
-    named = [Broker(each, f"r{each % racks}" if racks else None) for each in range(1, brokers + 1)]
+    named = [
+        LiveBroker(each, f"r{each % racks}" if racks else None) for each in range(1, brokers + 1)
+    ]
     return ClusterModel(tuple(named), tuple(loads))
 
 
-def after(made: Plan) -> dict[TopicPartition, tuple[int, ...]]:
+def after(made: ReassignmentPlan) -> dict[TopicPartition, tuple[int, ...]]:
     return dict(made.planned.placement.replicas)
 
 
-def assert_valid(made: Plan) -> None:
+def assert_valid(made: ReassignmentPlan) -> None:
     """Every partition keeps its number of replicas, on different brokers that may hold them."""
     targets = set(made.cluster.targets(made.goals))
     for load in made.cluster.partitions:
@@ -120,7 +122,7 @@ def test_leaders_are_even_without_a_copy() -> None:
     loads = [
         PartitionLoad(TopicPartition("t", number), (1, 2, 3), 1, MIB, 100.0) for number in range(12)
     ]
-    model = ClusterModel(tuple(Broker(each) for each in (1, 2, 3)), tuple(loads))
+    model = ClusterModel(tuple(LiveBroker(each) for each in (1, 2, 3)), tuple(loads))
     made = plan_for(model, Goals(), OPTIONS)
     assert_valid(made)
     assert made.planned.moved_bytes == 0
@@ -156,7 +158,7 @@ def test_more_and_fewer_replicas() -> None:
 
 def test_a_full_disk_gets_nothing() -> None:
     model = cluster(4, 30, live=3)
-    full = Broker(4, None, None, 2 * MIB)
+    full = LiveBroker(4, None, None, 2 * MIB)
     small = ClusterModel((*model.brokers[:3], full), model.partitions)
     made = plan_for(small, Goals(0.2), OPTIONS)
     assert_valid(made)
@@ -182,7 +184,7 @@ def test_a_full_disk_gets_nothing() -> None:
     ],
 )
 def test_impossible_goals_say_what_would_be_right(change: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(PlanError) as info:
+    with pytest.raises(GoalError) as info:
         check(cluster(3, 4), replace(Goals(), **change))
     assert sentence in str(info.value)
 
@@ -190,14 +192,14 @@ def test_impossible_goals_say_what_would_be_right(change: dict[str, Any], senten
 def test_impossible_clusters_say_what_would_be_right() -> None:
     model = cluster(4, 30)
     gone = ClusterModel(model.brokers[:3], model.partitions)
-    with pytest.raises(PlanError, match=r"broker 4 is not alive and holds \d+ replicas: start it"):
+    with pytest.raises(GoalError, match=r"broker 4 is not alive and holds \d+ replicas: start it"):
         check(gone, Goals())
     check(gone, Goals(drain=frozenset({4})))
-    half = ClusterModel((*model.brokers[:3], Broker(4, "r1")), model.partitions)
-    with pytest.raises(PlanError, match="brokers 1, 2, 3 have no rack, but others have one"):
+    half = ClusterModel((*model.brokers[:3], LiveBroker(4, "r1")), model.partitions)
+    with pytest.raises(GoalError, match="brokers 1, 2, 3 have no rack, but others have one"):
         check(half, Goals())
     check(half, Goals(with_racks=False))
-    with pytest.raises(PlanError, match="no partition to plan for"):
+    with pytest.raises(GoalError, match="no partition to plan for"):
         check(ClusterModel(model.brokers, ()), Goals())
 
 
@@ -280,10 +282,10 @@ def test_a_plan_is_written_to_a_new_directory_only(tmp_path: Path) -> None:
     assert len(listed) == len(made.moves)
     assert all(each["reason"] for each in listed)
     assert {each.name for each in paths} == {each.name for each in (tmp_path / "out").iterdir()}
-    with pytest.raises(PlanError, match="is not empty: an older plan's batches"):
+    with pytest.raises(GoalError, match="is not empty: an older plan's batches"):
         write_plan(made, str(tmp_path / "out"))
     (tmp_path / "file").write_text("")
-    with pytest.raises(PlanError, match="cannot be written to"):
+    with pytest.raises(GoalError, match="cannot be written to"):
         write_plan(made, str(tmp_path / "file"))
 
 
@@ -292,8 +294,8 @@ def test_a_target_is_checked_before_there_is_a_plan_and_nothing_is_written(tmp_p
     check_target(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
-    with pytest.raises(PlanError, match="is not empty"):
+    with pytest.raises(GoalError, match="is not empty"):
         check_target(str(tmp_path))
     for path in (tmp_path / "file", tmp_path / "file" / "moves"):
-        with pytest.raises(PlanError, match=f"the plan cannot be written to {path}: "):
+        with pytest.raises(GoalError, match=f"the plan cannot be written to {path}: "):
             check_target(str(path))

@@ -11,9 +11,9 @@ import pytest
 from tidelog.spark.pipelines.html import page, shown
 from tidelog.spark.pipelines.report import (
     Cell,
+    PipelineReport,
     Plot,
     PlotKind,
-    Report,
     Series,
     Span,
     Table,
@@ -29,10 +29,10 @@ TIMELINE = Timeline(
 )
 
 
-def report(*figures: Plot | Timeline, holds: bool = True) -> Report:
+def report(*figures: Plot | Timeline, holds: bool = True) -> PipelineReport:
     table = Table("Rows & more", ("name", "count"), (("<x>", 1_234_567), ("y", None)), "A note.")
     facts: tuple[tuple[str, Cell], ...] = (("records", 12_000), ("share", 0.25), ("bad", False))
-    return Report("The <title>", "12 & no more", holds, facts, (table,), figures)
+    return PipelineReport("The <title>", "12 & no more", holds, facts, (table,), figures)
 
 
 def test_a_row_with_another_number_of_cells_is_an_error() -> None:
@@ -53,7 +53,9 @@ def test_a_series_with_parts_of_different_lengths_is_an_error(
 
 def test_the_document_has_everything_and_is_json_for_every_reader() -> None:
     infinite = Table("t", ("n",), ((float("inf"),), (float("nan"),), (True,)))
-    found = Report("r", "v", False, (("f", float("nan")),), (infinite,), (TIMELINE,)).to_json()
+    found = PipelineReport(
+        "r", "v", False, (("f", float("nan")),), (infinite,), (TIMELINE,)
+    ).to_json()
     text = json.dumps(found, allow_nan=False)
     assert json.loads(text) == found
     assert found["holds"] is False

@@ -8,19 +8,19 @@ import pytest
 
 from tidelog.spark.pipelines.analyze.suspects import (
     DepartureCount,
+    DepartureRole,
     Incidents,
-    Role,
     at_least,
     incidents_of,
     normal,
     suspicions,
 )
 
-EVEN = {role: dict.fromkeys((1, 2, 3, 4), 0.25) for role in Role}
+EVEN = {role: dict.fromkeys((1, 2, 3, 4), 0.25) for role in DepartureRole}
 
 
 def follower(broker: int, incidents: int, cause: str = "slow") -> Incidents:
-    return Incidents(Role.FOLLOWER, broker, cause, 10 * incidents, incidents)
+    return Incidents(DepartureRole.FOLLOWER, broker, cause, 10 * incidents, incidents)
 
 
 @pytest.mark.parametrize(("trials", "share"), [(1, 0.5), (7, 0.25), (12, 0.9), (20, 1 / 3)])
@@ -57,7 +57,7 @@ def test_no_suspect_where_incidents_are_even_or_few() -> None:
 
 
 def test_a_broker_with_most_replicas_is_expected_to_have_most_incidents() -> None:
-    shares = {Role.FOLLOWER: {1: 0.8, 2: 0.1, 3: 0.1}}
+    shares = {DepartureRole.FOLLOWER: {1: 0.8, 2: 0.1, 3: 0.1}}
     assert not any(each.is_suspect for each in suspicions([follower(1, 9)], shares))
     assert suspicions([follower(2, 9)], shares)[0].is_suspect
 
@@ -71,14 +71,16 @@ def test_shutdowns_are_no_incidents() -> None:
 def test_a_leader_is_suspected_for_what_it_judged_itself() -> None:
     found = suspicions(
         [
-            Incidents(Role.LEADER, 4, "slow", 30, 6),
-            Incidents(Role.LEADER, 4, "no_fetch", 9, 2),
+            Incidents(DepartureRole.LEADER, 4, "slow", 30, 6),
+            Incidents(DepartureRole.LEADER, 4, "no_fetch", 9, 2),
             # A dead follower says nothing about its leader.
-            Incidents(Role.LEADER, 1, "session", 500, 50),
+            Incidents(DepartureRole.LEADER, 1, "session", 500, 50),
         ],
         EVEN,
     )
-    assert [(each.role, each.broker, each.incidents) for each in found] == [(Role.LEADER, 4, 8)]
+    assert [(each.role, each.broker, each.incidents) for each in found] == [
+        (DepartureRole.LEADER, 4, 8)
+    ]
     assert found[0].is_suspect
     assert found[0].main_cause == "slow"
 
@@ -92,15 +94,15 @@ def test_departures_close_together_are_one_incident() -> None:
         # The leader itself died: no follower fell behind there.
         DepartureCount(3, 3, "session", 100, 7, 70),
     ]
-    assert incidents_of(counts, Role.FOLLOWER) == [
-        Incidents(Role.FOLLOWER, 2, "disk", 1, 1, 20),
-        Incidents(Role.FOLLOWER, 2, "slow", 46, 2, 1_510),
-        Incidents(Role.FOLLOWER, 3, "session", 7, 1, 70),
+    assert incidents_of(counts, DepartureRole.FOLLOWER) == [
+        Incidents(DepartureRole.FOLLOWER, 2, "disk", 1, 1, 20),
+        Incidents(DepartureRole.FOLLOWER, 2, "slow", 46, 2, 1_510),
+        Incidents(DepartureRole.FOLLOWER, 3, "session", 7, 1, 70),
     ]
-    assert incidents_of(counts, Role.LEADER) == [
-        Incidents(Role.LEADER, 1, "disk", 1, 1, 20),
-        Incidents(Role.LEADER, 1, "slow", 41, 2, 1_010),
-        Incidents(Role.LEADER, 3, "slow", 5, 1, 500),
+    assert incidents_of(counts, DepartureRole.LEADER) == [
+        Incidents(DepartureRole.LEADER, 1, "disk", 1, 1, 20),
+        Incidents(DepartureRole.LEADER, 1, "slow", 41, 2, 1_010),
+        Incidents(DepartureRole.LEADER, 3, "slow", 5, 1, 500),
     ]
 
 

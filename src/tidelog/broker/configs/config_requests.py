@@ -44,7 +44,7 @@ class Resource(NamedTuple):
     alterations: Sequence[Alteration]
 
 
-class Outcome(NamedTuple):
+class ConfigOutcome(NamedTuple):
     """The outcome for one resource."""
 
     type: int
@@ -92,7 +92,7 @@ async def alter(
     *,
     replace: bool,
     validate_only: bool,
-) -> list[Outcome]:
+) -> list[ConfigOutcome]:
     """Change each resource; `replace` unsets the keys that are not named (AlterConfigs).
 
     `static` is the configuration that the broker was started with.
@@ -109,7 +109,7 @@ async def alter(
             await _alter(services, store, static, resource, replace, validate_only)
         except KafkaError as refused:
             error, message = refused.code, refused.message
-        outcomes.append(Outcome(resource.type, resource.name, error, message))
+        outcomes.append(ConfigOutcome(resource.type, resource.name, error, message))
         if len(outcomes) % _PER_TURN == 0:
             await services.tasks.sleep(0)
     return outcomes

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.controller.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
 from tidelog.broker.peers import PeerConnection, api_name
-from tidelog.controller.commands import Commands, Outgoing, Part, Role, Sender, endpoint_of
+from tidelog.controller.commands import BrokerRole, Commands, Outgoing, Part, Sender, endpoint_of
 from tidelog.controller.elections.recoveries import LogEndsReported
 from tidelog.controller.events import Event
 from tidelog.controller.overdue import Overdue
@@ -79,11 +79,11 @@ class Channel:
         #: The live brokers in the newest commands.
         self._brokers: tuple[BrokerInfo, ...] = ()
         #: Roles that the broker refused (KAFKA_STORAGE_ERROR) and no later command has replaced.
-        self._refused: dict[TopicPartition, Role] = {}
+        self._refused: dict[TopicPartition, BrokerRole] = {}
         self._repetition: Timeout | None = None
         self._repetition_ms = FULL_DISK_RETRY_MS
         #: Roles that were refused the last time that they were sent again.
-        self._refused_before: dict[TopicPartition, Role] = {}
+        self._refused_before: dict[TopicPartition, BrokerRole] = {}
         #: Reasons for retries that the log reported since the broker last took all commands.
         self._reported: dict[str, None] = {}
         self._task = self._services.tasks.spawn(f"channel to broker {info.broker_id}", self._run())

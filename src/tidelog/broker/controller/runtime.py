@@ -21,10 +21,10 @@ from tidelog.broker.controller.draining import Draining, GroupProgress
 from tidelog.broker.controller.observed_store import ObservedStore
 from tidelog.broker.controller.store_watches import StoreWatches
 from tidelog.broker.controller.store_writer import DeposedError
-from tidelog.broker.controller.term import Claim, Refusal, Term, Waiting, report
+from tidelog.broker.controller.term import Claim, Refusal, Term, WaitingRequest, report
 from tidelog.broker.server.requests import Pending
 from tidelog.broker.store_access import RETRY_MS, UNANSWERED, UNREACHED
-from tidelog.controller.activity import STALLED_TICKS, Activity, Verdict
+from tidelog.controller.activity import STALLED_TICKS, Activity, ActivityVerdict
 from tidelog.controller.decision import Effects
 from tidelog.controller.elections.leaders import ElectLeadersAsked, MinimumRead, UncleanRead
 from tidelog.controller.elections.recoveries import RecoveryBegun, RecoveryWaitOver
@@ -270,7 +270,7 @@ class ControllerRuntime:
         ticket = self._next_ticket
         self._next_ticket += 1
         pending = Pending()
-        term.waiting[ticket] = Waiting(pending, refusal, when_acknowledged)
+        term.waiting[ticket] = WaitingRequest(pending, refusal, when_acknowledged)
         term.controller.offer(event(ticket))
         self._wake.set()
         return pending
@@ -316,11 +316,11 @@ class ControllerRuntime:
         if self._closing or limit_ms == 0:
             return
         match self._activity.tick():
-            case Verdict.LOOK:
+            case ActivityVerdict.LOOK:
                 self.verify()
-            case Verdict.STALLED:
+            case ActivityVerdict.STALLED:
                 self._restart_flow()
-            case Verdict.WAIT:
+            case ActivityVerdict.WAIT:
                 pass
         limit_ms = max(limit_ms, 2 * self._store.session_timeout_ms)
         self.services.timers.after(limit_ms / STALLED_TICKS, self._watch_activity)

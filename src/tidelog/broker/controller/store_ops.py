@@ -54,12 +54,12 @@ MAX_BYTES = limits.MAX_TRANSACTION_BYTES - 1024
 _OP_OVERHEAD_BYTES = 64
 
 
-class Pending:
+class PendingVerdict:
     """The verdict on a unit that is not written while nothing stands in the way."""
 
 
-PENDING = Pending()
-Verdict = Outcome | Pending
+PENDING = PendingVerdict()
+Verdict = Outcome | PendingVerdict
 
 
 class Unit:

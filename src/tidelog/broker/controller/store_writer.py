@@ -16,7 +16,7 @@ from functools import partial
 from typing import TypeVar
 
 from tidelog.broker.controller import store_ops
-from tidelog.broker.controller.store_ops import Pending, Unit
+from tidelog.broker.controller.store_ops import PendingVerdict, Unit
 from tidelog.broker.store_access import UNANSWERED, patiently
 from tidelog.controller.topics.deletion import RemoveTopic
 from tidelog.controller.writes import Conflict, Outcome, Write, Written
@@ -121,7 +121,7 @@ class StoreWriter:
             first_op += len(unit.ops)
             if failure is None:
                 self._mark_unknown(verdict)
-            if isinstance(verdict, Pending):
+            if isinstance(verdict, PendingVerdict):
                 if failure is None or not failed or await self._adapt(unit, failure):
                     left.append(unit)
                     continue
@@ -157,10 +157,10 @@ class StoreWriter:
             # The node cannot be removed yet: the next attempt looks again at what is below it.
             self._tracer.event("removal_repeated", count=len(below), reason=str(error))
 
-    def _mark_unknown(self, verdict: Pending | Outcome) -> None:
+    def _mark_unknown(self, verdict: PendingVerdict | Outcome) -> None:
         if isinstance(verdict, Written):
             self._tracer.mark("store_answer_lost_but_applied")
-        elif isinstance(verdict, Pending):
+        elif isinstance(verdict, PendingVerdict):
             self._tracer.mark("store_request_lost")
 
     async def _read(self, paths: Sequence[str]) -> list[Node | None]:

@@ -23,14 +23,14 @@ from tidelog.controller.commands import Sender
 from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Effects
 from tidelog.controller.elections.recoveries import LeaderAwaited
-from tidelog.controller.notices import Notices, Report
+from tidelog.controller.notices import Notices, UnmetRequest
 from tidelog.controller.partitions.expansions import ExpansionsHeld
 from tidelog.controller.reassignments.cancelling import CancelEnded, CancelSkipped
 from tidelog.controller.reassignments.pausing import MovePaused
 from tidelog.controller.reassignments.progress import ReassignmentEnded
 from tidelog.controller.reassignments.queueing import QueueEmptied
 from tidelog.controller.reassignments.stored import ReassignmentRefused
-from tidelog.controller.settings import Settings, TopicDefaults
+from tidelog.controller.settings import ControllerSettings, TopicDefaults
 from tidelog.controller.shutdowns import LeadershipsTransferred
 from tidelog.controller.store_went_back import StoreFoundOlder
 from tidelog.controller.topics.deletion import TopicRemoved, UnreadableTopicDeleted
@@ -66,7 +66,7 @@ class Claim(NamedTuple):
     epoch_version: int
 
 
-class Waiting(NamedTuple):
+class WaitingRequest(NamedTuple):
     """A request that waits for its response."""
 
     pending: Pending
@@ -92,7 +92,7 @@ class Term:
         config = services.config
         self.claim = claim
         self.controller = Controller(
-            Settings(
+            ControllerSettings(
                 controller_id=services.broker_id,
                 controller_epoch=claim.controller_epoch,
                 topic_defaults=TopicDefaults(
@@ -127,7 +127,7 @@ class Term:
             self.events,
         )
         self.balancing = Balancing(services, self.controller.balance, offer)
-        self.waiting: dict[int, Waiting] = {}
+        self.waiting: dict[int, WaitingRequest] = {}
         #: No further action happens in the name of this term.
         self.is_over = False
         #: A drain checks whether groups have read partitions before their removal.
@@ -202,7 +202,7 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
     _report_recoveries(log, notices)
     if notices.of(ExpansionsHeld):
         tracer.mark("isr_expansion_held")
-    for refused in notices.of(Report):
+    for refused in notices.of(UnmetRequest):
         tracer.event("store_edit_refused", reason=refused.text)
         log(logging.ERROR, refused.text)
 

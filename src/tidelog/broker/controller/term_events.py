@@ -23,7 +23,7 @@ from tidelog.broker.controller.metrics import (
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import FAILOVER, ClusterEvent, StateChange
 from tidelog.controller.elections.waits import WaitChanged
-from tidelog.controller.failover import Failovers, Loss, Turn
+from tidelog.controller.failover import Failovers, LostLeaders, TurnTimes
 from tidelog.controller.reassignments.progress import ReassignmentBegun, ReassignmentEnded
 from tidelog.controller.registrations import BrokerArrived, BrokerGone
 from tidelog.controller.store_went_back import StoreFoundOlder
@@ -50,7 +50,7 @@ class TermEvents:
         self._failovers = Failovers(controller_epoch)
         #: When the controller noticed changes that it must read: at first, everything.
         self._noticed_ms = self._now_ms()
-        self._turn = Turn(self._noticed_ms)
+        self._turn = TurnTimes(self._noticed_ms)
         self._times_behind = 0
         self._times_awaited = 0
 
@@ -69,13 +69,13 @@ class TermEvents:
         now_ms = self._now_ms()
         noticed_ms = now_ms if self._noticed_ms < 0 else self._noticed_ms
         self._noticed_ms = -1
-        self._turn = Turn(noticed_ms, now_ms)
+        self._turn = TurnTimes(noticed_ms, now_ms)
 
     def begins(self) -> None:
         """Note that a decision follows; where no change was noticed, the turn begins here."""
         if self._turn.decided_ms:
             now_ms = self._now_ms()
-            self._turn = Turn(now_ms, now_ms)
+            self._turn = TurnTimes(now_ms, now_ms)
 
     def decided(self) -> None:
         """Note that the decision is made."""
@@ -118,7 +118,7 @@ class TermEvents:
             self._record_moves(effects)
         self._report_failovers(over)
 
-    def _loss(self, effects: Effects, image: Image) -> Loss | None:
+    def _loss(self, effects: Effects, image: Image) -> LostLeaders | None:
         """Return the brokers that lead no longer; None where no broker has gone or is leaving."""
         gone = (notice.broker for notice in effects.notices.of(BrokerGone))
         leaving = {broker.broker_id: broker.is_leaving for broker in gone}
@@ -137,7 +137,7 @@ class TermEvents:
             return None
         silent_ms = map(self._services.peers.silent_since_ms, leaving)
         since_ms = min((since for since in silent_ms if since is not None), default=None)
-        return Loss(sorted(leaving), all(leaving.values()), since_ms)
+        return LostLeaders(sorted(leaving), all(leaving.values()), since_ms)
 
     def _record_changes(self, effects: Effects, image: Image) -> None:
         epoch = self._controller_epoch

@@ -17,7 +17,7 @@ from tidelog.broker.coordinators.recreated_topics import check_topics, incarnati
 from tidelog.broker.coordinators.runtime import CoordinatorRuntime
 from tidelog.broker.server.requests import Request
 from tidelog.core.config import BrokerConfig
-from tidelog.core.coordinator_shard import Phase
+from tidelog.core.coordinator_shard import CoordinatorPhase
 from tidelog.core.errors import ErrorCode, ProtocolError
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId
@@ -135,7 +135,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         error = ErrorCode.NONE
         found: list[ListedGroup] = []
         for shard in self.shards.loaded():
-            if shard.phase is Phase.LOADING:
+            if shard.phase is CoordinatorPhase.LOADING:
                 error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             else:
                 found.extend(shard.list_groups(states, types))

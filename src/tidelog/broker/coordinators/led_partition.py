@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from tidelog.core.completion import Completion
-from tidelog.core.coordinator_shard import Append, CoordinatorShard, Effects, Now
+from tidelog.core.coordinator_shard import CoordinatorAppend, CoordinatorShard, Effects, Now
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.records.batch import HEADER_BYTES
 from tidelog.records.builder import NewRecord, build_batch, record_size_bytes
@@ -129,7 +129,7 @@ class LedPartition(Generic[S]):
 
     # Appends.
 
-    def gather(self, append: Append) -> None:
+    def gather(self, append: CoordinatorAppend) -> None:
         """Take an append; the next `flush` writes it."""
         size_bytes, limit_bytes = 0, self._limit_bytes()
         now_ms = self._services.clock.wall_ms()

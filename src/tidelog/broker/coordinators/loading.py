@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidelog.core.completion import Completion
-from tidelog.core.coordinator_shard import CoordinatorShard, Phase
+from tidelog.core.coordinator_shard import CoordinatorPhase, CoordinatorShard
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError, StorageError
 from tidelog.records.batch import BatchView, CorruptBatch, iter_batches
 from tidelog.records.reader import read_columns
@@ -53,7 +53,7 @@ async def load(
     replay = _Replay(services, partition, shard, decode)
     end = load_end(partition)
     position = partition.log.log_start_offset
-    while position < end and shard.phase is Phase.LOADING:
+    while position < end and shard.phase is CoordinatorPhase.LOADING:
         log = partition.log  # another one after a move between log directories (D11)
         position = max(position, log.log_start_offset)
         try:
@@ -61,7 +61,7 @@ async def load(
             if part.next_offset < 0:
                 break
             for batch in iter_batches(part.data):
-                if shard.phase is Phase.LOADING and not batch.is_control:
+                if shard.phase is CoordinatorPhase.LOADING and not batch.is_control:
                     await replay.batch(batch)
                 position = batch.next_offset
         except (KafkaError, StorageError, CorruptBatch) as error:
@@ -72,7 +72,7 @@ async def load(
             )
             await services.tasks.sleep(_RETRY_MS)
     await committed(services, partition, shard, end)
-    return shard.phase is Phase.LOADING
+    return shard.phase is CoordinatorPhase.LOADING
 
 
 async def committed(
@@ -84,7 +84,7 @@ async def committed(
     of a wait and the next one, and a wait for what has happened would never end: nothing is
     appended before the load has ended.
     """
-    while shard.phase is Phase.LOADING and partition.high_watermark < offset:
+    while shard.phase is CoordinatorPhase.LOADING and partition.high_watermark < offset:
         services.tracer.mark("coordinator_loaded_above_high_watermark")
         wait = _Wait()
         partition.watchers.wait_for_acks(offset, wait)
@@ -149,7 +149,7 @@ class _Replay:
             if not self._turn_in:
                 self._turn_in = RECORDS_PER_TURN
                 await self._services.tasks.sleep(0)
-                if shard.phase is not Phase.LOADING:
+                if shard.phase is not CoordinatorPhase.LOADING:
                     return
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from tidelog.core.coordinator_shard import Phase
+from tidelog.core.coordinator_shard import CoordinatorPhase
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.group.partition import GroupPartition
 from tidelog.group.records import NO_PARTITION, PartitionIncarnation
@@ -49,9 +49,9 @@ async def check_topics(services: Services, core: GroupPartition, name: str) -> b
     Returns False if the leadership ended meanwhile. Waits while the view shows a topic, or a
     partition, that ended before an offset was committed: commits would count for it.
     """
-    while core.phase is Phase.LOADING:
+    while core.phase is CoordinatorPhase.LOADING:
         suspects = await _suspects(services, core)
-        if core.phase is not Phase.LOADING:
+        if core.phase is not CoordinatorPhase.LOADING:
             return False
         if not suspects:
             return True
@@ -63,7 +63,7 @@ async def check_topics(services: Services, core: GroupPartition, name: str) -> b
                 "server", logging.WARNING, f"loading {name} waits for the store: {error}"
             )
         if not is_behind:
-            return core.phase is Phase.LOADING
+            return core.phase is CoordinatorPhase.LOADING
         await services.tasks.sleep(_RETRY_MS)
     return False
 
@@ -85,7 +85,7 @@ async def _suspects(services: Services, core: GroupPartition) -> _Suspects:
         if turn_in <= 0:
             turn_in = _OFFSETS_PER_TURN
             await services.tasks.sleep(0)
-            if core.phase is not Phase.LOADING:
+            if core.phase is not CoordinatorPhase.LOADING:
                 break
     return found
 
@@ -103,7 +103,7 @@ async def _judge(
     names = sorted(suspects)
     nodes = await services.store.get_many([layout.topic_path(name) for name in names])
     is_behind = False
-    if core.phase is not Phase.LOADING:
+    if core.phase is not CoordinatorPhase.LOADING:
         return is_behind
     later: dict[TopicPartition, int] = {}
     for name, node in zip(names, nodes, strict=True):

@@ -25,13 +25,13 @@ from tidelog.broker.coordinators.loading import load
 from tidelog.broker.coordinators.shards import CoordinatorShards
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.coordinator_shard import (
-    Append,
     CancelTimer,
+    CoordinatorAppend,
+    CoordinatorPhase,
     CoordinatorShard,
     Effect,
     Effects,
     Now,
-    Phase,
     Reply,
     SetTimer,
 )
@@ -160,7 +160,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         number = partition.topic_partition.partition
         led = self._led.get(number)
         if led is not None:
-            if led.shard.phase is Phase.LOADING:
+            if led.shard.phase is CoordinatorPhase.LOADING:
                 self.services.tracer.mark("coordinator_moved_while_loading")
             self.leadership_ends(led.shard)
         last = self.shards.unload(number, partition.leader_epoch)
@@ -329,7 +329,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
                 take(effect.answer)
         elif led.is_over:
             return
-        elif isinstance(effect, Append):
+        elif isinstance(effect, CoordinatorAppend):
             led.gather(effect)
             self._flush_later(led)
         elif isinstance(effect, SetTimer):

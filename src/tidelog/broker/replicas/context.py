@@ -1,7 +1,7 @@
 """The services of the broker that a partition may use.
 
-`Coordinators` are the one call upwards: what an internal topic holds, such as groups, lives in its
-partitions, and must learn of their roles. The broker registers each kind under its topic.
+`TopicCoordinators` are the one call upwards: what an internal topic holds, such as groups, lives in
+its partitions, and must learn of their roles. The broker registers each kind under its topic.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
 
-class Coordinators(Protocol):
+class TopicCoordinators(Protocol):
     """The coordinators of one internal topic, which act while this broker leads its partitions."""
 
     def role_taken(self, partition: HostedReplica, leader_epoch: int) -> None:
@@ -46,7 +46,7 @@ class PartitionContext:
     alter_partition_manager: IsrChanges
     takeovers: Takeovers
     #: By internal topic.
-    coordinators: Mapping[str, Coordinators]
+    coordinators: Mapping[str, TopicCoordinators]
     events: ClusterEvents
     #: The replica of a partition that is hosted here, None when there is none.
     hosted: Callable[[TopicPartition], HostedReplica | None]

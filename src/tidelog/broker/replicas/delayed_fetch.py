@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster_view import CommandedLeader
 from tidelog.broker.replicas.fetch_checks import Refusal, readable
-from tidelog.broker.replicas.fetch_growth import Found, growth_bytes, note_seen
+from tidelog.broker.replicas.fetch_growth import FoundBytes, growth_bytes, note_seen
 from tidelog.broker.replicas.fetch_reads import DiskRead, FetchReads
 from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
 from tidelog.broker.replicas.throttled_reads import ThrottledReads
@@ -304,7 +304,7 @@ class DelayedFetch:
         total = 0
         urgent = False
         answers = self._answers
-        found = Found()
+        found = FoundBytes()
         reads: list[DiskRead] = []
         for item in list(session.dirty):
             is_full = total > 0 and remaining <= 0
@@ -364,7 +364,7 @@ class DelayedFetch:
             if item.watched is not None:
                 note_seen(item, item.watched)
 
-    def _found(self, found: Found, item: SessionPartition, part: LogSlice, room: int) -> None:
+    def _found(self, found: FoundBytes, item: SessionPartition, part: LogSlice, room: int) -> None:
         """Note a read that is done, for which there was this room."""
         partition = item.watched
         if partition is not None:

@@ -19,10 +19,10 @@ from tidelog.broker.replicas.planned_directory_moves import (
     may_move,
     movable,
 )
-from tidelog.core.pauses import Pause
+from tidelog.core.pauses import LoopPauses
 from tidelog.core.throttle_keys import DIRECTORY_MOVE_RATE, UNLIMITED
 from tidelog.log import log_dir_balance
-from tidelog.log.log_dir_plan import PlannedMove
+from tidelog.log.log_dir_plan import PlannedReplicaMove
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.directory_drains import DirectoryDrains
@@ -47,12 +47,12 @@ class DirectoryBalance:
         self._replicas = replicas
         self._drains = drains
         self._planned = PlannedDirectoryMoves(services, replicas, "balance")
-        self._pause = Pause(services.clock)
+        self._pause = LoopPauses(services.clock)
         self._is_running = False
         #: The last plan had moves: it is brought to its end, within half of the threshold.
         self._is_under_way = False
         #: What is left to begin of the present plan.
-        self._queue: list[PlannedMove] = []
+        self._queue: list[PlannedReplicaMove] = []
         self._has_warned = False
 
     @property
@@ -74,7 +74,7 @@ class DirectoryBalance:
         if self._is_under_way:
             self._pause.wake()
 
-    async def preview(self, threshold_percent: int | None = None) -> list[PlannedMove]:
+    async def preview(self, threshold_percent: int | None = None) -> list[PlannedReplicaMove]:
         """Return the moves that balance the directories now, in their order."""
         if threshold_percent is None:
             threshold_percent = self._services.config.log_dir_balance_threshold_percent
@@ -127,7 +127,9 @@ class DirectoryBalance:
         self._has_warned = not is_limited
         return is_limited
 
-    async def _plan(self, threshold_percent: int, *, is_under_way: bool) -> list[PlannedMove]:
+    async def _plan(
+        self, threshold_percent: int, *, is_under_way: bool
+    ) -> list[PlannedReplicaMove]:
         replicas = self._replicas
         states = await replicas.upkeep.placement.states(replicas.directories, replicas.moves)
         moving = {move.partition.topic_partition: None for move in replicas.moves.under_way()}

@@ -20,9 +20,9 @@ from tidelog.broker.replicas.planned_directory_moves import (
     may_move,
     movable,
 )
-from tidelog.core.pauses import Pause
+from tidelog.core.pauses import LoopPauses
 from tidelog.log import log_dir_drain
-from tidelog.log.log_dir_plan import PlannedMove
+from tidelog.log.log_dir_plan import PlannedReplicaMove
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.directory_move import DirectoryMove
@@ -48,7 +48,7 @@ class DirectoryDrains:
         self._services = services
         self._replicas = replicas
         self._planned = PlannedDirectoryMoves(services, replicas, "drain")
-        self._pause = Pause(services.clock)
+        self._pause = LoopPauses(services.clock)
         self._is_running = False
         #: Why replicas fit nowhere, and until when they are not looked at.
         self._unfit: dict[TopicPartition, tuple[int, str]] = {}
@@ -81,7 +81,7 @@ class DirectoryDrains:
         """Begin the next move soon."""
         self._pause.wake()
 
-    async def preview(self, paths: Collection[str]) -> list[PlannedMove]:
+    async def preview(self, paths: Collection[str]) -> list[PlannedReplicaMove]:
         """Return where the replicas of directories would go, or go already, largest first."""
         replicas = self._replicas
         moves = {move.partition.topic_partition: move for move in replicas.moves.under_way()}
@@ -212,9 +212,9 @@ def _largest_first(partition: Partition) -> tuple[int, TopicPartition]:
     return -partition.log.size_bytes, partition.topic_partition
 
 
-def _as_planned(move: DirectoryMove) -> PlannedMove:
+def _as_planned(move: DirectoryMove) -> PlannedReplicaMove:
     copied = move.future.size_bytes
-    return PlannedMove(
+    return PlannedReplicaMove(
         move.partition.topic_partition,
         move.source.path,
         move.target.path,

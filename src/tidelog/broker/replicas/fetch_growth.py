@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NO_SEGMENT = -1
 
 
-class Found:
+class FoundBytes:
     """The bytes that one look of a fetch found, and whether more can come."""
 
     __slots__ = ("_cut", "bytes", "is_final")

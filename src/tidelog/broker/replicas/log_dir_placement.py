@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidelog.core.errors import StorageError
 from tidelog.core.log_dir_keys import CORDON, is_cordoned, slow_action_includes, takes_no_new
 from tidelog.core.ports import Files, VolumeSize, Work
-from tidelog.log.log_dir_choice import Growth, LogDirRoom, Promises, choose, expected_bytes
+from tidelog.log.log_dir_choice import GrowthRate, LogDirRoom, Promises, choose, expected_bytes
 from tidelog.log.log_dir_plan import LogDirState
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidelog.log.log_directory import LogDirectory
 
 
-class _Volume(NamedTuple):
+class _PlacementVolume(NamedTuple):
     size: VolumeSize | None
     device: int
 
@@ -39,13 +39,13 @@ class LogDirPlacement:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._promises = Promises()
-        self._growth: dict[str, Growth] = {}
+        self._growth: dict[str, GrowthRate] = {}
 
     def sample(self, directories: Sequence[LogDirectory]) -> None:
         """Note how much each directory holds; its growth is counted from that."""
         now_ms = self._services.clock.monotonic_ms()
         for directory in directories if len(directories) > 1 else ():
-            growth = self._growth.setdefault(directory.path, Growth())
+            growth = self._growth.setdefault(directory.path, GrowthRate())
             growth.sample(_held_bytes(directory), now_ms)
 
     def moved(self, source: str, target: str) -> None:
@@ -130,7 +130,7 @@ class LogDirPlacement:
         growth = self._growth.get(directory.path)
         if growth is None:
             return 0
-        return growth.expected_bytes(_held_bytes(directory), now_ms, Growth.HORIZON_MS // 2)
+        return growth.expected_bytes(_held_bytes(directory), now_ms, GrowthRate.HORIZON_MS // 2)
 
     def _is_draining(self, path: str, leaving: Collection[str]) -> bool:
         return path in leaving or path in self._services.config.draining_log_dirs
@@ -147,19 +147,19 @@ class LogDirPlacement:
             return "is full"
         return "is slow" if self.is_closed(directory) else ""
 
-    async def _volume(self, directory: LogDirectory) -> _Volume:
+    async def _volume(self, directory: LogDirectory) -> _PlacementVolume:
         path = directory.path
 
-        def look(files: Files) -> _Volume:
-            return _Volume(files.volume_size(path), files.volume_place(path).device)
+        def look(files: Files) -> _PlacementVolume:
+            return _PlacementVolume(files.volume_size(path), files.volume_place(path).device)
 
         try:
             return await directory.lane.submit(look, Work.SLOW, "volume_size")
         except StorageError as error:
             directory.failed(error)
-            return _Volume(None, 0)
+            return _PlacementVolume(None, 0)
 
-    def _room(self, directory: LogDirectory, volume: _Volume, now_ms: int) -> LogDirRoom:
+    def _room(self, directory: LogDirectory, volume: _PlacementVolume, now_ms: int) -> LogDirRoom:
         held_bytes = _held_bytes(directory)
         sizes: dict[object, int] = {key: log.size_bytes for key, log in directory.logs.items()}
         growth = self._growth.get(directory.path)

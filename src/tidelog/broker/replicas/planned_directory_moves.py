@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from tidelog.core.errors import KafkaError
 from tidelog.core.log_dir_keys import takes_no_new
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
-from tidelog.log.log_dir_plan import MovableReplica, PlannedMove
+from tidelog.log.log_dir_plan import MovableReplica, PlannedReplicaMove
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.directory_move import DirectoryMove
@@ -90,7 +90,7 @@ class PlannedDirectoryMoves:
         """Plan again what was refused: the configuration has changed."""
         self._refused.clear()
 
-    async def begin(self, planned: PlannedMove) -> bool:
+    async def begin(self, planned: PlannedReplicaMove) -> bool:
         """Begin a move, in the place of another one of the replica; return whether that worked."""
         replicas, key, target = self._replicas, planned.replica, planned.target
         assert target is not None, "only moves with a target begin"
@@ -129,7 +129,7 @@ class PlannedDirectoryMoves:
         directories = self._replicas.directories
         return any(each.path == path and each.space.is_full for each in directories)
 
-    def _was_refused(self, planned: PlannedMove, target: str, why: str) -> None:
+    def _was_refused(self, planned: PlannedReplicaMove, target: str, why: str) -> None:
         until_ms = self._services.clock.monotonic_ms() + REFUSED_MS
         self._refused[planned.replica, target] = until_ms, f"has refused it: {why}"
         self._services.tracer.mark("planned_move_refused")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tidelog.broker import store_access
 from tidelog.broker.replicas import duplicate_replicas
-from tidelog.broker.replicas.context import Coordinators, PartitionContext
+from tidelog.broker.replicas.context import PartitionContext, TopicCoordinators
 from tidelog.broker.replicas.directory_balance import DirectoryBalance
 from tidelog.broker.replicas.directory_drains import DirectoryDrains
 from tidelog.broker.replicas.directory_moves import DirectoryMoves
@@ -76,7 +76,7 @@ class ReplicaSet:
         appends: PlannedAppends,
         alter_partition_manager: IsrChanges,
         takeovers: Takeovers,
-        coordinators: Mapping[str, Coordinators],
+        coordinators: Mapping[str, TopicCoordinators],
         events: ClusterEvents,
     ) -> None:
         self._services = services

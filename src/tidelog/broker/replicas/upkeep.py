@@ -43,7 +43,7 @@ _IDLE_MS = 5_000
 _ONE_EVENT_MS = 60_000
 
 
-class HostedReplicas(Protocol):
+class UpkeepReplicas(Protocol):
     """The replicas that need upkeep."""
 
     @property
@@ -71,7 +71,7 @@ class ReplicaUpkeep:
     def __init__(
         self,
         services: Services,
-        hosted: HostedReplicas,
+        hosted: UpkeepReplicas,
         takeovers: Takeovers,
         throttles: ReplicationThrottles,
     ) -> None:

@@ -25,7 +25,7 @@ from tidelog.cli.output import (
 from tidelog.cli.pipelines.running import CoresOption, HtmlOption, MemoryOption, session
 from tidelog.core.errors import ConfigError
 from tidelog.spark.pipelines import html as pages
-from tidelog.spark.pipelines.report import Report
+from tidelog.spark.pipelines.report import PipelineReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,12 +51,12 @@ class ReportOptions:
         """Start a Spark session for a block."""
         return session(name, self.cores, self.memory)
 
-    def show(self, report: Report) -> None:
+    def show(self, report: PipelineReport) -> None:
         """Print a report, and write its page; exit code 1 if it does not hold."""
         show(report, self.output, self.html)
 
 
-def show(report: Report, output: OutputFormat, html: Path | None) -> None:
+def show(report: PipelineReport, output: OutputFormat, html: Path | None) -> None:
     """Print a report and write its page; raise typer.Exit(1) where it does not hold.
 
     A page that cannot be written costs no report: it comes last.
@@ -71,7 +71,7 @@ def show(report: Report, output: OutputFormat, html: Path | None) -> None:
         raise typer.Exit(1)
 
 
-def write_page(report: Report, path: Path) -> None:
+def write_page(report: PipelineReport, path: Path) -> None:
     """Write the HTML file, whole or not at all. Raises ConfigError naming the path."""
     text = pages.page(report)
     half = path.with_name(f".{path.name}.half")
@@ -83,7 +83,7 @@ def write_page(report: Report, path: Path) -> None:
     say(f"report: {path}")
 
 
-def _print(report: Report) -> None:
+def _print(report: PipelineReport) -> None:
     if report.facts:
         print_table(
             (report.title, ""), [(name, pages.shown(value)) for name, value in report.facts]

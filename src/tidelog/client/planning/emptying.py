@@ -18,14 +18,14 @@ from tidelog.client.planning.cluster_state import (
     PlanError,
     check_replicas_alive,
 )
-from tidelog.client.planning.moves import Chosen, Plan, plan_of
-from tidelog.client.planning.placement import Placement, leader_first
+from tidelog.client.planning.moves import Chosen, MovePlan, plan_of
+from tidelog.client.planning.placement import PlannedPlacement, leader_first
 from tidelog.core.types import TopicPartition
 
 _MOST_NAMED = 5
 
 
-def decommissioned(state: ClusterState, leaving: AbstractSet[int]) -> Plan:
+def decommissioned(state: ClusterState, leaving: AbstractSet[int]) -> MovePlan:
     """Return the moves that leave no replica on these brokers, alive or dead.
 
     Raises PlanError where the other live brokers cannot hold the replicas, naming the topics, and
@@ -34,7 +34,7 @@ def decommissioned(state: ClusterState, leaving: AbstractSet[int]) -> Plan:
     _check_known(state, leaving)
     stay = _staying_brokers(state, leaving)
     _check_enough(state, leaving, stay)
-    placement = Placement(state)
+    placement = PlannedPlacement(state)
     chosen: dict[TopicPartition, Chosen] = {}
     for partition in _largest_first(state, leaving):
         kept = [broker for broker in partition.replicas if broker not in leaving]
@@ -48,13 +48,13 @@ def decommissioned(state: ClusterState, leaving: AbstractSet[int]) -> Plan:
     return plan_of(state, chosen)
 
 
-def drained(state: ClusterState, leaving: AbstractSet[int], leaders_only: bool = False) -> Plan:
+def drained(state: ClusterState, leaving: AbstractSet[int], leaders_only: bool = False) -> MovePlan:
     """Return the moves that take leaderships and, where other brokers have place, replicas away.
 
     A partition for which the other brokers are too few keeps its replica as a follower, last in
-    order; it is among `Plan.staying`. A partition that keeps a replica on a dead broker is among
-    `Plan.blocked`, and stays as it is. With `leaders_only` replicas stay, and nothing is copied.
-    Raises PlanError for a broker that is not alive, and where no other broker lives.
+    order; it is among `MovePlan.staying`. A partition that keeps a replica on a dead broker is
+    among `MovePlan.blocked`, and stays as it is. With `leaders_only` replicas stay, and nothing is
+    copied. Raises PlanError for a broker that is not alive, and where no other broker lives.
     """
     for broker in sorted(leaving):
         if broker not in state.racks:
@@ -64,7 +64,7 @@ def drained(state: ClusterState, leaving: AbstractSet[int], leaders_only: bool =
                 " decommissioned)"
             )
     stay = _staying_brokers(state, leaving)
-    placement = Placement(state)
+    placement = PlannedPlacement(state)
     chosen: dict[TopicPartition, Chosen] = {}
     staying, blocked = [], []
     for partition in _largest_first(state, leaving):

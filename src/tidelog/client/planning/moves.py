@@ -40,7 +40,7 @@ class PlannedMove:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MovePlan:
     """Moves in the order of their partitions, and partitions that the wish cannot move."""
 
     moves: tuple[PlannedMove, ...]
@@ -78,7 +78,7 @@ def plan_of(
     chosen: Mapping[TopicPartition, Chosen],
     staying: Sequence[TopicPartition] = (),
     blocked: Sequence[TopicPartition] = (),
-) -> Plan:
+) -> MovePlan:
     """Return the plan that gives partitions these replicas; partitions that have them are left out.
 
     Raises PlanError where a partition is on the move already, or a broker lacks the room.
@@ -95,7 +95,7 @@ def plan_of(
             )
         moves.append(_move(partition, wanted))
     _check_room(state, moves)
-    return Plan(tuple(moves), tuple(sorted(staying)), tuple(sorted(blocked)))
+    return MovePlan(tuple(moves), tuple(sorted(staying)), tuple(sorted(blocked)))
 
 
 def _move(partition: PlacedPartition, wanted: Chosen) -> PlannedMove:

@@ -14,7 +14,7 @@ from tidelog.client.planning.cluster_state import ClusterState, PlacedPartition
 from tidelog.core.types import TopicPartition
 
 
-class Placement:
+class PlannedPlacement:
     """Replicas by partition, with what they cost each broker; starts as the cluster is."""
 
     def __init__(self, state: ClusterState) -> None:

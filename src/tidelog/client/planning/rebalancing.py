@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from tidelog.client.planning.cluster_state import ClusterState, check_replicas_alive
 from tidelog.client.planning.leader_graph import LeaderGraph
-from tidelog.client.planning.moves import Chosen, Plan, plan_of
-from tidelog.client.planning.placement import Placement, leader_first
+from tidelog.client.planning.moves import Chosen, MovePlan, plan_of
+from tidelog.client.planning.placement import PlannedPlacement, leader_first
 from tidelog.client.planning.racks import rack_cap
 from tidelog.client.planning.size_index import SizeIndex
 from tidelog.core.types import TopicPartition
@@ -31,7 +31,7 @@ _LEAST_PART = 0.02
 _TRIED = 12
 
 
-def rebalanced(state: ClusterState, tolerance: float = TOLERANCE) -> Plan:
+def rebalanced(state: ClusterState, tolerance: float = TOLERANCE) -> MovePlan:
     """Return the moves that balance the cluster, each with the first imbalance that it reduces.
 
     `tolerance`: how far the bytes of a broker may be from the mean, as a part of it. Partitions on
@@ -62,7 +62,7 @@ class _Exchange(NamedTuple):
 
 class _Balancer:
     def __init__(self, state: ClusterState, tolerance: float) -> None:
-        self.placement = Placement(state)
+        self.placement = PlannedPlacement(state)
         self.reasons: dict[TopicPartition, list[str]] = {}
         self._live = state.live
         self._tolerance = tolerance

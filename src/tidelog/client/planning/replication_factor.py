@@ -13,12 +13,12 @@ from tidelog.client.planning.cluster_state import (
     PlanError,
     check_replicas_alive,
 )
-from tidelog.client.planning.moves import Chosen, Plan, plan_of
-from tidelog.client.planning.placement import Placement
+from tidelog.client.planning.moves import Chosen, MovePlan, plan_of
+from tidelog.client.planning.placement import PlannedPlacement
 from tidelog.core.types import TopicPartition
 
 
-def with_replication_factor(state: ClusterState, topic: str, factor: int) -> Plan:
+def with_replication_factor(state: ClusterState, topic: str, factor: int) -> MovePlan:
     """Return the moves that give every partition of a topic `factor` replicas.
 
     Raises PlanError for an unknown topic, for a factor below 1 or above the number of live brokers,
@@ -33,7 +33,7 @@ def with_replication_factor(state: ClusterState, topic: str, factor: int) -> Pla
             f"topic {topic!r} is to have {factor} replicas, and {_alive(len(live))}"
             f" ({', '.join(map(str, live))}): start more brokers, or ask for at most {len(live)}"
         )
-    placement = Placement(state)
+    placement = PlannedPlacement(state)
     chosen: dict[TopicPartition, Chosen] = {}
     for partition in partitions:
         have = len(partition.replicas)
@@ -60,7 +60,7 @@ def _alive(count: int) -> str:
     return "1 broker is alive" if count == 1 else f"{count} brokers are alive"
 
 
-def _kept(partition: PlacedPartition, factor: int, placement: Placement) -> tuple[int, ...]:
+def _kept(partition: PlacedPartition, factor: int, placement: PlannedPlacement) -> tuple[int, ...]:
     replicas = list(partition.replicas)
     while len(replicas) > factor:
         replicas.remove(
@@ -70,7 +70,7 @@ def _kept(partition: PlacedPartition, factor: int, placement: Placement) -> tupl
 
 
 def _expendable(
-    partition: PlacedPartition, broker: int, replicas: list[int], placement: Placement
+    partition: PlacedPartition, broker: int, replicas: list[int], placement: PlannedPlacement
 ) -> tuple[bool, bool, bool, int, int, int]:
     """Return a key that is highest for the replica that is missed least."""
     return (

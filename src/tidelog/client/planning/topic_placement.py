@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.client.planning.cluster_state import ClusterState, PlanError
-from tidelog.client.planning.moves import Chosen, Plan, plan_of
-from tidelog.client.planning.placement import Placement, leader_first
+from tidelog.client.planning.moves import Chosen, MovePlan, plan_of
+from tidelog.client.planning.placement import PlannedPlacement, leader_first
 from tidelog.core.types import TopicPartition
 
 
-def on_brokers(state: ClusterState, topic: str, brokers: Sequence[int]) -> Plan:
+def on_brokers(state: ClusterState, topic: str, brokers: Sequence[int]) -> MovePlan:
     """Return the moves that leave replicas of a topic on these brokers only.
 
     The number of replicas stays, and so does the preferred leader if it is one of the brokers.
@@ -37,7 +37,7 @@ def on_brokers(state: ClusterState, topic: str, brokers: Sequence[int]) -> Plan:
             f" {most}, or lower the number first (tidelog topics alter {topic} --replication-factor"
             f" {len(brokers)})"
         )
-    placement = Placement(state)
+    placement = PlannedPlacement(state)
     chosen: dict[TopicPartition, Chosen] = {}
     for partition in sorted(partitions, key=lambda each: (-each.size_bytes, each.tp)):
         kept = [broker for broker in partition.replicas if broker in brokers]

@@ -24,7 +24,7 @@ from tidelog.controller.orders import Order, Rank, SendRoleAgain
 from tidelog.controller.partitions.refusals import check_readable
 from tidelog.controller.reassignments import transitions
 from tidelog.controller.records import Presence
-from tidelog.controller.settings import Settings
+from tidelog.controller.settings import ControllerSettings
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.state_writes import ReplicasRemade, WritePartitionState
 from tidelog.controller.writes import Conflict
@@ -221,7 +221,9 @@ def settle(settlement: Settlement) -> None:
     waits.settle(settlement)
 
 
-def unclean_read(event: UncleanRead, image: Image, agenda: Agenda, settings: Settings) -> Settings:
+def unclean_read(
+    event: UncleanRead, image: Image, agenda: Agenda, settings: ControllerSettings
+) -> ControllerSettings:
     """Take over a configuration; partitions without a leader may get one now (V13)."""
     if event.cluster is not None and event.cluster != settings.unclean:
         settings = replace(settings, unclean=event.cluster)
@@ -235,7 +237,9 @@ def unclean_read(event: UncleanRead, image: Image, agenda: Agenda, settings: Set
     return settings
 
 
-def minimum_read(event: MinimumRead, image: Image, agenda: Agenda, settings: Settings) -> Settings:
+def minimum_read(
+    event: MinimumRead, image: Image, agenda: Agenda, settings: ControllerSettings
+) -> ControllerSettings:
     """Take over a configuration; fewer members may be enough now (E1, E6)."""
     if event.cluster is not None and event.cluster != settings.min_insync_replicas:
         settings = replace(settings, min_insync_replicas=event.cluster)

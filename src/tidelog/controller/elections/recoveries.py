@@ -15,7 +15,7 @@ from tidelog.controller.command_builder import CommandBuilder
 from tidelog.controller.draft import Draft
 from tidelog.controller.elections import recovery
 from tidelog.controller.elections.circumstances import Circumstances
-from tidelog.controller.elections.recovery import Plan
+from tidelog.controller.elections.recovery import RecoveryPlan
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
 from tidelog.controller.orders import Order, Rank
@@ -56,7 +56,7 @@ class LeaderAwaited:
     """A partition has no leader, and no proven member is there; for the log."""
 
     topic_partition: TopicPartition
-    plan: Plan
+    plan: RecoveryPlan
     #: -1 where none is recorded.
     last_leader: int
 

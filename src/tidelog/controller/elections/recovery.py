@@ -20,7 +20,7 @@ from tidelog.core.types import NO_LEADER, PartitionState
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RecoveryPlan:
     """The next step of a recovery."""
 
     members: tuple[int, ...]
@@ -36,7 +36,7 @@ class Plan:
     is_under_way: bool = False
 
 
-def plan(state: PartitionState, around: Circumstances) -> Plan:
+def plan(state: PartitionState, around: Circumstances) -> RecoveryPlan:
     """Return the next step; no live member with a replica is proven."""
     recovery = around.recovery or Recovery()
     brokers = around.brokers
@@ -55,11 +55,11 @@ def plan(state: PartitionState, around: Circumstances) -> Plan:
     quorum = _quorum(state, len(members), around.minimum)
     candidates = [member for member in here if member not in around.absent]
     if not candidates or len(here) < quorum:
-        return Plan(members, missing, quorum)
+        return RecoveryPlan(members, missing, quorum)
     if len(members) == 1:
-        return Plan(members, missing, quorum, leader=candidates[0], is_under_way=True)
+        return RecoveryPlan(members, missing, quorum, leader=candidates[0], is_under_way=True)
     if missing and not recovery.is_due:
-        return Plan(members, missing, quorum, is_under_way=True)
+        return RecoveryPlan(members, missing, quorum, is_under_way=True)
     asked = tuple(
         member
         for member in candidates
@@ -70,7 +70,7 @@ def plan(state: PartitionState, around: Circumstances) -> Plan:
     if not asked or (recovery.is_due and heard >= quorum):
         leader = _greatest([m for m in candidates if m not in asked], heard, quorum, around)
     is_under_way = bool(asked) or leader != NO_LEADER
-    return Plan(members, missing, quorum, leader, asked, is_under_way)
+    return RecoveryPlan(members, missing, quorum, leader, asked, is_under_way)
 
 
 def _quorum(state: PartitionState, members: int, minimum: int) -> int:

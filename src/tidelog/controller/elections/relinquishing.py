@@ -49,7 +49,7 @@ class RelinquishAsked(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedPartition:
     """A partition as the request names it."""
 
     topic_id: TopicId
@@ -83,13 +83,15 @@ def relinquish(asked: RelinquishAsked, draft: Draft, balance: Balance) -> None:
     """Elect another leader for each partition of the request."""
     request = asked.request
     error = ErrorCode.NONE if _is_current(request, draft.image) else ErrorCode.STALE_BROKER_EPOCH
-    answer = Answer[Named](asked.ticket, Precedence.ELECT_LEADERS, partial(_response, error))
+    answer = Answer[NamedPartition](
+        asked.ticket, Precedence.ELECT_LEADERS, partial(_response, error)
+    )
     draft.answer(answer)
     if error is not ErrorCode.NONE:
         return
     for topic in request.topics:
         for data in topic.partitions:
-            result = Result(Named(topic.topic_id, data.partition_index))
+            result = Result(NamedPartition(topic.topic_id, data.partition_index))
             try:
                 result.write = _replace_leader(request, topic.topic_id, data, draft, balance)
             except KafkaError as refused:
@@ -187,7 +189,9 @@ def _take_out(
     )
 
 
-def _response(error: ErrorCode, results: Sequence[Result[Named]]) -> RelinquishLeadershipResponse:
+def _response(
+    error: ErrorCode, results: Sequence[Result[NamedPartition]]
+) -> RelinquishLeadershipResponse:
     topics: dict[TopicId, RelinquishedTopicResult] = {}
     for result in results:
         topic_id = result.subject.topic_id

@@ -235,7 +235,7 @@ def _minimum(asked: HeldExpansion, replicas: Sequence[int], own: int) -> int:
 
 def _is_held_back(
     wanted: isr.Proposal,
-    verdict: isr.Verdict,
+    verdict: isr.ProposalVerdict,
     state: PartitionState,
     minimum: int,
     topic_partition: TopicPartition,

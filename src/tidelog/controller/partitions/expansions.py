@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.controller.events import Event
-from tidelog.controller.partitions.isr import Proposal, Verdict
+from tidelog.controller.partitions.isr import Proposal, ProposalVerdict
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.wire.messages.alter_partition import RequestPartitionData, RequestTopicData
@@ -92,7 +92,7 @@ class HeldExpansions:
 
 def may_wait(
     wanted: Proposal,
-    verdict: Verdict,
+    verdict: ProposalVerdict,
     state: PartitionState,
     minimum: int,
     *,

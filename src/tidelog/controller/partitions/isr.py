@@ -43,7 +43,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ProposalVerdict:
     """The controller's judgement of a proposal.
 
     `state` is the state that holds: published already, or to be published first (`is_new`). With an
@@ -79,25 +79,25 @@ def judge(
     controller_epoch: int,
     version: int,
     minimum: int = 1,
-) -> Verdict:
+) -> ProposalVerdict:
     """Accept or reject a proposal, or find that published state is already the same (A3, A4).
 
     `minimum` is the effective minimum, on which the eligible replicas depend (E1).
     """
     error = fencing_error(wanted, state)
     if error is not ErrorCode.NONE:
-        return Verdict(error)
+        return ProposalVerdict(error)
     if holds_already(wanted, state):
-        return Verdict(state=state)
+        return ProposalVerdict(state=state)
     if wanted.partition_epoch < state.partition_epoch:
-        return Verdict(ErrorCode.INVALID_UPDATE_VERSION)
+        return ProposalVerdict(ErrorCode.INVALID_UPDATE_VERSION)
     if not is_well_formed(wanted, state, replicas):
-        return Verdict(ErrorCode.INVALID_REQUEST)
+        return ProposalVerdict(ErrorCode.INVALID_REQUEST)
     ineligible = ineligible_members(wanted, state, brokers)
     if ineligible and all(_lacks_epoch(member, wanted, state, brokers) for member in ineligible):
         recounted = _under_next_leader_epoch(state, brokers, controller_epoch)
         if recounted is not None:
-            return Verdict(ErrorCode.FENCED_LEADER_EPOCH, recounted, is_new=True)
+            return ProposalVerdict(ErrorCode.FENCED_LEADER_EPOCH, recounted, is_new=True)
     if ineligible:
         error = ErrorCode.INELIGIBLE_REPLICA
         if version < FIRST_VERSION_WITH_INELIGIBLE:
@@ -106,7 +106,7 @@ def judge(
     proven = partial(incarnations.proven_members, state, brokers)
     eligible = eligible_replicas.after(state, wanted.isr, minimum, replicas, proven=proven)
     accepted = _accepted(wanted, state, brokers, controller_epoch, eligible)
-    return Verdict(state=accepted, is_new=True)
+    return ProposalVerdict(state=accepted, is_new=True)
 
 
 def fencing_error(wanted: Proposal, state: PartitionState) -> ErrorCode:
@@ -218,7 +218,7 @@ def _under_next_leader_epoch(
 
 def _refused_for_good(
     error: ErrorCode, wanted: Proposal, state: PartitionState, controller_epoch: int
-) -> Verdict:
+) -> ProposalVerdict:
     """Return a refusal after which the leader no longer counts the change (A8).
 
     Another copy of the request may be judged later, by this or another controller, on another view
@@ -230,9 +230,9 @@ def _refused_for_good(
     epochs = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))
     joining = [epoch for member, epoch in epochs.items() if member not in state.isr]
     if state.isr_epochs is None or NO_BROKER_EPOCH in joining:
-        return Verdict(error)
+        return ProposalVerdict(error)
     next_epoch = state.partition_epoch + 1
-    return Verdict(
+    return ProposalVerdict(
         error, replace(state, controller_epoch=controller_epoch, partition_epoch=next_epoch), True
     )
 

@@ -30,7 +30,7 @@ from tidelog.controller.reassignments.stored import (
     Route,
     StoredRequests,
 )
-from tidelog.controller.settings import Settings
+from tidelog.controller.settings import ControllerSettings
 from tidelog.core.errors import KafkaError
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 
@@ -49,8 +49,8 @@ class QueueLimitsRead(Event):
 
 
 def limits_read(
-    event: QueueLimitsRead, image: Image, agenda: Agenda, settings: Settings
-) -> Settings:
+    event: QueueLimitsRead, image: Image, agenda: Agenda, settings: ControllerSettings
+) -> ControllerSettings:
     """Take over the limits; more moves of the queue may begin now.
 
     Moves under way go on, although they may be more than the new limits allow.
@@ -66,7 +66,7 @@ def limits_read(
 class Slots:
     """How many reassignments may begin beside those under way."""
 
-    def __init__(self, image: Image, settings: Settings) -> None:
+    def __init__(self, image: Image, settings: ControllerSettings) -> None:
         self._per_broker = settings.concurrent_reassignments_per_broker
         self._free = settings.concurrent_reassignments - len(image.moving)
         self._used: Counter[int] = Counter()

@@ -25,7 +25,7 @@ from tidelog.group.records import (
     GroupSnapshot,
     Record,
 )
-from tidelog.group.sessions import Session
+from tidelog.group.sessions import MemberSession
 from tidelog.wire.messages.describe_groups import DescribedGroup
 from tidelog.wire.messages.join_group import (
     JoinGroupRequest,
@@ -78,7 +78,7 @@ class InitialDelay:
 
 
 @dataclass(frozen=True, slots=True)
-class Replacement:
+class StaticReplacement:
     """A pending append of the record that gives a static member its new id (KIP-345)."""
 
     #: Number of the append.
@@ -128,7 +128,7 @@ class ClassicGroup(Group):
         #: Group instance id -> member id.
         self.static_ids: dict[str, str] = {}
         #: Sessions of members that were given an id and have not joined with it yet.
-        self.pending_members: dict[str, Session] = {}
+        self.pending_members: dict[str, MemberSession] = {}
         #: Number of members that support each protocol.
         self.speakers: dict[str, int] = {}
         #: Number of members that wait in a join.
@@ -140,7 +140,7 @@ class ClassicGroup(Group):
         self.sync_deadline_ms: int | None = None
         #: The generation whose assignment is being written.
         self.storing_generation: int | None = None
-        self.replacement: Replacement | None = None
+        self.replacement: StaticReplacement | None = None
         #: Joins of static members that wait for the replacement, by instance id.
         self.waiting_static: dict[str, Asked[JoinGroupRequest]] = {}
         #: Topics that members of a consumer group subscribe to; None where that is not known.
@@ -248,7 +248,7 @@ class ClassicGroup(Group):
             and not self.uncommitted
         )
 
-    def session_of(self, member_id: str) -> tuple[Session, int] | None:
+    def session_of(self, member_id: str) -> tuple[MemberSession, int] | None:
         """Return a member's session and its timeout in ms, None where there is no such member."""
         member = self.members.get(member_id)
         return None if member is None else (member.session, member.session_timeout_ms)
@@ -318,7 +318,7 @@ class ClassicGroup(Group):
             return offset.commit_timestamp_ms
         return None
 
-    def begin_deletion(self) -> Mapping[str, Session]:
+    def begin_deletion(self) -> Mapping[str, MemberSession]:
         """Be dead; return the sessions of clients that were given an id, which end."""
         ended, self.pending_members = self.pending_members, {}
         self.move_to(GroupState.DEAD, self.state_timestamp_ms)

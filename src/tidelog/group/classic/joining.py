@@ -25,12 +25,12 @@ from tidelog.group.classic.classic_group import (
     CONSUMER_PROTOCOL_TYPE,
     ClassicGroup,
     GroupState,
-    Replacement,
+    StaticReplacement,
     classic,
 )
 from tidelog.group.classic.member import Member
 from tidelog.group.classic.waits import StoreStaticMember
-from tidelog.group.sessions import Session
+from tidelog.group.sessions import MemberSession
 from tidelog.group.settings import GroupSettings
 from tidelog.group.turn import Turn
 from tidelog.wire.messages.join_group import (
@@ -147,11 +147,11 @@ def _join_unknown(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest
     elif turn.member_count >= turn.settings.max_members:
         turn.reply(asked.ticket, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
     elif instance_id is None and asked.version >= MEMBER_ID_REQUIRED_VERSION:
-        session = group.pending_members[member_id] = Session()
+        session = group.pending_members[member_id] = MemberSession()
         turn.touch(group, member_id, session, asked.message.session_timeout_ms)
         turn.reply(asked.ticket, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:
-        _add(turn, group, asked, member_id, Session())
+        _add(turn, group, asked, member_id, MemberSession())
 
 
 def _join_pending(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> None:
@@ -168,7 +168,7 @@ def _add(
     group: ClassicGroup,
     asked: Asked[JoinGroupRequest],
     member_id: str,
-    session: Session,
+    session: MemberSession,
 ) -> None:
     member = Member.joining(asked, member_id, session)
     member.is_new = True
@@ -235,7 +235,7 @@ def _static_member(group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> Membe
 
 
 def _wait_for_replacement(
-    turn: Turn, group: ClassicGroup, under_way: Replacement, asked: Asked[JoinGroupRequest]
+    turn: Turn, group: ClassicGroup, under_way: StaticReplacement, asked: Asked[JoinGroupRequest]
 ) -> None:
     if under_way.is_overdue:
         turn.reply(asked.ticket, join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -267,14 +267,14 @@ def _store_replacement(
     """Append the group's record with the new id; nothing changes before it is in the log."""
     members = list(group.members.values())
     assignments = {member.member_id: member.assignment for member in members}
-    members[members.index(old)] = Member.joining(asked, member_id, Session())
+    members[members.index(old)] = Member.joining(asked, member_id, MemberSession())
     assignments[member_id] = old.assignment
     record = group.snapshot(members, assignments)
     if group.is_leader(old.member_id):
         assert record.value is not None
         record = record._replace(value=replace(record.value, leader_id=member_id))
     purpose = StoreStaticMember(asked, group.generation_id, old.member_id, member_id)
-    group.replacement = Replacement(turn.append(group, [record], purpose))
+    group.replacement = StaticReplacement(turn.append(group, [record], purpose))
 
 
 def replace_static(
@@ -284,7 +284,7 @@ def replace_static(
     leads = group.is_leader(old.member_id)
     place = list(group.members)
     waits.remove_member(turn, group, old, ErrorCode.FENCED_INSTANCE_ID)
-    member = Member.joining(asked, member_id, Session())
+    member = Member.joining(asked, member_id, MemberSession())
     member.assignment = old.assignment
     group.add(member)
     place[place.index(old.member_id)] = member_id

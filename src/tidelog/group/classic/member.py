@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tidelog.group.asked import Asked
 from tidelog.group.records import MemberSnapshot
-from tidelog.group.sessions import Session
+from tidelog.group.sessions import MemberSession
 from tidelog.wire.messages.describe_groups import DescribedGroupMember
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
@@ -42,7 +42,7 @@ class Member:
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
         protocols: Sequence[JoinGroupRequestProtocol],
-        session: Session,
+        session: MemberSession,
     ) -> None:
         self.member_id = member_id
         self.instance_id = instance_id
@@ -59,7 +59,9 @@ class Member:
         self.is_new = False
 
     @classmethod
-    def joining(cls, asked: Asked[JoinGroupRequest], member_id: str, session: Session) -> Member:
+    def joining(
+        cls, asked: Asked[JoinGroupRequest], member_id: str, session: MemberSession
+    ) -> Member:
         """Return a member as its JoinGroup describes it."""
         message = asked.message
         return cls(
@@ -87,7 +89,7 @@ class Member:
             snapshot.session_timeout_ms,
             snapshot.rebalance_timeout_ms,
             spoken,
-            Session(),
+            MemberSession(),
         )
         member.assignment = snapshot.assignment
         return member

@@ -32,8 +32,8 @@ from tidelog.runtime.stores.sqlite_requests import (
     Close,
     Get,
     Open,
-    Request,
-    Write,
+    ThreadRequest,
+    WriteRequest,
 )
 from tidelog.runtime.stores.sqlite_worker import StoreThread
 
@@ -64,7 +64,7 @@ class SqliteStore:
         self._thread: StoreThread | None = None
         self._session_id: int | None = None
         self._expired = False
-        self._pending: dict[Request, None] = {}
+        self._pending: dict[ThreadRequest, None] = {}
         self._inbox: deque[Callable[[], None]] = deque()
         self._session_callbacks: list[SessionCallback] = []
 
@@ -144,7 +144,7 @@ class SqliteStore:
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
         """Apply operations; transactions that wait together are committed together."""
         validate_ops(ops)
-        request = Write(self._loop.create_future(), ops=tuple(ops))
+        request = WriteRequest(self._loop.create_future(), ops=tuple(ops))
         return cast("list[OpResult]", await self._submit(self._live(), request))
 
     async def checkpoint_if_large(self, above_bytes: int = CHECKPOINT_WAL_BYTES) -> bool:
@@ -163,7 +163,7 @@ class SqliteStore:
             raise SessionExpired() if self._expired else StoreUnavailable("there is no session")
         return self._thread
 
-    async def _submit(self, thread: StoreThread, request: Request) -> object:
+    async def _submit(self, thread: StoreThread, request: ThreadRequest) -> object:
         self._pending[request] = None
         thread.submit(request)
         try:

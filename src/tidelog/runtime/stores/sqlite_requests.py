@@ -20,7 +20,7 @@ CHECKPOINT_WAL_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class ThreadRequest:
     """An operation for the store's thread; `future` belongs to the loop."""
 
     future: asyncio.Future[Any]
@@ -29,7 +29,7 @@ class Request:
 
 
 @dataclass(slots=True, eq=False)
-class Get(Request):
+class Get(ThreadRequest):
     """Read nodes."""
 
     paths: Sequence[str] = ()
@@ -37,7 +37,7 @@ class Get(Request):
 
 
 @dataclass(slots=True, eq=False)
-class Children(Request):
+class Children(ThreadRequest):
     """List children."""
 
     path: str = ""
@@ -45,30 +45,30 @@ class Children(Request):
 
 
 @dataclass(slots=True, eq=False)
-class Write(Request):
+class WriteRequest(ThreadRequest):
     """Apply operations."""
 
     ops: Sequence[Op] = ()
 
 
 @dataclass(slots=True, eq=False)
-class Open(Request):
+class Open(ThreadRequest):
     """Start a session."""
 
 
 @dataclass(slots=True, eq=False)
-class Checkpoint(Request):
+class Checkpoint(ThreadRequest):
     """Checkpoint if the write-ahead log is larger than `above_bytes`."""
 
     above_bytes: int = CHECKPOINT_WAL_BYTES
 
 
 @dataclass(slots=True, eq=False)
-class Close(Request):
+class Close(ThreadRequest):
     """End the session and the thread."""
 
 
-def success(request: Request, value: object) -> Call:
+def success(request: ThreadRequest, value: object) -> Call:
     """Return the call that gives a request its value."""
 
     def settle() -> None:
@@ -78,7 +78,7 @@ def success(request: Request, value: object) -> Call:
     return settle
 
 
-def failure(request: Request, error: StoreError) -> Call:
+def failure(request: ThreadRequest, error: StoreError) -> Call:
     """Return the call that gives a request its error."""
 
     def settle() -> None:
@@ -88,6 +88,6 @@ def failure(request: Request, error: StoreError) -> Call:
     return settle
 
 
-def failures(requests: Sequence[Request], error: StoreError) -> list[Call]:
+def failures(requests: Sequence[ThreadRequest], error: StoreError) -> list[Call]:
     """Return the calls that give all of them one error."""
     return [failure(request, error) for request in requests]

@@ -21,7 +21,7 @@ from tidelog.runtime.stores.sqlite_nodes import (
 )
 
 
-class SessionWatches:
+class SqliteWatches:
     """Watches by path, and the last transaction whose changes they were compared with."""
 
     def __init__(self, seen_zxid: int) -> None:

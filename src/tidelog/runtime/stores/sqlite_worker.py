@@ -39,13 +39,13 @@ from tidelog.runtime.stores.sqlite_requests import (
     Children,
     Get,
     Open,
-    Request,
-    Write,
+    ThreadRequest,
+    WriteRequest,
     failure,
     failures,
     success,
 )
-from tidelog.runtime.stores.sqlite_watches import SessionWatches
+from tidelog.runtime.stores.sqlite_watches import SqliteWatches
 from tidelog.runtime.stores.wakeups import Wakeups
 
 _POLL_MS = 100
@@ -81,11 +81,11 @@ class StoreThread:
         self._database = Database(directory, clock)
         self._wakeups = Wakeups(directory)
         self._session_id: int | None = None
-        self._watches = SessionWatches(0)
+        self._watches = SqliteWatches(0)
         self._peers: list[int] = []
         self._is_suspended = False
-        self._queue: deque[Request] = deque()
-        self._current: list[Request] = []
+        self._queue: deque[ThreadRequest] = deque()
+        self._current: list[ThreadRequest] = []
         self._lost_peers: deque[tuple[int, int | None]] = deque()
         self._claims = threading.Lock()
         self._stopping = False
@@ -101,7 +101,7 @@ class StoreThread:
 
     # called by the loop
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: ThreadRequest) -> None:
         """Queue a request."""
         with self._claims:
             self._queue.append(request)
@@ -167,7 +167,7 @@ class StoreThread:
             first = self._queue[0]
             with self._claims:
                 self._current = self._take_run(type(first))
-            if isinstance(first, Write):
+            if isinstance(first, WriteRequest):
                 self._write()
             elif isinstance(first, Get | Children):
                 self._read()
@@ -184,25 +184,25 @@ class StoreThread:
             self._refresh()
             self._checkpoint_if_due()
 
-    def _take_run(self, kind: type[Request]) -> list[Request]:
+    def _take_run(self, kind: type[ThreadRequest]) -> list[ThreadRequest]:
         """Return the requests at the head of the queue that are served together."""
-        run: list[Request] = []
+        run: list[ThreadRequest] = []
         operations = 0
         reads = issubclass(kind, Get | Children)
         while self._queue:
             request = self._queue[0]
-            if isinstance(request, Write):
+            if isinstance(request, WriteRequest):
                 operations += len(request.ops)
             if run and (
                 operations > _MAX_GROUP_OPS
-                or not (isinstance(request, Get | Children) if reads else kind is Write)
-                or (kind is Write and not isinstance(request, Write))
+                or not (isinstance(request, Get | Children) if reads else kind is WriteRequest)
+                or (kind is WriteRequest and not isinstance(request, WriteRequest))
             ):
                 break
             run.append(self._queue.popleft())
         return run
 
-    def _claim(self) -> list[Request]:
+    def _claim(self) -> list[ThreadRequest]:
         """Return the current requests that were not given up."""
         with self._claims:
             claimed = [request for request in self._current if not request.is_claimed]
@@ -213,7 +213,7 @@ class StoreThread:
     # sessions
 
     def _open(self) -> None:
-        requests: list[Request] = []
+        requests: list[ThreadRequest] = []
         try:
             with self._database.locked(0):
                 requests = self._claim()
@@ -229,7 +229,7 @@ class StoreThread:
             wrapped = error if isinstance(error, StoreError) else StoreUnavailable(str(error))
             self._deliver(failures([*requests, *self._claim()], wrapped))
             return
-        self._watches = SessionWatches(zxid)
+        self._watches = SqliteWatches(zxid)
         self._is_suspended = False
         answers = [success(request, None) for request in requests]
         self._deliver([self._session_event(SessionEvent.CONNECTED, self._session_id), *answers])
@@ -243,7 +243,7 @@ class StoreThread:
         self._log(f"session {session_id} has expired")
         self.keeper.keep(None)
         self._stop_receiving()
-        self._watches = SessionWatches(0)
+        self._watches = SqliteWatches(0)
         self._deliver([self._session_event(SessionEvent.EXPIRED, None)])
 
     def _expire(self, session_id: int, silent_count: int | None) -> None:
@@ -353,7 +353,7 @@ class StoreThread:
             with self._database.locked(session_id):
                 self._database.open()
 
-    def _answer(self, connection: sqlite3.Connection, request: Request) -> Call:
+    def _answer(self, connection: sqlite3.Connection, request: ThreadRequest) -> Call:
         if isinstance(request, Get):
             nodes = read_nodes(connection, request.paths)
             if request.watch is not None:
@@ -384,7 +384,7 @@ class StoreThread:
         self._deliver(answers)
         self._wake_peers()
 
-    def _write_locked(self, session_id: int, requests: list[Request]) -> list[Call]:
+    def _write_locked(self, session_id: int, requests: list[ThreadRequest]) -> list[Call]:
         """Apply and commit a group; return the calls to run on the loop then."""
         database = self._database
         try:
@@ -450,7 +450,7 @@ class StoreThread:
 
     # answers
 
-    def _refuse(self, requests: list[Request]) -> None:
+    def _refuse(self, requests: list[ThreadRequest]) -> None:
         self._deliver(failures(requests, SessionExpired()))
 
     @staticmethod
@@ -473,9 +473,9 @@ class StoreThread:
             self._deliver([self._session_event(SessionEvent.CONNECTED, self._session_id)])
 
 
-def _apply(nodes: SqlNodes, requests: list[Request], session_id: int) -> list[Call]:
+def _apply(nodes: SqlNodes, requests: list[ThreadRequest], session_id: int) -> list[Call]:
     """Apply each request's operations in turn; a failed request leaves the others untouched."""
-    writes = [request for request in requests if isinstance(request, Write)]
+    writes = [request for request in requests if isinstance(request, WriteRequest)]
     nodes.load(op for request in writes for op in request.ops)
     answers: list[Call] = []
     for request in writes:

@@ -22,7 +22,7 @@ _RECORD_BYTES = 96
 _EMPTY = b" " * (_RECORD_BYTES - 1) + b"\n"
 
 
-class Holding(NamedTuple):
+class LockHolding(NamedTuple):
     """One holding of the lock.
 
     `session_id` is 0 before the holder has a session. `number` is 0 where the file does not name
@@ -68,15 +68,15 @@ class StoreLock:
         """Close the handle."""
         let_go(self._descriptor)
 
-    def holding(self) -> Holding | None:
+    def holding(self) -> LockHolding | None:
         """Return the holder of the lock: as the file names it, else as the kernel lists it."""
         fields = os.pread(self._descriptor, _RECORD_BYTES, 0).split()
         if len(fields) == 4 and all(field.isdigit() for field in fields):
             pid, start_time, session_id, number = (int(field) for field in fields)
-            return Holding(ProcessId(pid, start_time), session_id, number)
+            return LockHolding(ProcessId(pid, start_time), session_id, number)
         return self._holding_by_kernel()
 
-    def _holding_by_kernel(self) -> Holding | None:
+    def _holding_by_kernel(self) -> LockHolding | None:
         stat = os.fstat(self._descriptor)
         place = f"{os.major(stat.st_dev):02x}:{os.minor(stat.st_dev):02x}:{stat.st_ino}"
         try:
@@ -90,7 +90,7 @@ class StoreLock:
             if len(fields) == 8 and fields[1] == "FLOCK" and fields[5] == place:
                 start_time = start_time_of(int(fields[4]))
                 if start_time is not None:
-                    return Holding(ProcessId(int(fields[4]), start_time), 0, 0)
+                    return LockHolding(ProcessId(int(fields[4]), start_time), 0, 0)
         return None
 
 
@@ -101,7 +101,7 @@ class HolderWatch:
         self._lock = lock
         self._timeout_ms = timeout_ms
         self._log = log
-        self._suspect: Holding | None = None
+        self._suspect: LockHolding | None = None
         self._blocked_ms = 0.0
 
     def check(self, elapsed_ms: float) -> None:
@@ -124,7 +124,7 @@ class HolderWatch:
         """Forget the suspect: the store's thread does not wait for the lock (any more)."""
         self._suspect = None
 
-    def _end(self, holding: Holding) -> None:
+    def _end(self, holding: LockHolding) -> None:
         process = holding.process
         named = f"process {process.pid} (session {holding.session_id or 'unknown'})"
         if process.pid == os.getpid():

@@ -31,10 +31,10 @@ from tidelog.metadata.store import (
     WatchCallback,
 )
 from tidelog.runtime.stores import zookeeper_wire as wire
-from tidelog.runtime.stores.zookeeper_conversation import Call, Request
+from tidelog.runtime.stores.zookeeper_conversation import Call, ServerRequest
 from tidelog.runtime.stores.zookeeper_servers import Servers
 from tidelog.runtime.stores.zookeeper_thread import ServerThread
-from tidelog.runtime.stores.zookeeper_watches import SessionWatches
+from tidelog.runtime.stores.zookeeper_watches import ZookeeperWatches
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 #: Nodes of one read: with one KiB each a response of half a megabyte, a few milliseconds to read.
@@ -192,10 +192,10 @@ class _Life:
         self._chroot = store._servers.chroot
         self.session_id: int | None = None
         self._generation: int | None = None
-        self._watches = SessionWatches()
+        self._watches = ZookeeperWatches()
         #: Requests that have gone to the thread, and those that wait for a connection.
-        self._unanswered: deque[Request] = deque()
-        self._waiting: deque[Request] = deque()
+        self._unanswered: deque[ServerRequest] = deque()
+        self._waiting: deque[ServerRequest] = deque()
         self._is_over = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._opened: asyncio.Future[None] = self._loop.create_future()
@@ -220,7 +220,7 @@ class _Life:
         is_connected = self._generation is not None
         if is_connected:
             self.thread.beat()
-            self._ask(Request(wire.CLOSE, _nothing, lambda answer: None))
+            self._ask(ServerRequest(wire.CLOSE, _nothing, lambda answer: None))
         self._finish(StoreUnavailable("the store is closed"))
         if is_connected:
             await self._ended
@@ -241,7 +241,7 @@ class _Life:
                 raise wire.error_of(error, path)
             return error == wire.OK
 
-        self._ask(Request(wire.exists(self._full(path)), read, settle))
+        self._ask(ServerRequest(wire.exists(self._full(path)), read, settle))
 
     async def get(self, path: str) -> Node | None:
         """Read one node."""
@@ -318,26 +318,26 @@ class _Life:
             else:
                 future.set_result(answer)
 
-        self._ask(Request(message, read, settle, is_write=is_write))
+        self._ask(ServerRequest(message, read, settle, is_write=is_write))
         return future
 
     def _full(self, path: str) -> str:
         return wire.chroot_path(self._chroot, path)
 
-    def _ask(self, request: Request) -> None:
+    def _ask(self, request: ServerRequest) -> None:
         if self._generation is None:
             self._wait(request)
         else:
             self._send(request)
 
-    def _send(self, *requests: Request) -> None:
+    def _send(self, *requests: ServerRequest) -> None:
         assert self._generation is not None
         for request in requests:
             request.is_sent = False
         self._unanswered.extend(requests)
         self.thread.submit(self._generation, requests)
 
-    def _wait(self, request: Request) -> None:
+    def _wait(self, request: ServerRequest) -> None:
         request.deadline_s = self._loop.time() + self._store.session_timeout_ms / 1000
         self._waiting.append(request)
         if self._patience is None:
@@ -377,7 +377,7 @@ class _Life:
         self._send(*waiting)
         self._store._emit(SessionEvent.CONNECTED)
 
-    def answered(self, request: Request, answer: object) -> None:
+    def answered(self, request: ServerRequest, answer: object) -> None:
         """Settle the oldest request with its response."""
         if self._is_over and request.message is not wire.CLOSE:
             return
@@ -476,8 +476,8 @@ class _Life:
         message: wire.Message,
         read: Callable[[int, bytes, int], object] | None = None,
         settle: Callable[[object], None] = lambda answer: None,
-    ) -> Request:
-        return Request(message, read or _nothing, settle, is_of_connection=True)
+    ) -> ServerRequest:
+        return ServerRequest(message, read or _nothing, settle, is_of_connection=True)
 
     def _is_open(self, session_id: int) -> None:
         self.session_id = session_id
@@ -508,7 +508,7 @@ class _Life:
     def _fail_opening(self, error: StoreError) -> None:
         if self._generation is not None:
             self.thread.beat()
-            self._ask(Request(wire.CLOSE, _nothing, lambda answer: None))
+            self._ask(ServerRequest(wire.CLOSE, _nothing, lambda answer: None))
         else:
             self.thread.stop()
         self._finish(error)

@@ -42,7 +42,7 @@ class Dropped(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class ServerRequest:
     """A request to the servers.
 
     `read` makes its result of error code, frame and offset, on the store's thread. `settle` gets
@@ -68,7 +68,7 @@ class LoopSide(Protocol):
     def connected(self, generation: int, session_id: int, seen_zxid: int) -> None:
         """Use a new connection; requests for it carry its generation."""
 
-    def answered(self, request: Request, answer: object) -> None:
+    def answered(self, request: ServerRequest, answer: object) -> None:
         """Take the response to the oldest unanswered request."""
 
     def changed(self, kind: EventKind, path: str) -> None:
@@ -93,7 +93,7 @@ class Line:
 
     deliver: Callable[[Sequence[Call]], None]
     loop_side: LoopSide
-    outbox: deque[tuple[int, Request]] = field(default_factory=deque)
+    outbox: deque[tuple[int, ServerRequest]] = field(default_factory=deque)
     last_beat_s: float = field(default_factory=time.monotonic)
     timeout_s: float = 0.0
     seen_zxid: int = 0
@@ -140,7 +140,7 @@ class Conversation:
         self._poll.register(sock, select.POLLIN)
         self._xid = 0
         #: Each with its xid, and the number of bytes that had gone out at the request's end.
-        self._in_flight: deque[tuple[int, Request, int]] = deque()
+        self._in_flight: deque[tuple[int, ServerRequest, int]] = deque()
         self._queued_bytes = 0
         self._sent_bytes = 0
         self._is_ping_out = False
@@ -306,5 +306,5 @@ def _changed(loop_side: LoopSide, kind: EventKind, path: str) -> Call:
     return lambda: loop_side.changed(kind, path)
 
 
-def _answered(loop_side: LoopSide, request: Request, answer: object) -> Call:
+def _answered(loop_side: LoopSide, request: ServerRequest, answer: object) -> Call:
     return lambda: loop_side.answered(request, answer)

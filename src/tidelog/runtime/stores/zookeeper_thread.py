@@ -33,7 +33,7 @@ from tidelog.runtime.stores.zookeeper_conversation import (
     Dropped,
     Line,
     LoopSide,
-    Request,
+    ServerRequest,
 )
 from tidelog.runtime.stores.zookeeper_servers import Servers
 
@@ -163,7 +163,7 @@ class ServerThread:
         if not turned:
             self.line.rouse()
 
-    def submit(self, generation: int, requests: Sequence[Request]) -> None:
+    def submit(self, generation: int, requests: Sequence[ServerRequest]) -> None:
         """Send requests over a connection, if it is still that one."""
         self.line.outbox.extend([(generation, request) for request in requests])
         self.line.rouse()

@@ -16,7 +16,7 @@ from tidelog.runtime.stores import zookeeper_wire as wire
 _MAX_REQUEST_BYTES = 128 * 1024
 
 
-class SessionWatches:
+class ZookeeperWatches:
     """Watches by path; each fires once."""
 
     def __init__(self) -> None:

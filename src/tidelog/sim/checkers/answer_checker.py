@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidelog.sim.loop import NS_PER_MS
-from tidelog.sim.sim_connections import Endpoint
+from tidelog.sim.sim_connections import ConnectionEnd
 from tidelog.wire import registry as apis
 
 #: APIs to which only a leader, a coordinator or a broker of the cluster may respond.
@@ -64,12 +64,12 @@ class AnswerChecker:
             self._paused_ns.pop(node_id, None)
             self._resumed_ms.pop(node_id, None)
 
-    def received(self, endpoint: Endpoint, frames: Sequence[memoryview]) -> None:
+    def received(self, endpoint: ConnectionEnd, frames: Sequence[memoryview]) -> None:
         """Note the API of each request that arrived."""
         for frame in frames:
             endpoint.asked[bytes(frame[_CORRELATION])] = int.from_bytes(frame[_KEY], "big")
 
-    def sent(self, endpoint: Endpoint, frame: bytes) -> None:
+    def sent(self, endpoint: ConnectionEnd, frame: bytes) -> None:
         """Check a response that leaves; `frame` begins with its size."""
         key = endpoint.asked.pop(frame[_CORRELATION], None)
         node_id = endpoint.process.node_id

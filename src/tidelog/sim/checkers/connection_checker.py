@@ -17,7 +17,7 @@ from tidelog.core.errors import ProtocolError
 from tidelog.sim.checkers.broker_checker import BrokerChecker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.process import Process
-from tidelog.sim.sim_connections import Endpoint
+from tidelog.sim.sim_connections import ConnectionEnd
 from tidelog.wire.codec import decode_request
 from tidelog.wire.registry import API_VERSIONS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 
@@ -30,7 +30,7 @@ _FOR_BROKER: Final = "is a broker"
 _SLACK_NS: Final = 50 * NS_PER_MS
 
 
-class Hosting(Protocol):
+class ServingBroker(Protocol):
     """The view of one broker that this checker uses."""
 
     @property
@@ -50,12 +50,12 @@ class _Known:
         self.heard_ns = self.seen_ns = now_ns
 
 
-class ConnectionChecker(BrokerChecker[Hosting]):
+class ConnectionChecker(BrokerChecker[ServingBroker]):
     """Checker of the connections of one run; a `sim_connections.ConnectionWatch`."""
 
     def __init__(
         self,
-        brokers: Mapping[int, Hosting],
+        brokers: Mapping[int, ServingBroker],
         hosts: Collection[str],
         limit: int,
         precision_ms: int,
@@ -70,13 +70,13 @@ class ConnectionChecker(BrokerChecker[Hosting]):
         self._hosts = hosts
         self._limit = limit
         self._precision_ns = precision_ms * NS_PER_MS + _SLACK_NS
-        self._known: dict[Process, dict[Endpoint, _Known]] = {}
+        self._known: dict[Process, dict[ConnectionEnd, _Known]] = {}
         #: Since when a broker has too many connections.
         self._above_ns: dict[Process, int] = {}
         #: Connections of clients that made room for brokers, and connections that were refused.
         self.made_room = self.refused = 0
 
-    def opened(self, endpoint: Endpoint) -> None:
+    def opened(self, endpoint: ConnectionEnd) -> None:
         """Note a connection that a broker is about to accept."""
         known = self._known.setdefault(endpoint.process, {})
         settled = sum(not each.on_trial for each in known.values())
@@ -85,7 +85,7 @@ class ConnectionChecker(BrokerChecker[Hosting]):
             self._now_ns(), is_broker=host in self._hosts, on_trial=settled >= self._limit
         )
 
-    def received(self, endpoint: Endpoint, frames: Sequence[memoryview]) -> None:
+    def received(self, endpoint: ConnectionEnd, frames: Sequence[memoryview]) -> None:
         """Note requests that arrived; the broker has not seen them yet."""
         known = self._known.get(endpoint.process, {}).get(endpoint)
         if known is None:
@@ -98,13 +98,13 @@ class ConnectionChecker(BrokerChecker[Hosting]):
             if key in _OF_REPLICAS and not known.is_broker:
                 known.is_broker = _replica_of(frame) in self._brokers
 
-    def sent(self, endpoint: Endpoint, _: bytes) -> None:
+    def sent(self, endpoint: ConnectionEnd, _: bytes) -> None:
         """Note a response that leaves."""
         known = self._known.get(endpoint.process, {}).get(endpoint)
         if known is not None:
             known.seen_ns = self._now_ns()
 
-    def lost(self, endpoint: Endpoint, reason: str) -> None:
+    def lost(self, endpoint: ConnectionEnd, reason: str) -> None:
         """Check a connection that has ended on the broker's side."""
         connections = self._known.get(endpoint.process, {})
         ended = connections.pop(endpoint, None)
@@ -125,7 +125,7 @@ class ConnectionChecker(BrokerChecker[Hosting]):
             self._check_victim(broker_id, endpoint, ended, clients)
 
     def _check_victim(
-        self, broker_id: int, endpoint: Endpoint, ended: _Known, clients: Sequence[_Known]
+        self, broker_id: int, endpoint: ConnectionEnd, ended: _Known, clients: Sequence[_Known]
     ) -> None:
         settled = [each.seen_ns for each in clients if not each.on_trial]
         if settled and min(settled) + self._precision_ns < ended.heard_ns:

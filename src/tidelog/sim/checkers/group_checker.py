@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tidelog.sim.client_history import Outcome
-from tidelog.sim.listeners import Listeners
+from tidelog.sim.listeners import CallbackList
 
 #: The offset of a partition for which no offset was committed.
 NO_OFFSET: Final = -1
@@ -104,9 +104,9 @@ class GroupChecker:
         #: Loads of a partition by another broker than the one before.
         self.coordinator_moves = 0
         #: Called when a member gets its assignment: (group, generation, member, partitions).
-        self.on_synced: Listeners[[str, int, str, list[int]]] = Listeners()
+        self.on_synced: CallbackList[[str, int, str, list[int]]] = CallbackList()
         #: Called when the outcome of a commit is final.
-        self.on_commit_ended: Listeners[[Commit]] = Listeners()
+        self.on_commit_ended: CallbackList[[Commit]] = CallbackList()
         self._partition_count = partitions
         self._terms: dict[tuple[int, int], int] = {}
         self._last_term = 0

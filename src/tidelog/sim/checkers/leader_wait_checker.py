@@ -22,7 +22,7 @@ from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.observed.published_state import Published
 from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.sim_broker import SimBroker
-from tidelog.sim.sim_connections import Endpoint
+from tidelog.sim.sim_connections import ConnectionEnd
 from tidelog.wire.codec import decode_request, decode_response
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -74,7 +74,7 @@ class LeaderWaitChecker:
         #: When each broker's process ended last.
         self._ended_ns: dict[int, int] = {}
         #: Correlation ids of all requests under way, by connection; with those that are judged.
-        self._under_way: dict[Endpoint, dict[bytes, _Asked | None]] = {}
+        self._under_way: dict[ConnectionEnd, dict[bytes, _Asked | None]] = {}
         #: Responses that waited.
         self.waited = 0
 
@@ -82,7 +82,7 @@ class LeaderWaitChecker:
         """Note the end of a broker's process."""
         self._ended_ns[node_id] = self._now_ns()
 
-    def received(self, endpoint: Endpoint, frames: Sequence[memoryview]) -> None:
+    def received(self, endpoint: ConnectionEnd, frames: Sequence[memoryview]) -> None:
         """Note the requests that arrived."""
         under_way = self._under_way.setdefault(endpoint, {})
         for frame in frames:
@@ -112,7 +112,7 @@ class LeaderWaitChecker:
         state = self._published.partitions.get(key)
         return state is not None and state.leader_epoch > shown.leader_epoch
 
-    def sent(self, endpoint: Endpoint, frame: bytes) -> None:
+    def sent(self, endpoint: ConnectionEnd, frame: bytes) -> None:
         """Check a response that leaves; `frame` begins with its size."""
         under_way = self._under_way.get(endpoint, {})
         asked = under_way.pop(frame[_CORRELATION], None)

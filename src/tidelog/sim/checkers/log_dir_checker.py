@@ -15,7 +15,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.sim.checkers.broker_checker import BrokerChecker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.node import Incarnation
-from tidelog.sim.observed.claims import Claim
+from tidelog.sim.observed.claims import ReplicaClaim
 from tidelog.sim.observed.replica_logs import LogKey, NodeLogs
 
 #: Time in which a broker stops to lead, in events that are due when it learns of the failure.
@@ -112,7 +112,7 @@ class LogDirChecker(BrokerChecker[Hosting]):
                 )
                 return
 
-    def committed(self, node_id: int, claim: Claim, _: int) -> None:
+    def committed(self, node_id: int, claim: ReplicaClaim, _: int) -> None:
         """Check a leader's commit."""
         if node_id not in self._failed:
             return

@@ -21,8 +21,8 @@ from tidelog.core.types import TopicPartition
 from tidelog.sim.batches import GONE, is_tombstone, key_of
 from tidelog.sim.checkers.data_losses import DataLosses
 from tidelog.sim.disk import SimDisk
-from tidelog.sim.listeners import Listeners
-from tidelog.sim.observed.claims import Claim
+from tidelog.sim.listeners import CallbackList
+from tidelog.sim.observed.claims import ReplicaClaim
 from tidelog.sim.observed.published_state import Published, PublishedPartition
 from tidelog.sim.observed.replica_logs import LogKey, ReplicaLog
 from tidelog.sim.sim_broker import SimBroker
@@ -34,7 +34,7 @@ class _Seen:
     __slots__ = ("claim", "incarnation", "is_doubtful", "is_removed", "log_version")
 
     def __init__(self, key: LogKey, name: TopicPartition) -> None:
-        self.claim = Claim(key, name, False, -1, -1, (), ())
+        self.claim = ReplicaClaim(key, name, False, -1, -1, (), ())
         self.incarnation = -1
         self.log_version = -1
         #: The node lost data since the replica was last known in sync. Truncated records may be
@@ -111,9 +111,9 @@ class ReplicationChecker:
         #: not lead.
         self.missing: dict[tuple[int, LogKey], None] = {}
         #: Called when a leader's high watermark advances: (node id, its claim, first offset).
-        self.on_committed: Listeners[[int, Claim, int]] = Listeners()
+        self.on_committed: CallbackList[[int, ReplicaClaim, int]] = CallbackList()
         #: Called when the pending ISR changes of a leader differ from before: (node id, claim).
-        self.on_proposed: Listeners[[int, Claim]] = Listeners()
+        self.on_proposed: CallbackList[[int, ReplicaClaim]] = CallbackList()
         self._violate = violate
         self._promise = promise or violate
         self._deleted_before = deleted_before
@@ -270,7 +270,9 @@ class ReplicationChecker:
 
     # Claims
 
-    def _look(self, node: SimBroker, claim: Claim, log: ReplicaLog | None, seen: _Seen) -> None:
+    def _look(
+        self, node: SimBroker, claim: ReplicaClaim, log: ReplicaLog | None, seen: _Seen
+    ) -> None:
         if seen.is_removed and claim.leader_epoch < 0:
             return
         seen.is_removed = False
@@ -332,7 +334,7 @@ class ReplicationChecker:
                 f" {self._deleted_before(log.key)} on may be gone"
             )
 
-    def _check_life(self, node: SimBroker, claim: Claim) -> None:
+    def _check_life(self, node: SimBroker, claim: ReplicaClaim) -> None:
         """Check that no node leads or follows a re-added partition with records of the removed one.
 
         The removed partition is a former life of the same number.
@@ -346,7 +348,7 @@ class ReplicationChecker:
                     f" for its replica of the removed partition {key} (V71)"
                 )
 
-    def _check_topic(self, node: SimBroker, claim: Claim, truth: Truth) -> None:
+    def _check_topic(self, node: SimBroker, claim: ReplicaClaim, truth: Truth) -> None:
         """Check that no broker that registered after a topic's deletion takes a role in that topic.
 
         A controller sends a role to one registration of a broker. A registration made after the
@@ -366,7 +368,7 @@ class ReplicationChecker:
             )
 
     def _is_reconciled(
-        self, node: SimBroker, claim: Claim, log: ReplicaLog | None, truth: Truth
+        self, node: SimBroker, claim: ReplicaClaim, log: ReplicaLog | None, truth: Truth
     ) -> bool:
         """Return whether a replica that lost data counts again.
 
@@ -388,7 +390,7 @@ class ReplicationChecker:
         )
 
     def _new_leader(
-        self, node: SimBroker, claim: Claim, log: ReplicaLog | None, truth: Truth
+        self, node: SimBroker, claim: ReplicaClaim, log: ReplicaLog | None, truth: Truth
     ) -> None:
         self.published.leads(claim.key, claim.leader_epoch, node.node_id, str(truth.name))
         problem = _lacks(log, truth, truth.committed_before(claim.leader_epoch))
@@ -399,7 +401,7 @@ class ReplicationChecker:
             )
 
     def _compare(
-        self, node: SimBroker, claim: Claim, log: ReplicaLog | None, truth: Truth, first: int
+        self, node: SimBroker, claim: ReplicaClaim, log: ReplicaLog | None, truth: Truth, first: int
     ) -> None:
         """Check that records below the high watermark are the committed ones.
 
@@ -438,7 +440,7 @@ class ReplicationChecker:
         truth.commit(more, claim.leader_epoch)
         self._check_isr(claim)
 
-    def _check_copies(self, claim: Claim, log: ReplicaLog, truth: Truth) -> None:
+    def _check_copies(self, claim: ReplicaClaim, log: ReplicaLog, truth: Truth) -> None:
         """Check that a newly committed record was on at least min.insync.replicas replicas.
 
         Some of these replicas may have lost the record since (V60, V64).
@@ -458,7 +460,7 @@ class ReplicationChecker:
 
     # The ISR
 
-    def _check_isr(self, claim: Claim) -> None:
+    def _check_isr(self, claim: ReplicaClaim) -> None:
         """Check that every replica that must have the newly committed records has them."""
         state = self.published.partitions.get(claim.key)
         if state is None:
@@ -467,7 +469,7 @@ class ReplicationChecker:
             self._check_member(state, member, f"high watermark {claim.high_watermark}")
         self._check_joining(claim)
 
-    def _check_joining(self, claim: Claim) -> None:
+    def _check_joining(self, claim: ReplicaClaim) -> None:
         """Check replicas that are about to join the ISR.
 
         A replica counts from the moment at which its leader proposes it (A7).
@@ -486,7 +488,7 @@ class ReplicationChecker:
         if seen is not None:
             self._check_maximal(state, seen.claim)
 
-    def _check_maximal(self, state: PublishedPartition, leader: Claim) -> None:
+    def _check_maximal(self, state: PublishedPartition, leader: ReplicaClaim) -> None:
         """Check that the published leader waits for every member of the published ISR (A7, A8)."""
         if not leader.is_leader or leader.leader_epoch != state.leader_epoch:
             return
@@ -565,7 +567,7 @@ class ReplicationChecker:
             )
 
 
-def _in_the_life_of_its_log(node: SimBroker, claim: Claim) -> Claim:
+def _in_the_life_of_its_log(node: SimBroker, claim: ReplicaClaim) -> ReplicaClaim:
     """Return the claim under the life of the log that the node has.
 
     A broker without a role for a replica knows no leader epoch. Published state would take its

@@ -46,7 +46,7 @@ _BEGUN: Final = frozenset((_METADATA, f"{_METADATA}.tmp"))
 _OWNER: Final = "meta.properties"
 
 
-class Batch(NamedTuple):
+class StoredBatch(NamedTuple):
     """One batch of a log file."""
 
     position: int
@@ -59,7 +59,7 @@ class Batch(NamedTuple):
     last_sequence: int
 
 
-class _WrongError(Exception):
+class _DiskError(Exception):
     """Something on the disk is not as it must be."""
 
 
@@ -99,7 +99,7 @@ class _Disk:
     def _try(self, path: str, check: Callable[[], None]) -> None:
         try:
             check()
-        except _WrongError as wrong:
+        except _DiskError as wrong:
             self._problems.append(f"{self._disk.root}/{path}: {wrong}")
 
     def _content(self, entry: object) -> bytes | None:
@@ -114,11 +114,11 @@ class _Disk:
         data = self._content(self._root.entries.get(_OWNER))
         if data is None:
             if _OWNER not in self._root.entries:
-                raise _WrongError("it is not there")
+                raise _DiskError("it is not there")
             return
         fields = dict(line.split("=", 1) for line in _text(data).splitlines() if "=" in line)
         if fields.get("broker.id") != str(self._broker_id) or not fields.get("cluster.id"):
-            raise _WrongError(f"{fields} is not broker {self._broker_id} of a cluster")
+            raise _DiskError(f"{fields} is not broker {self._broker_id} of a cluster")
 
     def _read_points(self) -> None:
         self._points = self._offsets(_RECOVERY_POINTS)
@@ -131,7 +131,7 @@ class _Disk:
         for line in _checkpoint_lines(data):
             fields = line.split()
             if len(fields) != 3 or not (fields[1].isdigit() and fields[2].isdigit()):
-                raise _WrongError(f"{line!r} is not a topic, a partition and an offset")
+                raise _DiskError(f"{line!r} is not a topic, a partition and an offset")
             found[f"{fields[0]}-{fields[1]}"] = int(fields[2])
         return found
 
@@ -139,7 +139,7 @@ class _Disk:
         for replica, offset in self._offsets(name).items():
             end = self._ends.get(replica)
             if end is not None and offset > end:
-                raise _WrongError(f"it has offset {offset} for {replica}, which ends at {end}")
+                raise _DiskError(f"it has offset {offset} for {replica}, which ends at {end}")
 
     # One replica
 
@@ -152,8 +152,8 @@ class _Disk:
             match = _SEGMENT.fullmatch(file_name)
             if match is not None and isinstance(entry, File) and match[2] == "log":
                 logs[int(match[1])] = entry
-        batches: dict[int, list[Batch]] = {}
-        previous: Batch | None = None
+        batches: dict[int, list[StoredBatch]] = {}
+        previous: StoredBatch | None = None
         for base_offset, file in logs.items():
             path = f"{name}/{base_offset:020d}.log"
             if file in self._disk.cut_files:
@@ -163,7 +163,7 @@ class _Disk:
                 for batch in found:
                     _check_order(batch, previous, base_offset, gaps)
                     previous = batch
-            except _WrongError as wrong:
+            except _DiskError as wrong:
                 self._problems.append(f"{self._disk.root}/{path}: {wrong}")
                 return
             batches[base_offset] = found
@@ -199,14 +199,14 @@ class _Disk:
         try:
             topic_id_from_text(topic_id or "")
         except ValueError as error:
-            raise _WrongError(f"it has no topic id: {error}") from None
+            raise _DiskError(f"it has no topic id: {error}") from None
 
     def _check_indexes(
         self,
         name: str,
         directory: Directory,
         base_offset: int,
-        batches: list[Batch],
+        batches: list[StoredBatch],
         flipped: bool,
     ) -> None:
         """Check the index files of a segment.
@@ -228,7 +228,7 @@ class _Disk:
             )
 
     def _check_snapshots(
-        self, name: str, directory: Directory, batches: list[Batch], gaps: bool
+        self, name: str, directory: Directory, batches: list[StoredBatch], gaps: bool
     ) -> None:
         """Check producer snapshots, and compare those up to the recovery point with the batches.
 
@@ -248,7 +248,7 @@ class _Disk:
                 continue
             self._try(f"{name}/{file_name}", partial(check, data, int(match[1])))
 
-    def _check_epochs(self, name: str, directory: Directory, batches: list[Batch]) -> None:
+    def _check_epochs(self, name: str, directory: Directory, batches: list[StoredBatch]) -> None:
         """Check that the leader epoch checkpoint agrees with batches below the recovery point.
 
         Above the recovery point, a start ignores the checkpoint (V39).
@@ -260,10 +260,10 @@ class _Disk:
         for line in _checkpoint_lines(data):
             fields = line.split()
             if len(fields) != 2 or not (fields[0].isdigit() and fields[1].isdigit()):
-                raise _WrongError(f"{line!r} is not an epoch and an offset")
+                raise _DiskError(f"{line!r} is not an epoch and an offset")
             entry = int(fields[0]), int(fields[1])
             if entries and (entry[0] <= entries[-1][0] or entry[1] <= entries[-1][1]):
-                raise _WrongError(f"{entry} cannot follow {entries[-1]}")
+                raise _DiskError(f"{entry} cannot follow {entries[-1]}")
             entries.append(entry)
         point = self._points.get(name, 0)
         for batch in batches:
@@ -271,7 +271,7 @@ class _Disk:
                 return
             epochs = [epoch for epoch, start in entries if start <= batch.base_offset]
             if epochs and epochs[-1] != batch.leader_epoch:
-                raise _WrongError(
+                raise _DiskError(
                     f"offset {batch.base_offset} is of leader epoch {batch.leader_epoch}, and the"
                     f" file has {epochs[-1]}; the recovery point is {point}"
                 )
@@ -281,18 +281,18 @@ def _text(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _WrongError(f"it is no text: {error}") from None
+        raise _DiskError(f"it is no text: {error}") from None
 
 
 def _checkpoint_lines(data: bytes) -> list[str]:
     """Return the entries of a text checkpoint: a version, their number, then one entry a line."""
     lines = _text(data).splitlines()
     if len(lines) < 2 or lines[0] != "0" or lines[1] != str(len(lines) - 2):
-        raise _WrongError(f"version and number {lines[:2]} do not fit {len(lines)} lines")
+        raise _DiskError(f"version and number {lines[:2]} do not fit {len(lines)} lines")
     return lines[2:]
 
 
-def _batches(data: bytes) -> Iterator[Batch]:
+def _batches(data: bytes) -> Iterator[StoredBatch]:
     """Yield the batches of a whole file."""
     position = 0
     try:
@@ -301,70 +301,72 @@ def _batches(data: bytes) -> Iterator[Batch]:
             timestamp_ms = int.from_bytes(
                 data[position + _MAX_TIMESTAMP_AT :][:8], "big", signed=True
             )
-            yield Batch(
+            yield StoredBatch(
                 position, batch.base_offset, batch.base_offset + delta, batch.leader_epoch,
                 timestamp_ms, batch.producer_id, batch.producer_epoch,
                 (batch.base_sequence + delta) & _MAX_SEQUENCE,
             )  # fmt: skip
             position += batch.size_bytes
     except BrokenBatch as error:
-        raise _WrongError(f"behind byte {position}: {error}") from None
+        raise _DiskError(f"behind byte {position}: {error}") from None
     if position < len(data):
-        raise _WrongError(f"{len(data) - position} bytes behind byte {position} are no batch")
+        raise _DiskError(f"{len(data) - position} bytes behind byte {position} are no batch")
 
 
-def _check_order(batch: Batch, previous: Batch | None, base_offset: int, gaps: bool) -> None:
+def _check_order(
+    batch: StoredBatch, previous: StoredBatch | None, base_offset: int, gaps: bool
+) -> None:
     if batch.last_offset < base_offset or (batch.position and batch.base_offset < base_offset):
-        raise _WrongError(f"offset {batch.base_offset} is below the file's")
+        raise _DiskError(f"offset {batch.base_offset} is below the file's")
     if previous is None:
         return
     expected = previous.last_offset + 1
     if batch.base_offset < expected or (batch.base_offset > expected and not gaps):
-        raise _WrongError(
+        raise _DiskError(
             f"byte {batch.position} has offset {batch.base_offset}, {expected} expected"
         )
     if batch.leader_epoch < previous.leader_epoch:
-        raise _WrongError(
+        raise _DiskError(
             f"byte {batch.position}: leader epoch {batch.leader_epoch} behind"
             f" {previous.leader_epoch}"
         )
 
 
-def _check_index(data: bytes, base_offset: int, batches: list[Batch]) -> None:
+def _check_index(data: bytes, base_offset: int, batches: list[StoredBatch]) -> None:
     """Check that each entry is the last offset of the batch that starts at its position."""
     if len(data) % _INDEX_ENTRY.size:
-        raise _WrongError(f"{len(data)} bytes are not whole entries")
+        raise _DiskError(f"{len(data)} bytes are not whole entries")
     starts = {batch.position: batch.last_offset for batch in batches}
     before = -1
     for relative, position in _INDEX_ENTRY.iter_unpack(data):
         if position <= before:
-            raise _WrongError(f"position {position} behind {before}")
+            raise _DiskError(f"position {position} behind {before}")
         before = position
         if starts.get(position) != base_offset + relative:
-            raise _WrongError(
+            raise _DiskError(
                 f"offset {base_offset + relative} at byte {position}, where"
                 f" {starts.get(position, 'no batch')} is"
             )
 
 
-def _check_time_index(data: bytes, base_offset: int, batches: list[Batch]) -> None:
+def _check_time_index(data: bytes, base_offset: int, batches: list[StoredBatch]) -> None:
     """Check that each entry is the largest timestamp so far and the last offset of its batch."""
     if len(data) % _TIME_ENTRY.size:
-        raise _WrongError(f"{len(data)} bytes are not whole entries")
+        raise _DiskError(f"{len(data)} bytes are not whole entries")
     timestamps = {batch.last_offset: batch.max_timestamp_ms for batch in batches}
     before = -1
     for timestamp_ms, relative in _TIME_ENTRY.iter_unpack(data):
         offset = base_offset + relative
         if timestamp_ms <= before:
-            raise _WrongError(f"timestamp {timestamp_ms} behind {before}")
+            raise _DiskError(f"timestamp {timestamp_ms} behind {before}")
         before = timestamp_ms
         if timestamps.get(offset) != timestamp_ms:
-            raise _WrongError(
+            raise _DiskError(
                 f"timestamp {timestamp_ms} for offset {offset}, which has"
                 f" {timestamps.get(offset, 'no batch')}"
             )
     if data and before != max(timestamps.values()):
-        raise _WrongError(f"it ends with {before}, {max(timestamps.values())} is the largest")
+        raise _DiskError(f"it ends with {before}, {max(timestamps.values())} is the largest")
 
 
 class _Row(NamedTuple):
@@ -383,22 +385,24 @@ class _Row(NamedTuple):
 def _read_snapshot(data: bytes, offset: int, end: int) -> list[_Row]:
     """Return the producers of a snapshot at `offset`, which must not be above the log's end."""
     if len(data) < _SNAPSHOT_HEAD.size:
-        raise _WrongError(f"{len(data)} bytes are no snapshot")
+        raise _DiskError(f"{len(data)} bytes are no snapshot")
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
     if version != 1 or len(data) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:
-        raise _WrongError(f"version {version} with {count} entries has {len(data)} bytes")
+        raise _DiskError(f"version {version} with {count} entries has {len(data)} bytes")
     if crc32c.crc32c(data[_SNAPSHOT_CRC_FROM:]) != crc:
-        raise _WrongError("its checksum is wrong")
+        raise _DiskError("its checksum is wrong")
     if offset > end:
-        raise _WrongError(f"it is of offset {offset}, and the log ends at {end}")
+        raise _DiskError(f"it is of offset {offset}, and the log ends at {end}")
     rows = [_Row(*row) for row in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEAD.size :])]
     for row in rows:
         if row.last_offset >= offset:
-            raise _WrongError(f"producer {row.producer_id} has written offset {row.last_offset}")
+            raise _DiskError(f"producer {row.producer_id} has written offset {row.last_offset}")
     return rows
 
 
-def _compare_snapshot(rows: list[_Row], offset: int, batches: list[Batch], gaps: bool) -> None:
+def _compare_snapshot(
+    rows: list[_Row], offset: int, batches: list[StoredBatch], gaps: bool
+) -> None:
     """Check a producer snapshot against the batches.
 
     Each row matches its batch, unless compaction or retention removed that batch. The last batch of
@@ -411,7 +415,7 @@ def _compare_snapshot(rows: list[_Row], offset: int, batches: list[Batch], gaps:
             continue
         found = row.producer_id, row.producer_epoch, row.last_sequence
         if batch is None or found != (batch.producer_id, batch.producer_epoch, batch.last_sequence):
-            raise _WrongError(
+            raise _DiskError(
                 f"producer {row.producer_id} epoch {row.producer_epoch} has written sequence"
                 f" {row.last_sequence} at offset {row.last_offset}, where"
                 f" {'no batch ends' if batch is None else f'the log has {batch}'}"
@@ -422,6 +426,6 @@ def _compare_snapshot(rows: list[_Row], offset: int, batches: list[Batch], gaps:
         newest[row.producer_id] = max(row.last_offset, newest.get(row.producer_id, -1))
     for producer_id, batch in last.items():
         if newest.get(producer_id, -1) < batch.last_offset:
-            raise _WrongError(
+            raise _DiskError(
                 f"it does not have producer {producer_id} with offset {batch.last_offset}"
             )

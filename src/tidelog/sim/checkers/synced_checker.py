@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidelog.sim.disk import Directory
-from tidelog.sim.file_content import Fate, File, Write
-from tidelog.sim.observed.claims import Claim
+from tidelog.sim.file_content import Fate, File, UnsyncedWrite
+from tidelog.sim.observed.claims import ReplicaClaim
 from tidelog.sim.observed.replica_logs import ReplicaLog
 from tidelog.sim.sim_broker import SimBroker
 
@@ -26,7 +26,7 @@ class SyncedChecker:
         #: Commits that were checked.
         self.checked = 0
 
-    def committed(self, node_id: int, claim: Claim, first: int) -> None:
+    def committed(self, node_id: int, claim: ReplicaClaim, first: int) -> None:
         """Check a leader's commit of the offsets from `first` up to its high watermark."""
         broker = self._brokers[node_id].broker
         partition = None if broker is None else broker.replicas.get(claim.name)
@@ -70,7 +70,7 @@ def _first_unsynced(file: File) -> int:
     """Return the lowest position of a file that a power loss may change."""
     return min(
         (
-            change.position if isinstance(change, Write) else change.size
+            change.position if isinstance(change, UnsyncedWrite) else change.size
             for change in file.pending
             if change.fate is not Fate.DURABLE
         ),

@@ -10,7 +10,7 @@ Scenarios are sequences that no single draw brings about: `scenarios`, `leadersh
 `steps`.
 """
 
-from tidelog.sim.faults.kinds import KINDS, SCENARIOS, Kind
+from tidelog.sim.faults.kinds import KINDS, SCENARIOS, FaultKind
 from tidelog.sim.faults.scheduler import Faults
 
-__all__ = ["KINDS", "SCENARIOS", "Faults", "Kind"]
+__all__ = ["KINDS", "SCENARIOS", "Faults", "FaultKind"]

@@ -26,7 +26,7 @@ _LOG_DIRS: Final = "log_dirs"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FaultKind:
     """A kind of fault. The promise of an acknowledgement holds under it.
 
     A kind asks the cluster's fault budget before it loses data.
@@ -45,7 +45,7 @@ class Kind:
         return self.family == _LOG_DIRS
 
 
-KINDS: Final[dict[str, Kind]] = {}
+KINDS: Final[dict[str, FaultKind]] = {}
 SCENARIOS: Final[dict[str, Play]] = {}
 
 
@@ -60,7 +60,7 @@ def kind(inject: Callable[[FaultContext], bool | None]) -> Inject:
     if name in KINDS:
         raise ValueError(f"there are two kinds of faults named {name!r}")
     family = inject.__module__.rpartition(".")[2]
-    KINDS[name] = Kind(name, family, (inject.__doc__ or "").strip(), injects)
+    KINDS[name] = FaultKind(name, family, (inject.__doc__ or "").strip(), injects)
     return injects
 
 

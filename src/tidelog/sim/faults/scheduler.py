@@ -31,7 +31,7 @@ from tidelog.sim.faults import (  # noqa: F401
 )
 from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS
-from tidelog.sim.loop import NS_PER_MS, Event
+from tidelog.sim.loop import NS_PER_MS, TimedCall
 from tidelog.sim.profiles import Profile
 from tidelog.sim.reductions import Played
 from tidelog.sim.seeds import stream
@@ -94,7 +94,7 @@ class Faults:
         self._hosts = [broker.node.host for broker in cluster.brokers.values()] + client_hosts
         self._undo: list[Callable[[], None]] = []
         #: The event of the next draw, cancelled when faults end.
-        self._pending: Event | None = None
+        self._pending: TimedCall | None = None
         self._mean_interval_ms = draw.randrange(*profile.pace.interval_ms)
         self._restart_ms = draw.choice(profile.pace.down_ms)
         self._weights = _weights(profile, draw, cluster.simulator.seed) or {"strike": 1.0}
@@ -195,5 +195,5 @@ class Faults:
 
         self._later(draw.uniform(*self._restart_ms), restart)
 
-    def _later(self, delay_ms: float, callback: Callable[[], None]) -> Event:
+    def _later(self, delay_ms: float, callback: Callable[[], None]) -> TimedCall:
         return self.cluster.simulator.scheduler.after(int(delay_ms * NS_PER_MS), None, callback)

@@ -14,7 +14,7 @@ from tidelog.sim.observed.published_state import Published
 from tidelog.sim.observed.replica_logs import LogKey
 
 
-class Claim(NamedTuple):
+class ReplicaClaim(NamedTuple):
     """State of one replica as its broker claims it."""
 
     key: LogKey
@@ -28,7 +28,7 @@ class Claim(NamedTuple):
     maximal_isr: tuple[int, ...]
 
 
-def claim_of(partition: Partition, published: Published) -> Claim:
+def claim_of(partition: Partition, published: Published) -> ReplicaClaim:
     """Return the claim of a broker that hosts the replica."""
     leadership = partition.leadership
     in_flight: tuple[tuple[int, int], ...] = ()
@@ -41,7 +41,7 @@ def claim_of(partition: Partition, published: Published) -> Claim:
         )
     maximal_isr = () if leadership is None else isr_rules.maximal_isr(leadership.isr)
     name = partition.topic_partition
-    return Claim(
+    return ReplicaClaim(
         published.key(partition.topic_id, name.partition, partition.leader_epoch),
         name,
         leadership is not None,

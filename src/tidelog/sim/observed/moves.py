@@ -58,7 +58,7 @@ def wrong_changes(
             yield number, f"it was moved back to {target}, it began as {move.original} (R3)"
 
 
-class Members(Protocol):
+class MoveMembers(Protocol):
     """A partition's published state, as far as the end of a reassignment concerns it."""
 
     @property
@@ -70,7 +70,7 @@ class Members(Protocol):
         """The target that a reassignment has come down to (V52)."""
 
 
-def copies_lost(before: Members, after: Members, minimum: int) -> str:
+def copies_lost(before: MoveMembers, after: MoveMembers, minimum: int) -> str:
     """Return what is wrong with the state that ends a reassignment, empty where nothing is (R3)."""
     target = after.reassigned_to
     if (

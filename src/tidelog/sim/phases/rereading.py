@@ -11,25 +11,25 @@ from typing import NamedTuple
 
 from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.sim_cluster import SimCluster
-from tidelog.sim.workload.partition_consumers import PartitionConsumer
+from tidelog.sim.workload.partition_consumers import SimPartitionConsumer
 
 
 class Rereading(NamedTuple):
     """Consumers of all partitions that are consumed."""
 
-    readers: list[PartitionConsumer]
+    readers: list[SimPartitionConsumer]
     #: Whether one of them has not read what it is to read.
-    has_more: Callable[[PartitionConsumer], bool]
+    has_more: Callable[[SimPartitionConsumer], bool]
 
     def is_behind(self) -> bool:
         """Return whether one of them is still behind."""
         return any(map(self.has_more, self.readers))
 
-    def behind(self) -> dict[PartitionConsumer, int]:
+    def behind(self) -> dict[SimPartitionConsumer, int]:
         """Return the positions of those that are behind."""
         return {each: each.position for each in self.readers if self.has_more(each)}
 
-    def crawls(self, before: Mapping[PartitionConsumer, int], count: int) -> bool:
+    def crawls(self, before: Mapping[SimPartitionConsumer, int], count: int) -> bool:
         """Return whether one of them is behind and has read less than `count` since `before`."""
         return any(
             each.position < position + count and self.has_more(each)
@@ -46,7 +46,7 @@ def begin(cluster: SimCluster, workload: ClientWorkload, *, is_growing: bool = F
     known = {consumer.partition: consumer.gaps for consumer in workload.consumers}
     readers = [workload.consume(client, name, None, gaps=gaps) for name, gaps in known.items()]
 
-    def end_of(reader: PartitionConsumer) -> tuple[bytes, int] | None:
+    def end_of(reader: SimPartitionConsumer) -> tuple[bytes, int] | None:
         """Return the topic id and the end of a partition that has one and can be read."""
         topic = cluster.published.topics.get(reader.partition.topic)
         if topic is None:
@@ -58,7 +58,7 @@ def begin(cluster: SimCluster, workload: ClientWorkload, *, is_growing: bool = F
 
     first_ends = {reader: end_of(reader) for reader in readers}
 
-    def is_behind(reader: PartitionConsumer) -> bool:
+    def is_behind(reader: SimPartitionConsumer) -> bool:
         found = end_of(reader)
         if is_growing and found is not None:
             first = first_ends[reader]

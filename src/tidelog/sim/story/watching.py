@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.sim.checkers.group_checker import Commit
 from tidelog.sim.client_history import Outcome, Produce
-from tidelog.sim.observed.claims import Claim
+from tidelog.sim.observed.claims import ReplicaClaim
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.observed.replica_logs import LogKey, ReplicaLog
 from tidelog.sim.story import facts
@@ -252,7 +252,7 @@ class Watcher:
 
     # Replicas
 
-    def _isr_proposed(self, node_id: int, claim: Claim) -> None:
+    def _isr_proposed(self, node_id: int, claim: ReplicaClaim) -> None:
         members = tuple(dict.fromkeys(member for member, _ in claim.in_flight))
         key = (node_id, claim.key)
         if members and self._proposed.get(key) != members:
@@ -283,7 +283,7 @@ class Watcher:
             text += f" its files show {log.end} now"
         self._add(facts.CUT, name, text)
 
-    def _committed(self, node_id: int, claim: Claim, first: int) -> None:
+    def _committed(self, node_id: int, claim: ReplicaClaim, first: int) -> None:
         who = f"leader {node_id}"
         last = claim.high_watermark - 1
         text = f"{who} of epoch {claim.leader_epoch} commits {_offsets(first, last)}: its high"

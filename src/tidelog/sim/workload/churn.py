@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from tidelog.client.admin import TopicAdmin
-from tidelog.client.configs import TOPIC, ConfigAdmin, ConfigChange, ConfigOperation, ConfigResource
+from tidelog.client.configs import TOPIC, ConfigAdmin, ConfigChange, ConfigResource
+from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig

@@ -15,13 +15,14 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import ClassVar, Final, TypeVar
 
-from tidelog.client.configs import ConfigAdmin, ConfigChange, ConfigOperation, ConfigResource
+from tidelog.client.configs import ConfigAdmin, ConfigChange, ConfigResource
+from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.seeds import stream
 from tidelog.sim.workload.administrator import Administrator
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 
 T = TypeVar("T", bound="type[ChurnKind]")
 
@@ -39,7 +40,7 @@ class ChurnKind(ABC):
     #: Range of the time in ms before each act; None if the acts themselves wait.
     pause_ms: ClassVar[tuple[int, int] | None] = None
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         self.work = work
         self.draw = draw
         self.client = work.client()
@@ -176,7 +177,7 @@ def _register(kind: T, *, is_drawn: bool) -> T:
 class Churning:
     """The churn of one run: the kinds that its seed draws, each with its own random stream."""
 
-    def __init__(self, work: Work, share: float, always: Collection[str] = ()) -> None:
+    def __init__(self, work: Workload, share: float, always: Collection[str] = ()) -> None:
         """Draw the kinds.
 
         `share` is the average share of kinds that a seed draws. `always` names kinds that every

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tidelog.client.routing import ClusterRouter
-from tidelog.client.steps import NO_ANSWER, Address, Answer, Call, NotSent, Operation
+from tidelog.client.steps import NO_ANSWER, Address, Call, NotSent, Operation, Response
 from tidelog.core import limits
 from tidelog.core.errors import (
     ConnectionLost,
@@ -206,7 +206,7 @@ class ClientNode:
 
     async def run(self, operation: Operation[T]) -> T:
         """Drive an operation of `tidelog.client` and return its result; its errors pass through."""
-        answer: Answer = NO_ANSWER
+        answer: Response = NO_ANSWER
         error: TidelogError | None = None
         started = False
         while True:
@@ -231,14 +231,14 @@ class ClientNode:
             except (TidelogError, KafkaError) as failed:
                 error = failed
 
-    async def _answer(self, call: Call) -> Answer:
+    async def _answer(self, call: Call) -> Response:
         connection = await self.connection(call.address)
         version = connection.version(call.api_key, call.max_version)
         message = call.build(version)
         if not call.answered:
             connection.post(call.api_key, version, message)
             return NO_ANSWER
-        return Answer(
+        return Response(
             version, await connection.call(call.api_key, version, message, call.timeout_ms)
         )
 

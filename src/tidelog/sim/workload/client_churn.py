@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from tidelog.sim.seeds import stream
 from tidelog.sim.workload.churning import ChurnKind, churn, churn_of_profiles
-from tidelog.sim.workload.group_clients import FAMILIES, GroupMember, GroupPlan
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.group_clients import FAMILIES, GroupPlan, SimMember
+from tidelog.sim.workload.work import Workload
 
 _MOST_GUESTS = 4
 
@@ -40,15 +40,15 @@ class _Visits(ChurnKind):
 
     group: ClassVar[str]
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._plan = GroupPlan(self.group, work.steady[0].topic, len(work.steady))
-        self._guests: list[GroupMember] = []
+        self._guests: list[SimMember] = []
 
-    def _member(self, name: str, number: int, instance_id: str | None) -> GroupMember:
+    def _member(self, name: str, number: int, instance_id: str | None) -> SimMember:
         """Return a member on a client of its own, as each process has; its draws have a name."""
         is_static = instance_id is not None
-        return GroupMember(
+        return SimMember(
             self.work.client(),
             self._plan,
             self.work.cluster.groups,

@@ -15,7 +15,7 @@ from tidelog.core.ports import Transport
 from tidelog.sim.checkers.unread_checker import UnreadChecker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 from tidelog.wire.codec import encode_request
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -83,7 +83,7 @@ class CrowdConnection:
 class Crowds(ChurnKind):
     """Crowds of one client after the other, at random brokers."""
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         simulator = work.cluster.simulator
         config = work.cluster.settings.of(1)

@@ -17,7 +17,7 @@ from tidelog.core.types import NO_LEADER
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 
 #: Causes that a broker has only after its first registration has ended.
 _ENDED = (ShrinkCause.SESSION, ShrinkCause.BOUNCE)
@@ -29,7 +29,7 @@ class ReplicasDescribed(ChurnKind):
 
     pause_ms = 5, 120
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._replicas = ReplicaAdmin(self.client.router)
         #: Published states by partition and partition epoch.

@@ -16,7 +16,7 @@ from tidelog.client.directory_moves import DirectoryMoveAdmin
 from tidelog.core.errors import ErrorCode
 from tidelog.core.throttle_keys import DIRECTORY_MOVE_RATE
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 
 #: Bytes a second; 0 holds all moves until it changes.
 _RATES: Final = (0, 3_000, 20_000, 200_000)
@@ -30,7 +30,7 @@ class DirectoriesChanged(ChurnKind):
 
     pause_ms = 5, 600
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._moves = DirectoryMoveAdmin(self.client.router)
 

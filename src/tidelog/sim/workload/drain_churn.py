@@ -14,7 +14,7 @@ from typing import Final
 from tidelog.client.configs import BROKER, ConfigResource
 from tidelog.core.throttle_keys import DIRECTORY_MOVE_RATE
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 
 _CORDONED: Final = "cordoned.log.dirs"
 _DRAINING: Final = "draining.log.dirs"
@@ -35,7 +35,7 @@ class DirectoriesDrained(ChurnKind):
 
     pause_ms = 50, 900
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._brokers = list(work.cluster.brokers)
         #: The directories that stay drained in the end, by broker.

@@ -21,9 +21,9 @@ from tidelog.metadata import layout
 from tidelog.metadata.layout import TopicAssignment
 from tidelog.metadata.store import ANY_VERSION, Create, Delete, Op, SetData
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
-from tidelog.sim.workload.partition_consumers import PartitionConsumer
+from tidelog.sim.workload.partition_consumers import SimPartitionConsumer
 from tidelog.sim.workload.partition_producers import PartitionProducer
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 
 _MAX_PARTITIONS: Final = 4
 #: A broker that does not exist.
@@ -40,12 +40,12 @@ class NodesEdited(ChurnKind):
     topic: ClassVar[str] = "edited"
     pause_ms = 50, 800
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._writer, self._reader = work.client(), work.client()
         self._topic_id: TopicId = b""
         self._partitions: dict[int, tuple[int, ...]] = {}
-        self._clients: dict[int, tuple[PartitionProducer, PartitionConsumer]] = {}
+        self._clients: dict[int, tuple[PartitionProducer, SimPartitionConsumer]] = {}
         #: Number of invalid edits.
         self.wrong = 0
 

@@ -298,7 +298,7 @@ class Committer(_Speaker):
         self.is_done = True
 
 
-class GroupMember(_Speaker):
+class SimMember(_Speaker):
     """One member with all its memberships."""
 
     def __init__(

@@ -15,7 +15,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.workload.churning import ChurnKind, churn
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 
 
 @churn
@@ -24,7 +24,7 @@ class LeadersElected(ChurnKind):
 
     pause_ms = 50, 1_200
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._partitions = PartitionAdmin(self.client.router)
         #: Time at which published state last had each leader.

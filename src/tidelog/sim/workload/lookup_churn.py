@@ -21,7 +21,7 @@ from tidelog.core.types import READ_UNCOMMITTED, TopicPartition
 from tidelog.sim.checkers.replication_checker import Truth
 from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 
 #: Timestamp with which ListOffsets finds the record of the largest timestamp (KIP-734).
 _MAX_TIMESTAMP: Final = -3
@@ -39,7 +39,7 @@ class OffsetsLookedUp(ChurnKind):
 
     pause_ms = 5, 120
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._reader = LogReader(self.client.router)
         #: The highest "latest" offset in responses of each leader, by partition and leader epoch.

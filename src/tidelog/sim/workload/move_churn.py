@@ -17,7 +17,7 @@ from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 from tidelog.metadata import layout
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 
 _BY_NODE: Final = 0.2
 _BACK: Final = 0.15
@@ -34,7 +34,7 @@ class PartitionsMoved(ChurnKind):
 
     pause_ms = 30, 1_500
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._moves = MoveAdmin(self.client.router)
 

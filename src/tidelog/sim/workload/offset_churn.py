@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from tidelog.client.coordinators import Coordinators
-from tidelog.client.groups import CommittedOffset, GroupAdmin
+from tidelog.client.groups import FetchedOffset, GroupAdmin
 from tidelog.client.steps import Call, Operation
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.sim.workload.churning import ChurnKind, churn
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 from tidelog.wire.registry import DELETE_GROUPS, OFFSET_COMMIT, OFFSET_DELETE
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Attempts:
                 return result
 
 
-class Ledger:
+class OffsetLedger:
     """The offsets of a group without members, as the requests of a kind of churn change them."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Ledger:
 
     async def commit(self, wanted: dict[TopicPartition, int]) -> None:
         """Commit new offsets; to the group this is also a reset."""
-        offsets = {each: CommittedOffset(offset) for each, offset in wanted.items()}
+        offsets = {each: FetchedOffset(offset) for each, offset in wanted.items()}
         await self.change(wanted, self.admin.commit(self.group, offsets), "committed")
 
     async def change(
@@ -140,10 +140,10 @@ class OffsetsDeleted(ChurnKind):
 
     pause_ms = 30, 500
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         partitions = [TopicPartition(work.steady[0].topic, n) for n in range(_PARTITIONS)]
-        self._ledger = Ledger(self, _GROUP, partitions)
+        self._ledger = OffsetLedger(self, _GROUP, partitions)
         self._next_offset = 0
 
     async def act(self) -> None:

@@ -43,7 +43,7 @@ class _BeginAgainError(KafkaError):
     """The error of a consumer that cannot rely on its position."""
 
 
-class PartitionConsumer:
+class SimPartitionConsumer:
     """A consumer of one partition."""
 
     def __init__(

@@ -78,7 +78,7 @@ class Numbers:
         return tuple(range(first, first + count))
 
 
-class Waiting:
+class UnsettledBatch:
     """A batch without a final outcome."""
 
     __slots__ = ("batch", "operation", "paddings")
@@ -125,7 +125,7 @@ class PartitionProducer:
         self._producer_id = -1
         self._producer_epoch = -1
         self._next_sequence = 0
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[UnsettledBatch] = deque()
         self._next_batch_ns = 0
         self._broker_id = -1
 
@@ -175,9 +175,9 @@ class PartitionProducer:
 
     async def _pump(self, connection: ClientConnection) -> None:
         """Keep the window full until a batch fails or all batches are done."""
-        in_flight: deque[tuple[Waiting, asyncio.Future[Any]]] = deque()
+        in_flight: deque[tuple[UnsettledBatch, asyncio.Future[Any]]] = deque()
         healthy = True
-        refused: Waiting | None = None
+        refused: UnsettledBatch | None = None
         while True:
             while healthy and len(in_flight) < self._window:
                 waiting = await self._next(len(in_flight), may_wait=not in_flight)
@@ -198,7 +198,7 @@ class PartitionProducer:
             if self.is_done and not in_flight:
                 return
 
-    def _check_order(self, refused: Waiting, waiting: Waiting) -> None:
+    def _check_order(self, refused: UnsettledBatch, waiting: UnsettledBatch) -> None:
         """Report the acknowledgement of a batch behind one that the same broker refused (V38)."""
         first, second = refused.operation, waiting.operation
         history = self.client.history
@@ -209,7 +209,7 @@ class PartitionProducer:
                 f"broker {self._broker_id} acknowledged {second} behind {first}, which it refused"
             )
 
-    async def _next(self, position: int, *, may_wait: bool) -> Waiting | None:
+    async def _next(self, position: int, *, may_wait: bool) -> UnsettledBatch | None:
         """Return the batch at a position of the window, or a new batch when it is due."""
         if position < len(self._waiting):
             return self._waiting[position]
@@ -224,7 +224,7 @@ class PartitionProducer:
                 return None
         return self._new_batch()
 
-    def _new_batch(self) -> Waiting:
+    def _new_batch(self) -> UnsettledBatch:
         draw = self._draw
         count = draw.randrange(1, 5)
         numbers = self._numbers.take(count)
@@ -244,12 +244,12 @@ class PartitionProducer:
         burst = draw.random() < 0.2
         pause_ms = 0.0 if burst else self.pace_ms * 2 * draw.random()
         self._next_batch_ns = self.client.now_ns + int(pause_ms * 1e6)
-        waiting = Waiting(operation, paddings)
+        waiting = UnsettledBatch(operation, paddings)
         self._encode(waiting)
         self._waiting.append(waiting)
         return waiting
 
-    def _encode(self, waiting: Waiting) -> None:
+    def _encode(self, waiting: UnsettledBatch) -> None:
         """Give a batch the producer's next sequence numbers."""
         operation = waiting.operation
         waiting.batch = encode_batch(
@@ -263,7 +263,7 @@ class PartitionProducer:
         )
         self._next_sequence += len(operation.numbers)
 
-    def _send(self, connection: ClientConnection, waiting: Waiting) -> asyncio.Future[Any]:
+    def _send(self, connection: ClientConnection, waiting: UnsettledBatch) -> asyncio.Future[Any]:
         waiting.operation.sent_ns.append(self.client.now_ns)
         data = PartitionProduceData(index=self.partition.partition, records=waiting.batch)
         topic = TopicProduceData(name=self.partition.topic, partition_data=[data])
@@ -276,7 +276,7 @@ class PartitionProducer:
             return done
         return connection.call(PRODUCE, version, request, PRODUCE_TIMEOUT_MS + _ANSWER_MARGIN_MS)
 
-    def _settle(self, waiting: Waiting, answer: Any, failed: bool) -> bool:
+    def _settle(self, waiting: UnsettledBatch, answer: Any, failed: bool) -> bool:
         """Handle a response; return False if later batches must be sent again."""
         if failed:
             return self._lost(waiting)
@@ -293,7 +293,7 @@ class PartitionProducer:
             return True
         return self._refused(waiting, error)
 
-    def _refused(self, waiting: Waiting, error: ErrorCode) -> bool:
+    def _refused(self, waiting: UnsettledBatch, error: ErrorCode) -> bool:
         if waiting not in self._waiting:
             return False  # given up with the producer id that an earlier response made useless
         if error in NOT_APPENDED or error in UNCERTAIN:
@@ -318,7 +318,7 @@ class PartitionProducer:
         self._end(waiting, Outcome.UNKNOWN)
         return False
 
-    def _lost(self, waiting: Waiting) -> bool:
+    def _lost(self, waiting: UnsettledBatch) -> bool:
         """Handle a missing response: the batch may have been appended."""
         if not self._repeats:
             self._end(waiting, Outcome.UNKNOWN)
@@ -333,7 +333,7 @@ class PartitionProducer:
         for each in list(self._waiting):
             self._end(each, Outcome.UNKNOWN)
 
-    def _end(self, waiting: Waiting, outcome: Outcome, base_offset: int = -1) -> None:
+    def _end(self, waiting: UnsettledBatch, outcome: Outcome, base_offset: int = -1) -> None:
         if waiting not in self._waiting:
             return
         self._waiting.remove(waiting)

@@ -15,7 +15,7 @@ from tidelog.metadata import layout
 from tidelog.metadata.store import Create, Op
 from tidelog.sim.workload.churning import churn_of_profiles
 from tidelog.sim.workload.move_churn import PartitionsMoved
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 
 #: What is done next, with its weight.
 _ACTS: Final = {
@@ -40,7 +40,7 @@ class MovesQueued(PartitionsMoved):
 
     pause_ms = 30, 1_200
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._queue = work.cluster.published.queue
 

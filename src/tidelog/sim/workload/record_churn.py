@@ -16,8 +16,8 @@ from tidelog.client.upkeep import PartitionAdmin
 from tidelog.core.types import NO_LEADER, READ_UNCOMMITTED, TopicId, TopicPartition
 from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.workload.churning import ChurnKind, churn
-from tidelog.sim.workload.partition_consumers import PartitionConsumer
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.partition_consumers import SimPartitionConsumer
+from tidelog.sim.workload.work import Workload
 
 if TYPE_CHECKING:
     from tidelog.log.partition_log import PartitionLog
@@ -33,12 +33,12 @@ class _Deletions(ChurnKind):
     #: Whether records have keys, so that compaction removes some.
     keyed: ClassVar[bool] = False
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._deleter = PartitionAdmin(self.client.router)
         self._reader = LogReader(self.client.router)
         self._partition = TopicPartition(self.topic, 0)
-        self._consumers: list[PartitionConsumer] = []
+        self._consumers: list[SimPartitionConsumer] = []
         self._topic_id: TopicId = b""
         #: The acknowledged low watermark, and the incarnations of brokers that know it, by broker.
         self._low_watermark = 0
@@ -143,7 +143,7 @@ class _Deletions(ChurnKind):
 
 
 @churn
-class RecordsDeleted(_Deletions):
+class RecordDeletions(_Deletions):
     """Requests that delete the oldest records of a topic."""
 
     topic: ClassVar[str] = "trimmed"

@@ -13,9 +13,9 @@ from typing import Final
 
 from tidelog.core.types import TopicPartition
 from tidelog.sim.workload.churning import churn_of_profiles
-from tidelog.sim.workload.offset_churn import NO_OFFSET, Ledger
+from tidelog.sim.workload.offset_churn import NO_OFFSET, OffsetLedger
 from tidelog.sim.workload.topic_churn import OfTopics
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 
 _GROUPS: Final = ("rereaders", "returners", "repeaters", "recaller")
 _PARTITION: Final = TopicPartition("reread", 0)
@@ -25,11 +25,11 @@ _PARTITION: Final = TopicPartition("reread", 0)
 class OffsetsOfRecreatedTopics(OfTopics):
     """Commits of groups for a topic that is deleted and created again under its name."""
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         since = " since the topic was created"
         self._ledgers = {
-            group: Ledger(self, group, [_PARTITION], since, " (G6)") for group in _GROUPS
+            group: OffsetLedger(self, group, [_PARTITION], since, " (G6)") for group in _GROUPS
         }
         self._next_offset = 0
 

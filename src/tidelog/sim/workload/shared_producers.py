@@ -31,7 +31,7 @@ from tidelog.sim.workload.partition_producers import (
     MAX_IN_FLIGHT,
     Numbers,
     PartitionProducer,
-    Waiting,
+    UnsettledBatch,
     outcome_of,
 )
 
@@ -156,7 +156,7 @@ class SharedPartition(PartitionProducer):
         for waiting in self._waiting:
             self._encode(waiting)
 
-    async def _next(self, position: int, *, may_wait: bool) -> Waiting | None:
+    async def _next(self, position: int, *, may_wait: bool) -> UnsettledBatch | None:
         shared = self._shared
         if not shared.may_send:
             self._forget_identity()
@@ -172,11 +172,11 @@ class SharedPartition(PartitionProducer):
         """Copy the producer's id; without an id, `run` requests one before it sends a batch."""
         self._producer_id = self._shared.identity[0]
 
-    def _send(self, connection: Any, waiting: Waiting) -> asyncio.Future[Any]:
+    def _send(self, connection: Any, waiting: UnsettledBatch) -> asyncio.Future[Any]:
         self.in_flight += 1
         return super()._send(connection, waiting)
 
-    def _settle(self, waiting: Waiting, answer: Any, failed: bool) -> bool:
+    def _settle(self, waiting: UnsettledBatch, answer: Any, failed: bool) -> bool:
         if not failed and waiting in self._waiting:
             self._acknowledge_before(waiting, answer)
         settled = super()._settle(waiting, answer, failed)
@@ -184,14 +184,14 @@ class SharedPartition(PartitionProducer):
         self._shared.answered()
         return settled
 
-    def _acknowledge_before(self, waiting: Waiting, answer: Any) -> None:
+    def _acknowledge_before(self, waiting: UnsettledBatch, answer: Any) -> None:
         if answer.responses[0].partition_responses[0].error_code != ErrorCode.NONE:
             return
         earlier = list(self._waiting)[: self._waiting.index(waiting)]
         for each in earlier:
             self._end(each, Outcome.DONE)
 
-    def _refused(self, waiting: Waiting, error: ErrorCode) -> bool:
+    def _refused(self, waiting: UnsettledBatch, error: ErrorCode) -> bool:
         is_behind = waiting in self._waiting and self._waiting[0] is not waiting
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_behind:
             self._shared.bump_epoch()

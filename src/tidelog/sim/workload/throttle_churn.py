@@ -15,7 +15,7 @@ from tidelog.client.configs import BROKER, TOPIC, ConfigResource
 from tidelog.core.throttle_keys import THROTTLE_RATES, UNLIMITED
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
 from tidelog.sim.workload.move_churn import PartitionsMoved
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 from tidelog.wire.messages.alter_partition_reassignments import NO_THROTTLE
 
 #: Bytes a second; 0 holds replicas outside the ISR back until it changes.
@@ -49,7 +49,7 @@ class MovesThrottled(PartitionsMoved):
 class ThrottlesChanged(ChurnKind):
     """Rates of brokers and lists of the steady topic's replicas, changed at any time."""
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._topics = list(dict.fromkeys(each.topic for each in work.steady))
 

@@ -17,9 +17,9 @@ from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.sim.workload.churn import Churn
 from tidelog.sim.workload.churning import ChurnKind, churn, churn_of_profiles
-from tidelog.sim.workload.partition_consumers import PartitionConsumer
+from tidelog.sim.workload.partition_consumers import SimPartitionConsumer
 from tidelog.sim.workload.partition_producers import PartitionProducer
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 
 _MAX_PARTITIONS = 3
 
@@ -27,12 +27,12 @@ _MAX_PARTITIONS = 3
 class OfTopics(ChurnKind):
     """A kind of churn with a writer and a reader for its topics."""
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self.admin.chooses_replicas = 0.3
         self._writer, self._reader = work.client(), work.client()
 
-    def _work_on(self, partition: TopicPartition) -> tuple[PartitionProducer, PartitionConsumer]:
+    def _work_on(self, partition: TopicPartition) -> tuple[PartitionProducer, SimPartitionConsumer]:
         """Start a producer and a consumer of a partition."""
         producer = self.work.produce(self._writer, partition)
         return producer, self.work.consume(self._reader, partition)
@@ -94,7 +94,7 @@ class _Altered(OfTopics):
     topic: ClassVar[str]
     grows: ClassVar[float]
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._churn = Churn(self.client, draw, self.topic, self._work_on, self.grows)
 
@@ -120,7 +120,7 @@ class _Altered(OfTopics):
 
 
 @churn
-class PartitionsAdded(_Altered):
+class PartitionAdditions(_Altered):
     """Partitions that are added to a topic, one after the other."""
 
     topic: ClassVar[str] = "growing"
@@ -131,7 +131,7 @@ class PartitionsAdded(_Altered):
 
 
 @churn
-class ConfigsChanged(_Altered):
+class ConfigChanges(_Altered):
     """Changes of a topic's configuration, one after the other."""
 
     topic: ClassVar[str] = "tuned"
@@ -142,7 +142,7 @@ class ConfigsChanged(_Altered):
 
 
 @churn_of_profiles
-class PartitionsRemoved(OfTopics):
+class PartitionRemovals(OfTopics):
     """Removals and additions of a topic's highest partition, over and over.
 
     Records that are written to it belong to its present life alone.
@@ -150,7 +150,7 @@ class PartitionsRemoved(OfTopics):
 
     topic: ClassVar[str] = "shrinking"
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._topics = TopicAdmin(self.client.router)
         self._last = TopicPartition(self.topic, 1)

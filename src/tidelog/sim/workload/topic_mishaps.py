@@ -21,7 +21,7 @@ from tidelog.sim.batches import encode_batch, read_batches
 from tidelog.sim.disk import Loss
 from tidelog.sim.workload.churning import churn_of_profiles
 from tidelog.sim.workload.topic_churn import OfTopics
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 
 _KEY: Final = TopicPartition("mislaid", 0)
 _STATE: Final = partition_state_path(_KEY)
@@ -42,7 +42,7 @@ _OPTIONS: Final = FetchOptions(1 << 20, 1 << 20, 1, 200)
 class TopicsMislaid(OfTopics):
     """Deletions and restorations of a topic's nodes; its acknowledged records stay."""
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         router = self.client.router
         self._strays, self._log = StrayAdmin(router), LogWriter(router)

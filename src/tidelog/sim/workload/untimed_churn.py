@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 
 #: Shorter than the time of the faults, longer than it takes to fill a segment.
 _RETENTION_MS: Final = 2_500
@@ -27,7 +27,7 @@ class UntimedRecords(ChurnKind):
 
     topic: ClassVar[str] = "untimed"
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._partition = TopicPartition(self.topic, 0)
         self._topic_id: TopicId = b""

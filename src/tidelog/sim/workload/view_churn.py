@@ -15,7 +15,7 @@ import random
 from tidelog.client.steps import Address
 from tidelog.core.errors import ErrorCode
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
-from tidelog.sim.workload.work import Work
+from tidelog.sim.workload.work import Workload
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.wire.registry import METADATA
 
@@ -29,7 +29,7 @@ class BrokersFollowed(ChurnKind):
 
     pause_ms = 1, 30
 
-    def __init__(self, work: Work, draw: random.Random) -> None:
+    def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._known = list(self.client.bootstrap)
 

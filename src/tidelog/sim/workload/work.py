@@ -16,8 +16,8 @@ from tidelog.sim.reductions import Only
 from tidelog.sim.seeds import stream
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.group_clients import Committer, GroupMember
-from tidelog.sim.workload.partition_consumers import PartitionConsumer
+from tidelog.sim.workload.group_clients import Committer, SimMember
+from tidelog.sim.workload.partition_consumers import SimPartitionConsumer
 from tidelog.sim.workload.partition_producers import Numbers, PartitionProducer
 
 _FIRST_CLIENT_ID: Final = 101
@@ -28,7 +28,7 @@ _PRODUCE_VERSIONS: Final = (None, None, 3, 7, 8, 9)
 _TOPIC_CONFIGS: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
 
 
-class Work:
+class Workload:
     """All clients of one run, and the parts of the run that they use."""
 
     def __init__(
@@ -42,8 +42,8 @@ class Work:
         #: Partitions that exist all the time.
         self.steady: Sequence[TopicPartition] = ()
         self.producers: list[PartitionProducer] = []
-        self.consumers: list[PartitionConsumer] = []
-        self.members: list[GroupMember | Committer] = []
+        self.consumers: list[SimPartitionConsumer] = []
+        self.members: list[SimMember | Committer] = []
         #: Number of replicas of each partition.
         self.replication_factor = 3
         self.numbers = Numbers()
@@ -100,10 +100,10 @@ class Work:
         highest_version: int | None = None,
         *,
         gaps: bool = False,
-    ) -> PartitionConsumer:
+    ) -> SimPartitionConsumer:
         """Start a consumer of one partition; `gaps`: its records may be compacted."""
         number = len(self.consumers)
-        consumer = PartitionConsumer(
+        consumer = SimPartitionConsumer(
             client,
             partition,
             stream(self.seed, "consumer", number),
@@ -115,12 +115,12 @@ class Work:
         client.tasks.spawn(f"consume {number}", consumer.run())
         return consumer
 
-    def join(self, member: GroupMember | Committer) -> None:
+    def join(self, member: SimMember | Committer) -> None:
         """Start a member of a group, if groups take part; the final phase waits for its work."""
         if self.only.groups and self.profile.has_groups:
             self.members.append(member)
             member.client.tasks.spawn(f"member {len(self.members)}", member.run())
 
-    def visit(self, member: GroupMember) -> None:
+    def visit(self, member: SimMember) -> None:
         """Start a member that leaves its group before the run ends."""
         member.client.tasks.spawn("guest", member.run())

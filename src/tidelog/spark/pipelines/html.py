@@ -9,7 +9,7 @@ from html import escape
 from typing import Final
 
 from tidelog.spark.pipelines.figures import svg
-from tidelog.spark.pipelines.report import Cell, Figure, Report, Table
+from tidelog.spark.pipelines.report import Cell, Figure, PipelineReport, Table
 
 _CSS: Final = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d0d7de; --dim: #57606a }
@@ -34,7 +34,7 @@ svg { width: 100%; height: auto }
 """
 
 
-def page(report: Report) -> str:
+def page(report: PipelineReport) -> str:
     """Return the whole page. Raises ConfigError where figures cannot be drawn."""
     parts = [
         "<!doctype html>",
@@ -51,7 +51,7 @@ def page(report: Report) -> str:
     return "\n".join(part for part in parts if part) + "\n"
 
 
-def _facts(report: Report) -> str:
+def _facts(report: PipelineReport) -> str:
     rows = (
         f"<dt>{escape(name)}</dt><dd>{escape(shown(value))}</dd>" for name, value in report.facts
     )

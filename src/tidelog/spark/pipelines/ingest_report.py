@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tidelog.spark.pipelines.compact import CompactionReport
 from tidelog.spark.pipelines.continuity import PartitionProof
 from tidelog.spark.pipelines.ingest import IngestReport
-from tidelog.spark.pipelines.report import Plot, PlotKind, Report, Series, Table
+from tidelog.spark.pipelines.report import PipelineReport, Plot, PlotKind, Series, Table
 
 
 def row_of(proof: PartitionProof) -> dict[str, int]:
@@ -42,7 +42,7 @@ def verdict_of(reports: Sequence[IngestReport]) -> str:
     )
 
 
-def ingest_report(topic: str, directory: str, reports: Sequence[IngestReport]) -> Report:
+def ingest_report(topic: str, directory: str, reports: Sequence[IngestReport]) -> PipelineReport:
     """Return the report of batches of `topic` that were committed to `directory`."""
     done = [report for report in reports if report.manifest is not None]
     facts = (
@@ -61,7 +61,7 @@ def ingest_report(topic: str, directory: str, reports: Sequence[IngestReport]) -
         tuple((manifest, *row.values()) for manifest, row in proofs),
         "Each offset has one row, or is a dead letter, a transaction marker or compacted.",
     )
-    return Report(
+    return PipelineReport(
         title=f"Ingest of {topic}",
         verdict=verdict_of(done) if done else f"nothing new in {topic}",
         holds=all(report.proof.holds for report in done),
@@ -89,12 +89,12 @@ def _figures(done: Sequence[IngestReport]) -> tuple[Plot, ...]:
     return (rows, Plot("Rate of each batch", "manifest", "rows/s", (rate,), PlotKind.POINTS))
 
 
-def compaction_report(report: CompactionReport) -> Report:
+def compaction_report(report: CompactionReport) -> PipelineReport:
     """Return the report of a compaction."""
     before, after = len(report.before), len(report.after)
     rows = sum(each.rows for each in report.after)
     columns = (("file", "name"), "partition", ("from", "start"), ("to", "end"), "rows")
-    return Report(
+    return PipelineReport(
         title=f"Compaction of {report.directory}",
         verdict=(
             f"{before} files became {after} with the same {rows} rows, in {report.seconds:.1f} s"

@@ -173,7 +173,7 @@ Figure = Plot | Timeline
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PipelineReport:
     """The outcome of a pipeline; `holds` is whether what it looked at is as it should be."""
 
     title: str

@@ -4,7 +4,7 @@ A row has the header's fields, the batch's place in the file and the checksum of
 compiled scan (`_scan.c`, built at installation) takes about 20 ns a batch and computes CRC-32C with
 the processor's instruction; the Python one takes 3 µs. Both give the same rows for the same bytes.
 Decides nothing about a batch except where the next one starts. A buffer whose next bytes are no
-batch header ends the scan; the caller has the reason as a `Stop`. Source: DefaultRecordBatch.
+batch header ends the scan; the caller has the reason as a `ScanEnd`. Source: DefaultRecordBatch.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ROW: Final = np.dtype([(name, np.int64) for name in COLUMNS])
 Rows = npt.NDArray[np.void]
 
 
-class Stop(IntEnum):
+class ScanEnd(IntEnum):
     """Why a scan ended."""
 
     #: There is no room for another row.
@@ -76,7 +76,7 @@ def scan_rows(
     origin: int,
     rows: Rows,
     check_crc: bool,
-) -> tuple[int, int, Stop]:
+) -> tuple[int, int, ScanEnd]:
     """Fill `rows` from the batches in `buffer[at:end]`; return (rows, next position, reason).
 
     `origin` is the place of `buffer[0]` in the file. Without `check_crc` only headers are read, the
@@ -84,7 +84,7 @@ def scan_rows(
     """
     if compiled is not None and compiled.VERSION == _VERSION:
         count, after, stop = compiled.scan_rows(buffer, at, end, origin, rows, check_crc)
-        return count, after, Stop(stop)
+        return count, after, ScanEnd(stop)
     return scan_in_python(buffer, at, end, origin, rows, check_crc)
 
 
@@ -95,29 +95,29 @@ def scan_in_python(
     origin: int,
     rows: Rows,
     check_crc: bool,
-) -> tuple[int, int, Stop]:
+) -> tuple[int, int, ScanEnd]:
     """Do the same without the compiled scan."""
     view = memoryview(buffer)
     if not 0 <= at <= end <= len(view):
         raise ValueError(f"bytes {at} to {end} are not in a buffer of {len(view)}")
     found: list[tuple[int, ...]] = []
-    stop = Stop.FULL
+    stop = ScanEnd.FULL
     while len(found) < len(rows):
         left = end - at
         if left < HEADER_BYTES:
-            stop = Stop.SHORT
+            stop = ScanEnd.SHORT
             break
         fields = _HEADER.unpack_from(view, at)
         base, length, epoch, magic, crc, attributes, delta = fields[:7]
         if length < MIN_LENGTH:
-            stop = Stop.BAD_LENGTH
+            stop = ScanEnd.BAD_LENGTH
             break
         if magic != MAGIC:
-            stop = Stop.BAD_MAGIC
+            stop = ScanEnd.BAD_MAGIC
             break
         size = OVERHEAD_BYTES + length
         if size > left and check_crc:
-            stop = Stop.SHORT
+            stop = ScanEnd.SHORT
             break
         computed = crc32c(view[at + _CRC_FROM : at + size]) if check_crc else crc
         base_ms, max_ms, producer_id, _, sequence, count = fields[7:]
@@ -128,7 +128,7 @@ def scan_in_python(
         )  # fmt: skip
         at += size
         if size > left:
-            stop = Stop.SHORT
+            stop = ScanEnd.SHORT
             break
     rows[: len(found)] = found
     return len(found), at, stop

@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentFile:
+class ListedSegment:
     """A log file of a replica, as listed."""
 
     path: str
@@ -66,7 +66,7 @@ class Replica:
     directory: str
     broker: int | None
     is_clean: bool
-    segments: tuple[SegmentFile, ...]
+    segments: tuple[ListedSegment, ...]
     others: tuple[OtherFile, ...]
     topic_id: str | None
     epochs: tuple[tuple[int, int], ...] | None
@@ -100,7 +100,7 @@ class Aside:
 
 
 @dataclass(frozen=True, slots=True)
-class LogDirectory:
+class ListedLogDir:
     """One log directory of one broker."""
 
     path: str
@@ -159,7 +159,7 @@ def _check_log_directory(path: str, option: str) -> None:
     )
 
 
-def list_directories(paths: Sequence[str]) -> tuple[LogDirectory, ...]:
+def list_directories(paths: Sequence[str]) -> tuple[ListedLogDir, ...]:
     """Return the content of log directories; see the module."""
     heads = [_read_head(path) for path in paths]
     return tuple(_list_directory(head) for head in heads)
@@ -195,7 +195,7 @@ def _read_head(path: str) -> _Head:
     return head
 
 
-def _list_directory(head: _Head) -> LogDirectory:
+def _list_directory(head: _Head) -> ListedLogDir:
     replicas: list[Replica] = []
     asides: list[Aside] = []
     unknown: list[OtherFile] = []
@@ -210,7 +210,7 @@ def _list_directory(head: _Head) -> LogDirectory:
                 replicas.append(replica)
         elif name not in files.OF_DIRECTORIES and not name.endswith(".tmp"):
             unknown.append(OtherFile(path, _size_of_tree(path)))
-    return LogDirectory(
+    return ListedLogDir(
         head.path,
         head.cluster,
         head.broker,
@@ -247,7 +247,7 @@ def _list_replica(head: _Head, tp: TopicPartition, path: str) -> Replica | None:
     )
 
 
-def list_segments(path: str) -> tuple[SegmentFile, ...]:
+def list_segments(path: str) -> tuple[ListedSegment, ...]:
     """Return the log files of a replica's directory, as they are now.
 
     Raises FileNotFoundError where the directory is gone; what cannot be read is left out.
@@ -255,9 +255,9 @@ def list_segments(path: str) -> tuple[SegmentFile, ...]:
     return tuple(_list_files(path, [])[0])
 
 
-def _list_files(path: str, problems: list[Problem]) -> tuple[list[SegmentFile], list[OtherFile]]:
+def _list_files(path: str, problems: list[Problem]) -> tuple[list[ListedSegment], list[OtherFile]]:
     """Return a replica's log files in order, and its other files."""
-    segments: list[SegmentFile] = []
+    segments: list[ListedSegment] = []
     others: list[OtherFile] = []
     names: list[str] = []
     try:
@@ -277,7 +277,7 @@ def _list_files(path: str, problems: list[Problem]) -> tuple[list[SegmentFile], 
         parsed = files.segment_file_of(name)
         if parsed is not None and parsed[1] == "log" and stat.S_ISREG(status.st_mode):
             segments.append(
-                SegmentFile(
+                ListedSegment(
                     f"{path}/{name}", parsed[0], status.st_size, status.st_mtime_ns, status.st_ino
                 )
             )

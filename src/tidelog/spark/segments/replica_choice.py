@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
-from tidelog.spark.segments.listing import LogDirectory, Replica
+from tidelog.spark.segments.listing import ListedLogDir, Replica
 from tidelog.spark.segments.offset_lookup import floor_position
 from tidelog.spark.segments.resync import sound_batches
 
@@ -47,7 +47,7 @@ class Tail:
 
 
 def choose_logs(
-    directories: Iterable[LogDirectory], *, to_log_end: bool
+    directories: Iterable[ListedLogDir], *, to_log_end: bool
 ) -> dict[TopicPartition, ChosenLog]:
     """Return the log to read of each partition. Raises NoReplicaError, OSError.
 

@@ -24,7 +24,7 @@ from tidelog.spark.segments.batch_scan import (
     MIN_LENGTH,
     OVERHEAD_BYTES,
     Rows,
-    Stop,
+    ScanEnd,
     empty_rows,
     header_at,
     scan_rows,
@@ -40,14 +40,14 @@ _HIGH: Final = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundBatch:
     """A batch: where it begins, and its base offset."""
 
     position: int
     base: int
 
 
-def next_batch(descriptor: int, start: int, end: int, size: int, low: int) -> Found | None:
+def next_batch(descriptor: int, start: int, end: int, size: int, low: int) -> FoundBatch | None:
     """Return the first batch that begins in `[start, end)`; None where there is none.
 
     `size` is the file's size, `low` the smallest base offset that may follow.
@@ -65,7 +65,7 @@ def next_batch(descriptor: int, start: int, end: int, size: int, low: int) -> Fo
                 break
             base, length, magic = header_at(data, match.start())
             if magic == MAGIC and base >= low and _is_whole(descriptor, place, length, size):
-                return Found(place, base)
+                return FoundBatch(place, base)
         at += _STEP_BYTES
     return None
 
@@ -127,7 +127,7 @@ def sound_batches(path: str, start: int, size: int, low: int) -> Iterator[Rows]:
             yield found[found["crc"] == found["computed_crc"]]
             if broken is None and count:
                 continue
-            if broken is None and stop is Stop.SHORT:
+            if broken is None and stop is ScanEnd.SHORT:
                 claimed = header_at(data, 0)[1] if len(data) >= HEADER_BYTES else 0
                 if len(data) < claimed <= size - at:
                     wanted = claimed

@@ -20,7 +20,7 @@ from tidelog.core.types import READ_UNCOMMITTED, ZERO_TOPIC_ID, TopicPartition, 
 from tidelog.records.batch import BatchView
 from tidelog.records.reader import read_columns
 from tidelog.spark.segments.batch_scan import Rows
-from tidelog.spark.segments.listing import SegmentFile, expand, list_directories
+from tidelog.spark.segments.listing import ListedSegment, expand, list_directories
 from tidelog.spark.segments.replica_choice import ChosenLog, choose_logs
 from tidelog.spark.segments.resync import sound_batches
 
@@ -84,7 +84,7 @@ class SegmentClient:
         return _NONE
 
 
-def _largest_timestamp(segment: SegmentFile) -> int:
+def _largest_timestamp(segment: ListedSegment) -> int:
     """Return the last timestamp of a time index; a large one where it is not known."""
     try:
         with open(segment.companion("timeindex"), "rb") as file:
@@ -99,7 +99,7 @@ def _largest_timestamp(segment: SegmentFile) -> int:
     return 2**63 - 1
 
 
-def _first_at(segment: SegmentFile, timestamp: int, log: ChosenLog) -> ListedOffset | None:
+def _first_at(segment: ListedSegment, timestamp: int, log: ChosenLog) -> ListedOffset | None:
     for rows in sound_batches(segment.path, 0, segment.size, segment.base_offset):
         late = rows[(rows["max_timestamp"] >= timestamp) & (rows["last"] >= log.first)]
         for row in late:
@@ -110,7 +110,7 @@ def _first_at(segment: SegmentFile, timestamp: int, log: ChosenLog) -> ListedOff
 
 
 def _first_in(
-    segment: SegmentFile, row: Rows, timestamp: int, log: ChosenLog
+    segment: ListedSegment, row: Rows, timestamp: int, log: ChosenLog
 ) -> ListedOffset | None:
     with open(segment.path, "rb") as file:
         data = os.pread(file.fileno(), int(row["size"]), int(row["position"]))

@@ -27,9 +27,9 @@ from tidelog.core.types import READ_UNCOMMITTED, TopicPartition
 from tidelog.spark.decode import CorruptBatchError, PartitionDecoder
 from tidelog.spark.options import OptionError, ReadOptions
 from tidelog.spark.planning import DataLossError, OffsetRange, plan_ranges
-from tidelog.spark.segments.batch_scan import Rows, Stop, empty_rows, header_at, scan_rows
+from tidelog.spark.segments.batch_scan import Rows, ScanEnd, empty_rows, header_at, scan_rows
 from tidelog.spark.segments.directory_files import TOPIC_ID, read_topic_id
-from tidelog.spark.segments.listing import SegmentFile, list_segments
+from tidelog.spark.segments.listing import ListedSegment, list_segments
 from tidelog.spark.segments.offset_lookup import floor_position
 from tidelog.spark.segments.replica_choice import ChosenLog
 from tidelog.spark.segments.resync import next_batch
@@ -66,7 +66,7 @@ class SegmentTask:
     partition: int
     start: int
     end: int
-    files: tuple[SegmentFile, ...]
+    files: tuple[ListedSegment, ...]
     #: Later files follow in the replica, so offsets missing at the end were compacted.
     is_followed: bool
     #: Offsets may be missing without loss.
@@ -114,7 +114,7 @@ def _planned(options: ReadOptions, narrowing: Narrowing | None) -> list[SegmentT
 
 
 def split_by_bytes(
-    wanted: OffsetRange, segments: Sequence[SegmentFile], task_bytes: int = TASK_BYTES
+    wanted: OffsetRange, segments: Sequence[ListedSegment], task_bytes: int = TASK_BYTES
 ) -> list[OffsetRange]:
     """Return a range in parts of about `task_bytes`, cut where files begin where that is enough."""
     cuts = [wanted.start]
@@ -154,8 +154,8 @@ def _task(wanted: OffsetRange, log: ChosenLog) -> SegmentTask:
 
 
 def _files_of(
-    start: int, end: int, segments: Sequence[SegmentFile]
-) -> tuple[tuple[SegmentFile, ...], bool]:
+    start: int, end: int, segments: Sequence[ListedSegment]
+) -> tuple[tuple[ListedSegment, ...], bool]:
     """Return the files that hold offsets, and whether later ones follow in the replica."""
     nexts = [*(each.base_offset for each in segments[1:]), 2**63 - 1]
     files = tuple(
@@ -218,7 +218,7 @@ def _listed_again(
 ) -> SegmentTask:
     """Return the task with the files that its replica has now."""
     path = f"{task.directory}/{TOPIC_ID}"
-    segments: tuple[SegmentFile, ...] = ()
+    segments: tuple[ListedSegment, ...] = ()
     with contextlib.suppress(FileNotFoundError):
         segments = list_segments(task.directory)
         if task.topic_id is not None:
@@ -264,7 +264,7 @@ def _lose(options: ReadOptions, what: str, error: Exception | None) -> None:
 class _FileReader:
     """The batches of one log file in chunks, from an offset on."""
 
-    def __init__(self, task: SegmentTask, file: SegmentFile, is_strict: bool) -> None:
+    def __init__(self, task: SegmentTask, file: ListedSegment, is_strict: bool) -> None:
         self._tp = TopicPartition(task.topic, task.partition)
         self._file = file
         self._end = task.end
@@ -313,7 +313,7 @@ class _FileReader:
                     offset = int(rows["last"][-1]) + 1
                     continue
                 claimed = header_at(data, 0)[1] if len(data) >= 17 else 0
-                if stop is Stop.SHORT and len(data) < claimed <= file.size - at:
+                if stop is ScanEnd.SHORT and len(data) < claimed <= file.size - at:
                     wanted = claimed
                     continue
                 if offset >= self._end:

@@ -63,7 +63,7 @@ def murmur2_of_all(column: pa.BinaryArray) -> npt.NDArray[np.uint32]:
     return h ^ (h >> np.uint32(15))
 
 
-class Placement:
+class TopicPlacement:
     """The partitions of one topic, for the rows of one task."""
 
     def __init__(self, topic: str, partitions: int, batch_bytes: int) -> None:

@@ -23,7 +23,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.records.batch import NO_TIMESTAMP
 from tidelog.runtime.pipelined_producer import PipelinedProducer
 from tidelog.spark.sink.batch_marks import AttemptMark
-from tidelog.spark.sink.placement import Ints, Placement
+from tidelog.spark.sink.placement import Ints, TopicPlacement
 from tidelog.spark.sink.record_payloads import ChunkEncoder, encoded_headers
 from tidelog.spark.sink.row_columns import RowColumns, SinkError, columns_of
 from tidelog.spark.sink.settings import SinkSettings
@@ -48,7 +48,7 @@ class WriteTask:
         self._producer = PipelinedProducer(
             settings.bootstrap, settings.producer, settings.client_id
         )
-        self._placements: dict[str, Placement] = {}
+        self._placements: dict[str, TopicPlacement] = {}
         self._topics: list[str] = []
         self._counts: list[int] = []
         self._chunk_bytes = _LEAST_CHUNK_BYTES
@@ -168,13 +168,13 @@ class WriteTask:
             )
         return codes
 
-    def _topic(self, name: str) -> tuple[int, Placement]:
+    def _topic(self, name: str) -> tuple[int, TopicPlacement]:
         """Return the first number of a topic's partitions, and how they are chosen."""
         if name not in self._placements:
             if not name:
                 raise SinkError("column topic is empty; name a topic in each row")
             count = self._producer.partition_count(name)
-            self._placements[name] = Placement(name, count, self._settings.batch_bytes)
+            self._placements[name] = TopicPlacement(name, count, self._settings.batch_bytes)
             self._topics.append(name)
             self._counts.append(count)
             wanted = sum(self._counts) * self._settings.batch_bytes

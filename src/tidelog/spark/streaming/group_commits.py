@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from tidelog.client.bootstrap import parse_bootstrap
-from tidelog.client.groups import CommittedOffset
+from tidelog.client.groups import FetchedOffset
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
@@ -134,7 +134,7 @@ class _Commits:
             while (offsets := self._next()) is not None:
                 try:
                     client.commit(
-                        self._group, {tp: CommittedOffset(at) for tp, at in offsets.items()}
+                        self._group, {tp: FetchedOffset(at) for tp, at in offsets.items()}
                     )
                 except TidelogError as error:
                     _log.warning("%s: offsets cannot be committed: %s", self, error)

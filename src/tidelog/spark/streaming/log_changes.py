@@ -28,7 +28,7 @@ class LogView:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StreamStep:
     """How far the stream can go now."""
 
     #: Where each partition of the next batch starts; those that the stream left are absent.
@@ -44,14 +44,16 @@ def recreated_topics(known: Mapping[str, TopicId], now: Mapping[str, TopicId]) -
     return {name for name, topic_id in now.items() if known.get(name, topic_id) != topic_id}
 
 
-def next_step(reached: Mapping[TopicPartition, int], view: LogView, recreated: set[str]) -> Step:
+def next_step(
+    reached: Mapping[TopicPartition, int], view: LogView, recreated: set[str]
+) -> StreamStep:
     """Return where the stream goes from the offsets that it reached.
 
     `view.earliest` must have the partitions of recreated topics and those that the stream has not
     seen. A recreated topic is read from its beginning: the batch ends there, and the next one
     starts there, so that a restart repeats both alike.
     """
-    step = Step({}, {}, [])
+    step = StreamStep({}, {}, [])
     for tp, start in sorted(reached.items()):
         latest = view.latest.get(tp)
         if latest is None:

@@ -31,7 +31,7 @@ from tidelog.spark.shipping import Shipped
 from tidelog.spark.splitting import split_ranges
 from tidelog.spark.streaming.admission import BatchDelay, count_waiting, limit_offsets
 from tidelog.spark.streaming.arrivals import Arrivals
-from tidelog.spark.streaming.log_changes import LogView, Step, next_step, recreated_topics
+from tidelog.spark.streaming.log_changes import LogView, StreamStep, next_step, recreated_topics
 from tidelog.spark.streaming.offset_json import (
     CheckpointError,
     Offsets,
@@ -162,7 +162,7 @@ class BatchPlanner:
         self._has_looked = False
         self._is_bounded = False
         #: What a bounded query reads in all.
-        self._target: Step | None = None
+        self._target: StreamStep | None = None
         #: The end of the batch that this process planned last.
         self._last_end: Offsets | None = None
         self._warned: set[str] = set()
@@ -219,7 +219,7 @@ class BatchPlanner:
             return waiting > 0
         return self._delay.is_due(waiting, monotonic_ms())
 
-    def _admit(self, step: Step, limit: ReadLimit, pinned: frozenset[TopicPartition]) -> Any:
+    def _admit(self, step: StreamStep, limit: ReadLimit, pinned: frozenset[TopicPartition]) -> Any:
         ends = dict(step.ends)
         for tp in pinned & ends.keys():
             ends[tp] = step.starts[tp]
@@ -228,11 +228,11 @@ class BatchPlanner:
         self._last_end = ends
         return offsets_to_json(ends, is_pinned=bool(pinned))
 
-    def _look(self, reached: Offsets) -> Step:
+    def _look(self, reached: Offsets) -> StreamStep:
         """Return how far the stream can go; raise or log what it lost."""
         target = self._target
         if target is not None:
-            return Step({**target.starts, **reached}, target.ends, [])
+            return StreamStep({**target.starts, **reached}, target.ends, [])
         begun = monotonic_ms()
         while True:
             view, recreated = self._view(reached)
@@ -347,7 +347,7 @@ class BatchPlanner:
         _log.warning("%s; its records are skipped", sentence)
 
 
-def _changes_course(reached: Offsets, step: Step) -> bool:
+def _changes_course(reached: Offsets, step: StreamStep) -> bool:
     """Return whether partitions came or went, or the stream continues at a lower offset."""
     return reached.keys() != step.ends.keys() or any(
         end < step.starts[tp] for tp, end in step.ends.items()

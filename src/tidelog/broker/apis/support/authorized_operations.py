@@ -8,32 +8,32 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.core.authorization import Operation
+from tidelog.core.authorization import AclOperation
 
 
-def bit_field(*operations: Operation) -> int:
+def bit_field(*operations: AclOperation) -> int:
     """Return the bit field of these operations."""
     return sum(1 << operation for operation in operations)
 
 
 #: All operations that a type of resource supports, as Kafka's `AclEntry` lists them.
 CLUSTER_OPERATIONS: Final = bit_field(
-    Operation.CREATE,
-    Operation.CLUSTER_ACTION,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-    Operation.IDEMPOTENT_WRITE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
+    AclOperation.CREATE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+    AclOperation.IDEMPOTENT_WRITE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
 )
 TOPIC_OPERATIONS: Final = bit_field(
-    Operation.READ,
-    Operation.WRITE,
-    Operation.CREATE,
-    Operation.DESCRIBE,
-    Operation.DELETE,
-    Operation.ALTER,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DESCRIBE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
 )
-GROUP_OPERATIONS: Final = bit_field(Operation.READ, Operation.DESCRIBE, Operation.DELETE)
+GROUP_OPERATIONS: Final = bit_field(AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DELETE)

@@ -25,8 +25,8 @@ from tidelog.spark.pipelines.analyze.lag_tables import lag_history
 from tidelog.spark.pipelines.analyze.partition_history import Scope
 from tidelog.spark.pipelines.analyze.present_state import PresentState, present_state
 from tidelog.spark.pipelines.analyze.presentation import present
-from tidelog.spark.pipelines.analyze.suspects import Role, incidents_of, normal, suspicions
-from tidelog.spark.pipelines.report import Report
+from tidelog.spark.pipelines.analyze.suspects import DepartureRole, incidents_of, normal, suspicions
+from tidelog.spark.pipelines.report import PipelineReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +69,7 @@ class AnalyzeOptions:
 
 def analyze(
     spark: SparkSession, options: AnalyzeOptions, progress: Progress | None = None
-) -> Report:
+) -> PipelineReport:
     """Analyze the events and return the report; `progress` gets (steps done, steps).
 
     The report holds unless a partition was less available than `objective`. Raises AnalysisError,
@@ -83,7 +83,7 @@ def find(
 ) -> Findings:
     """Return what the events say, as plain data. Raises as `analyze` does."""
     _check(options)
-    step = _Steps(progress)
+    step = _AnalysisSteps(progress)
     with ExitStack() as stack:
         client: BlockingClient | None = None
         present_now: PresentState | None = None
@@ -123,19 +123,19 @@ def _judged(
     quality: EventQuality,
     source: str,
     present_now: PresentState | None,
-    step: _Steps,
+    step: _AnalysisSteps,
 ) -> Findings:
     scope = judgement.scope
     totals = summaries.totals(history)
     step.done()
     counts = summaries.departures(history)
-    churn = incidents_of(counts, Role.FOLLOWER)
+    churn = incidents_of(counts, DepartureRole.FOLLOWER)
     # A leader that died did not fall behind as a follower.
     as_follower = incidents_of(
-        [each for each in counts if each.broker != each.leader], Role.FOLLOWER
+        [each for each in counts if each.broker != each.leader], DepartureRole.FOLLOWER
     )
     replicas = totals.replicas if present_now is None else present_now.replicas
-    shares = {Role.FOLLOWER: normal(replicas), Role.LEADER: normal(totals.led_ms)}
+    shares = {DepartureRole.FOLLOWER: normal(replicas), DepartureRole.LEADER: normal(totals.led_ms)}
     step.done()
     within = events.where(events.time_ms.between(scope.start_ms, scope.end_ms))
     cluster = summaries.cluster_events(within)
@@ -156,7 +156,9 @@ def _judged(
         windows=summaries.window_times(history, scope.start_ms, judgement.window_ms),
         timeline=summaries.timeline(history, totals.partitions),
         churn=tuple(churn),
-        suspicions=tuple(suspicions([*as_follower, *incidents_of(counts, Role.LEADER)], shares)),
+        suspicions=tuple(
+            suspicions([*as_follower, *incidents_of(counts, DepartureRole.LEADER)], shares)
+        ),
         failovers=cluster.failovers,
         phases=phases,
         controllers=cluster.controllers,
@@ -286,7 +288,7 @@ def _utc(time_ms: int) -> str:
     return f"{moment}Z"
 
 
-class _Steps:
+class _AnalysisSteps:
     """The progress of an analysis, which has a fixed number of steps."""
 
     def __init__(self, progress: Progress | None) -> None:

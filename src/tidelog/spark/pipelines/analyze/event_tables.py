@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.types import TopicPartition
-from tidelog.spark.pipelines.analyze.failover_phases import Failover, LedPartition, durations
+from tidelog.spark.pipelines.analyze.failover_phases import Failover, SampledPartition, durations
 from tidelog.spark.pipelines.analyze.partition_history import (
     ISR_CHANGE,
     LEADER_CHANGE,
     Handover,
+    ObservedChange,
     Scope,
     Snapshot,
-    StateChange,
     partition_history,
     windowed,
 )
@@ -146,18 +146,18 @@ def history_rows(
     topic: str, partition: int, documents: Iterable[tuple[str, str]], judgement: Judgement
 ) -> list[tuple[Any, ...]]:
     """Return the rows of HISTORY_DDL of one partition, from (kind, document) in any order."""
-    changes: list[StateChange] = []
+    changes: list[ObservedChange] = []
     handovers: list[Handover] = []
     snapshot: Snapshot | None = None
     illegible = 0
     for kind, text in documents:
         if kind == _LED:
-            handovers.append(LedPartition(**json.loads(text)).handover)
+            handovers.append(SampledPartition(**json.loads(text)).handover)
         elif kind == _SNAPSHOT:
             values = json.loads(text)
             snapshot = Snapshot(**{**values, "isr": tuple(values["isr"])})
         else:
-            change = _parsed(text, StateChange.from_event)
+            change = _parsed(text, ObservedChange.from_event)
             if change is None:
                 illegible += 1
             else:
@@ -197,12 +197,12 @@ def phase_rows(events: DataFrame, led: DataFrame) -> DataFrame:
 
 
 def _phases(rows: pa.Table) -> pa.Table:
-    led: list[LedPartition] = []
+    led: list[SampledPartition] = []
     takeover: dict[str, Any] | None = None
     for row in rows.to_pylist():
         document = json.loads(row["json"])
         if row["kind"] == _LED:
-            led.append(LedPartition(**document))
+            led.append(SampledPartition(**document))
         elif isinstance(document.get("phases_ms"), dict):
             takeover = document
     place = (row["topic"], row["partition"], row["epoch"])

@@ -47,7 +47,7 @@ _OF_TAKEOVER: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class LedPartition:
+class SampledPartition:
     """One partition of a failover's sample; `detection_ms` is None without a sign of the death."""
 
     topic: str
@@ -79,7 +79,7 @@ class Failover:
     propagation_ms: int
     superseded: int
     unanswered: int
-    led: tuple[LedPartition, ...]
+    led: tuple[SampledPartition, ...]
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any]) -> Failover:
@@ -91,7 +91,7 @@ class Failover:
         detection_ms = seen if seen >= 0 else None
         noticed_ms = int(event["time_ms"]) - election_ms - propagation_ms
         led = tuple(
-            LedPartition(
+            SampledPartition(
                 str(each["topic"]),
                 int(each["partition"]),
                 int(each["leader_epoch"]),
@@ -118,7 +118,7 @@ class Failover:
 
 
 def durations(
-    led: Iterable[LedPartition], takeover: Mapping[str, Any] | None
+    led: Iterable[SampledPartition], takeover: Mapping[str, Any] | None
 ) -> list[tuple[str, int]]:
     """Return (phase, ms) of one leadership: its part of a failover, and its takeover if reported.
 

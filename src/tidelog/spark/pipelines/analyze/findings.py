@@ -102,7 +102,7 @@ class BrokerLife:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class UncleanLoss:
     """An unclean election; `certain` records were committed and are gone."""
 
     time_ms: int
@@ -147,7 +147,7 @@ class Findings:
     phases: tuple[PhaseTimes, ...] = ()
     controllers: tuple[ControllerTerm, ...] = ()
     brokers: tuple[BrokerLife, ...] = ()
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[UncleanLoss, ...] = ()
     lags: tuple[PartitionLag, ...] = ()
     lag_history: tuple[LagPoint, ...] = ()
     notes: tuple[str, ...] = field(default=())

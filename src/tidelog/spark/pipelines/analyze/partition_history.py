@@ -48,7 +48,7 @@ KNOWN: Final = (State.ACKNOWLEDGING, State.UNDER_MIN_ISR, *LEADERLESS)
 
 
 @dataclass(frozen=True, slots=True)
-class StateChange:
+class ObservedChange:
     """A change of leader or ISR; `previous_leader` is None where the event has none."""
 
     topic_id: str
@@ -63,7 +63,7 @@ class StateChange:
     left: tuple[tuple[int, str], ...] = ()
 
     @classmethod
-    def from_event(cls, event: Mapping[str, Any]) -> StateChange:
+    def from_event(cls, event: Mapping[str, Any]) -> ObservedChange:
         """Return the change of a document. Raises KeyError, TypeError, ValueError if it has none.
 
         Replicas that left without a stated cause get `unknown`.
@@ -148,7 +148,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class IsrAbsence:
     """A replica's absence from the ISR; `end_ms` is its return, or the end of what is known."""
 
     start_ms: int
@@ -164,7 +164,7 @@ class PartitionHistory:
     """All that the events of a partition say, and how far they can be trusted."""
 
     intervals: tuple[Interval, ...]
-    departures: tuple[Departure, ...]
+    departures: tuple[IsrAbsence, ...]
     #: Changes without an event: an event's state before it is not the state after the last one.
     missed: int
     #: The largest step back of the clocks between two events in order.
@@ -172,20 +172,20 @@ class PartitionHistory:
 
 
 def partition_history(
-    changes: Iterable[StateChange],
+    changes: Iterable[ObservedChange],
     snapshot: Snapshot | None,
     handovers: Sequence[Handover],
     scope: Scope,
     min_isr: int,
 ) -> PartitionHistory:
     """Return the states of one partition (of one topic name) in a scope."""
-    by_topic_id: dict[str, list[StateChange]] = {}
+    by_topic_id: dict[str, list[ObservedChange]] = {}
     for change in changes:
         by_topic_id.setdefault(change.topic_id, []).append(change)
     if snapshot is not None:
         by_topic_id.setdefault(snapshot.topic_id, [])
     intervals: list[Interval] = []
-    departures: list[Departure] = []
+    departures: list[IsrAbsence] = []
     missed = step_ms = 0
     known_from = scope.complete_from_ms
     # Oldest first: a topic's last event bounds what is known of its successor.
@@ -195,7 +195,7 @@ def partition_history(
         step_ms = max(step_ms, step)
         own = snapshot if snapshot is not None and snapshot.topic_id == topic_id else None
         successor = by_topic_id[topic_ids[place + 1]] if place + 1 < len(topic_ids) else None
-        life = _Life(
+        life = _TopicLife(
             topic_id=topic_id,
             changes=ordered,
             snapshot=own,
@@ -216,10 +216,10 @@ def partition_history(
     )
 
 
-def in_order(changes: Iterable[StateChange]) -> tuple[list[StateChange], int]:
+def in_order(changes: Iterable[ObservedChange]) -> tuple[list[ObservedChange], int]:
     """Return changes once each, by epochs, with times that never go back; and the largest step."""
     unique = {(each.leader_epoch, each.partition_epoch): each for each in changes}
-    ordered: list[StateChange] = []
+    ordered: list[ObservedChange] = []
     step_ms = 0
     for _, change in sorted(unique.items()):
         if ordered and change.time_ms < ordered[-1].time_ms:
@@ -250,11 +250,11 @@ def windowed(intervals: Iterable[Interval], start_ms: int, window_ms: int) -> li
 
 
 @dataclass(frozen=True, slots=True)
-class _Life:
+class _TopicLife:
     """One topic id under a topic's name, with its changes in order."""
 
     topic_id: str
-    changes: Sequence[StateChange]
+    changes: Sequence[ObservedChange]
     snapshot: Snapshot | None
     known_from_ms: int
     #: The scope's end, or the first event of the successor.
@@ -264,18 +264,18 @@ class _Life:
     has_predecessor: bool
 
 
-def _order(changes: Sequence[StateChange]) -> float:
+def _order(changes: Sequence[ObservedChange]) -> float:
     """Return the first time of a topic; one without events is the newest."""
     return min((each.time_ms for each in changes), default=float("inf"))
 
 
-def _first_ms(changes: Sequence[StateChange], snapshot: Snapshot | None, scope: Scope) -> int:
+def _first_ms(changes: Sequence[ObservedChange], snapshot: Snapshot | None, scope: Scope) -> int:
     """Return when a topic was first seen: by an event, else by the snapshot."""
     seen_ms = scope.end_ms if snapshot is None else min(snapshot.time_ms, scope.end_ms)
     return min((each.time_ms for each in changes), default=seen_ms)
 
 
-def _of_life(life: _Life, min_isr: int) -> tuple[list[Interval], int]:
+def _of_life(life: _TopicLife, min_isr: int) -> tuple[list[Interval], int]:
     """Return the intervals of one topic id up to its end, and the missed changes."""
     if not life.changes:
         return _without_events(life, min_isr)
@@ -306,7 +306,7 @@ def _of_life(life: _Life, min_isr: int) -> tuple[list[Interval], int]:
     return [each for each in intervals if each.length_ms > 0], missed
 
 
-def _without_events(life: _Life, min_isr: int) -> tuple[list[Interval], int]:
+def _without_events(life: _TopicLife, min_isr: int) -> tuple[list[Interval], int]:
     """Return the snapshot's state since the events are complete: it did not change.
 
     After another topic of the name, it holds from the snapshot on: the creation has no event.
@@ -321,7 +321,7 @@ def _without_events(life: _Life, min_isr: int) -> tuple[list[Interval], int]:
     return ([interval] if interval.length_ms > 0 else []), int(life.has_predecessor)
 
 
-def _before_first(life: _Life, min_isr: int) -> Interval:
+def _before_first(life: _TopicLife, min_isr: int) -> Interval:
     """Return what held before the first event, which says it itself."""
     first = life.changes[0]
     begun = min(life.known_from_ms, first.time_ms)
@@ -344,22 +344,22 @@ def _interval(
     return Interval(topic_id, start_ms, end_ms, state_of(leader, isr, min_isr), leader, isr)
 
 
-def _follows(change: StateChange, following: StateChange) -> bool:
+def _follows(change: ObservedChange, following: ObservedChange) -> bool:
     return following.leader_before == change.leader and sorted(following.previous_isr) == sorted(
         change.isr
     )
 
 
-def _agrees(last: StateChange, snapshot: Snapshot) -> bool:
+def _agrees(last: ObservedChange, snapshot: Snapshot) -> bool:
     """Return whether a snapshot shows the last event's state; one that is older cannot deny it."""
     if snapshot.leader_epoch < last.leader_epoch or snapshot.time_ms < last.time_ms:
         return True
     return snapshot.leader == last.leader and sorted(snapshot.isr) == sorted(last.isr)
 
 
-def _departures(life: _Life) -> list[Departure]:
+def _departures(life: _TopicLife) -> list[IsrAbsence]:
     """Return each absence from the ISR with its begin, end and cause."""
-    found: list[Departure] = []
+    found: list[IsrAbsence] = []
     for place, change in enumerate(life.changes):
         later = life.changes[place + 1 :]
         for broker, cause in change.left:
@@ -367,14 +367,14 @@ def _departures(life: _Life) -> list[Departure]:
             if back is None and life.snapshot is not None and broker in life.snapshot.isr:
                 back = life.snapshot.time_ms
             end = max(life.end_ms if back is None else back, change.time_ms)
-            found.append(Departure(change.time_ms, end, broker, change.leader_before, cause))
+            found.append(IsrAbsence(change.time_ms, end, broker, change.leader_before, cause))
     return found
 
 
 def _with_handovers(
     intervals: Sequence[Interval],
     handovers: Sequence[Handover],
-    by_topic_id: Mapping[str, Sequence[StateChange]],
+    by_topic_id: Mapping[str, Sequence[ObservedChange]],
 ) -> list[Interval]:
     """Return the intervals with the time in which no leader had taken its role yet."""
     begun: dict[int, list[int]] = {}

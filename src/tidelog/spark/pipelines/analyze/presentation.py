@@ -25,9 +25,9 @@ from tidelog.spark.pipelines.analyze.suspects import SIGNIFICANCE
 from tidelog.spark.pipelines.report import (
     Cell,
     Figure,
+    PipelineReport,
     Plot,
     PlotKind,
-    Report,
     Series,
     Span,
     Table,
@@ -48,10 +48,10 @@ _COLOUR_ORDER: Final = (
 )
 
 
-def present(findings: Findings, objective: float | None = None) -> Report:
+def present(findings: Findings, objective: float | None = None) -> PipelineReport:
     """Return the report; it holds unless a partition was less available than `objective` %."""
     missed = _below(findings, objective)
-    return Report(
+    return PipelineReport(
         title=f"What the cluster did: {findings.source}",
         verdict=_verdict(findings, objective, missed),
         holds=not missed,

@@ -19,11 +19,11 @@ from tidelog.spark.pipelines.analyze.findings import (
     BrokerLife,
     ControllerTerm,
     EventQuality,
-    Loss,
     PartitionTimes,
     PhaseTimes,
     StateSpan,
     StateTimes,
+    UncleanLoss,
 )
 from tidelog.spark.pipelines.analyze.partition_history import State
 from tidelog.spark.pipelines.analyze.suspects import DepartureCount
@@ -85,7 +85,7 @@ def quality(events: DataFrame) -> EventQuality:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class AvailabilityTotals:
     """Sums over the histories: times of partitions, shares of brokers, quality of the events."""
 
     partitions: tuple[PartitionTimes, ...]
@@ -97,7 +97,7 @@ class Totals:
     illegible: int
 
 
-def totals(history: DataFrame) -> Totals:
+def totals(history: DataFrame) -> AvailabilityTotals:
     """Return the sums; partitions are the least available first."""
     from pyspark.sql import functions as sf
 
@@ -111,7 +111,7 @@ def totals(history: DataFrame) -> Totals:
     return totals_of(row.asDict() for row in grouped.collect())
 
 
-def totals_of(rows: Iterable[Mapping[str, Any]]) -> Totals:
+def totals_of(rows: Iterable[Mapping[str, Any]]) -> AvailabilityTotals:
     """Return the same from grouped rows."""
     times: dict[tuple[str, int], dict[State, int]] = {}
     led_ms: Counter[int] = Counter()
@@ -131,7 +131,7 @@ def totals_of(rows: Iterable[Mapping[str, Any]]) -> Totals:
             led_ms[row["leader"]] += row["length_ms"]
         replicas |= {(broker, *place) for broker in row["isr"] or ()}
     found = [PartitionTimes(*place, StateTimes(ms)) for place, ms in times.items()]
-    return Totals(
+    return AvailabilityTotals(
         tuple(sorted(found, key=_least_available)),
         dict(led_ms),
         dict(Counter(broker for broker, _, _ in replicas)),
@@ -239,7 +239,7 @@ class ClusterWide:
     failovers: tuple[Failover, ...]
     controllers: tuple[ControllerTerm, ...]
     brokers: tuple[BrokerLife, ...]
-    losses: tuple[Loss, ...]
+    losses: tuple[UncleanLoss, ...]
     #: Documents without the fields of their kind.
     illegible: int
 
@@ -307,9 +307,9 @@ def _terms(
     return tuple(terms)
 
 
-def _loss(event: Mapping[str, Any]) -> Loss:
+def _loss(event: Mapping[str, Any]) -> UncleanLoss:
     committed, end = event["told_high_watermark"], event["log_end_offset"]
-    return Loss(
+    return UncleanLoss(
         event["time_ms"],
         event["topic"],
         event["partition"],

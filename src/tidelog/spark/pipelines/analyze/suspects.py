@@ -33,7 +33,7 @@ MIN_INCIDENTS: Final = 3
 _MIN_LIFT: Final = 1.5
 
 
-class Role(StrEnum):
+class DepartureRole(StrEnum):
     """The part of a broker in a departure."""
 
     FOLLOWER = "follower"
@@ -59,7 +59,7 @@ class DepartureCount:
 class Incidents:
     """Departures and incidents of one broker in one role for one cause."""
 
-    role: Role
+    role: DepartureRole
     broker: int
     cause: str
     departures: int
@@ -72,7 +72,7 @@ class Incidents:
 class Suspicion:
     """A broker's incidents in a role against those that its share explains."""
 
-    role: Role
+    role: DepartureRole
     broker: int
     incidents: int
     departures: int
@@ -88,15 +88,15 @@ class Suspicion:
         return self.incidents / self.expected if self.expected else math.inf
 
 
-def incidents_of(counts: Iterable[DepartureCount], role: Role) -> list[Incidents]:
+def incidents_of(counts: Iterable[DepartureCount], role: DepartureRole) -> list[Incidents]:
     """Return the incidents of each broker and cause, by broker and cause.
 
     As a leader, a broker has the departures of others from the ISRs that it led.
     """
     grouped: dict[tuple[int, str], list[DepartureCount]] = {}
     for each in counts:
-        broker = each.broker if role is Role.FOLLOWER else each.leader
-        if role is Role.LEADER and (each.leader == each.broker or each.leader < 0):
+        broker = each.broker if role is DepartureRole.FOLLOWER else each.leader
+        if role is DepartureRole.LEADER and (each.leader == each.broker or each.leader < 0):
             continue
         grouped.setdefault((broker, each.cause), []).append(each)
     return [
@@ -114,7 +114,7 @@ def incidents_of(counts: Iterable[DepartureCount], role: Role) -> list[Incidents
 
 def _says_anything(found: Incidents) -> bool:
     """Return whether the cause may lie with the broker in its role."""
-    if found.role is Role.LEADER:
+    if found.role is DepartureRole.LEADER:
         return found.cause in JUDGED_BY_LEADER
     return found.cause not in OF_LEADER
 
@@ -126,14 +126,14 @@ def _incidents(seconds: Iterable[int]) -> int:
 
 
 def suspicions(
-    found: Iterable[Incidents], shares: Mapping[Role, Mapping[int, float]]
+    found: Iterable[Incidents], shares: Mapping[DepartureRole, Mapping[int, float]]
 ) -> list[Suspicion]:
     """Return every broker with unplanned incidents, the least likely first.
 
     `shares`: by role, the part of all replicas, or of all time as leader, that a broker has.
     """
-    by_broker: dict[tuple[Role, int], list[Incidents]] = {}
-    totals = dict.fromkeys(Role, 0)
+    by_broker: dict[tuple[DepartureRole, int], list[Incidents]] = {}
+    totals = dict.fromkeys(DepartureRole, 0)
     for each in found:
         if each.cause in PLANNED or not _says_anything(each):
             continue

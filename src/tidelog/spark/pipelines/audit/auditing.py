@@ -16,10 +16,10 @@ from typing import Final, Protocol
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.audit import comparing
 from tidelog.spark.pipelines.audit.detail import DetailJob, DetailResult, Divergence
-from tidelog.spark.pipelines.audit.findings import Finding, Kind, Severity
+from tidelog.spark.pipelines.audit.findings import AuditFinding, FindingKind, Severity
 from tidelog.spark.pipelines.audit.joining import Gaps, ReplicaAudit, join
 from tidelog.spark.pipelines.audit.kept_results import KeptResults
-from tidelog.spark.pipelines.audit.metadata import ClusterView, ask_cluster, check_assignment
+from tidelog.spark.pipelines.audit.metadata import ClusterAssignments, ask_cluster, check_assignment
 from tidelog.spark.pipelines.audit.ranges import (
     RANGE_BYTES,
     RangeJob,
@@ -28,7 +28,7 @@ from tidelog.spark.pipelines.audit.ranges import (
     plan_jobs,
 )
 from tidelog.spark.segments.listing import (
-    LogDirectory,
+    ListedLogDir,
     Replica,
     expand,
     list_again,
@@ -39,7 +39,7 @@ from tidelog.spark.segments.listing import (
 ROUNDS: Final = 4
 
 
-class Tasks(Protocol):
+class AuditTasks(Protocol):
     """Where the work is done: Spark, or a test's own process."""
 
     def scan(self, jobs: Sequence[RangeJob], kept: KeptResults | None) -> list[RangeResult]: ...
@@ -53,11 +53,11 @@ class PartitionAudit:
     tp: TopicPartition
     high: int
     audits: list[ReplicaAudit]
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[AuditFinding] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
     is_gone: bool = False
 
-    def all_findings(self) -> list[Finding]:
+    def all_findings(self) -> list[AuditFinding]:
         """Return the findings of the replicas and of their comparison."""
         return [*(each for audit in self.audits for each in audit.findings), *self.findings]
 
@@ -71,17 +71,17 @@ class PartitionAudit:
 class Audit:
     """The outcome for all directories."""
 
-    directories: tuple[LogDirectory, ...]
+    directories: tuple[ListedLogDir, ...]
     partitions: list[PartitionAudit]
     #: Of directories, not of replicas.
-    findings: list[Finding]
+    findings: list[AuditFinding]
     seconds: float
     bytes_read: int
     bytes_kept: int
     #: Partitions that were listed again because brokers changed them.
     listed_again: int
 
-    def all_findings(self) -> list[Finding]:
+    def all_findings(self) -> list[AuditFinding]:
         """Return everything found, damage first."""
         every = [*self.findings, *(f for each in self.partitions for f in each.all_findings())]
         return sorted(every, key=lambda each: (each.severity, each.partition, each.path))
@@ -93,7 +93,7 @@ class Audit:
 
 
 def audit_directories(
-    tasks: Tasks,
+    tasks: AuditTasks,
     directories: Sequence[str],
     *,
     bootstrap: str | None = None,
@@ -110,7 +110,7 @@ def audit_directories(
     started = time.monotonic()
     paths = expand(directories, "directories")
     kept = None if keep is None else KeptResults.opened(keep)
-    view = ClusterView() if bootstrap is None else ask_cluster(bootstrap)
+    view = ClusterAssignments() if bootstrap is None else ask_cluster(bootstrap)
     listed = list_directories(paths)
     run = _Auditing(tasks, view, frozenset(compacted), kept, range_bytes)
     replicas: dict[TopicPartition, list[Replica]] = {}
@@ -129,28 +129,30 @@ def audit_directories(
     )
 
 
-def check_directories(directories: Sequence[LogDirectory], view: ClusterView) -> list[Finding]:
+def check_directories(
+    directories: Sequence[ListedLogDir], view: ClusterAssignments
+) -> list[AuditFinding]:
     """Return findings about the directories themselves and about replicas' places."""
-    found: list[Finding] = []
+    found: list[AuditFinding] = []
     clusters = [each.cluster for each in directories if each.cluster is not None]
     usual = view.cluster or (max(clusters, key=clusters.count) if clusters else None)
     for directory in directories:
         broker = directory.path if directory.broker is None else f"broker {directory.broker}"
         if directory.cluster is not None and directory.cluster != usual:
             found.append(
-                Finding(
-                    Kind.OTHER_CLUSTER,
+                AuditFinding(
+                    FindingKind.OTHER_CLUSTER,
                     directory.path,
                     f"the directory belongs to cluster {directory.cluster}, not to {usual}",
                     broker=broker,
                 )
             )
         for problem in directory.problems:
-            kind = Kind.UNREADABLE if problem.is_refused else Kind.CHECKPOINT
-            found.append(Finding(kind, problem.path, problem.sentence, broker=broker))
+            kind = FindingKind.UNREADABLE if problem.is_refused else FindingKind.CHECKPOINT
+            found.append(AuditFinding(kind, problem.path, problem.sentence, broker=broker))
         found += [
-            Finding(
-                Kind.STRAY,
+            AuditFinding(
+                FindingKind.STRAY,
                 aside.path,
                 f"a stray replica of {aside.replica}, {aside.size:,} bytes, waits for deletion or"
                 f" an operator",
@@ -162,8 +164,8 @@ def check_directories(directories: Sequence[LogDirectory], view: ClusterView) ->
             if aside.reason == "stray"
         ]
         found += [
-            Finding(
-                Kind.ORPHAN,
+            AuditFinding(
+                FindingKind.ORPHAN,
                 other.path,
                 f"no broker writes such a file or directory, {other.size:,} bytes",
                 severity=Severity.NOTICE,
@@ -177,8 +179,8 @@ def check_directories(directories: Sequence[LogDirectory], view: ClusterView) ->
 class _Auditing:
     def __init__(
         self,
-        tasks: Tasks,
-        view: ClusterView,
+        tasks: AuditTasks,
+        view: ClusterAssignments,
         compacted: frozenset[str],
         kept: KeptResults | None,
         range_bytes: int,
@@ -214,8 +216,8 @@ class _Auditing:
         for tp, each in done.items():
             if each.is_gone:
                 each.findings.append(
-                    Finding(
-                        Kind.CHANGING,
+                    AuditFinding(
+                        FindingKind.CHANGING,
                         current[tp][0].path if current[tp] else "",
                         f"files changed in all of {ROUNDS} listings; audit the partition again when"
                         f" its brokers are less busy",
@@ -291,7 +293,7 @@ class _Auditing:
         wanted = []
         for tp, partition in done.items():
             swapped = {
-                each.broker for each in partition.all_findings() if each.kind is Kind.SWAPPED
+                each.broker for each in partition.all_findings() if each.kind is FindingKind.SWAPPED
             }
             audits = [
                 each

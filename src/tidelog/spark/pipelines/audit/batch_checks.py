@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.spark.pipelines.audit.findings import KEPT_OF_A_KIND, Collector, Kind
+from tidelog.spark.pipelines.audit.findings import KEPT_OF_A_KIND, Collector, FindingKind
 from tidelog.spark.pipelines.audit.ranges import BUCKET_BITS, RangeJob, RangeResult
 from tidelog.spark.segments.batch_scan import Rows
 
@@ -99,7 +99,7 @@ class BatchChecks:
                 columns.lasts[place] = base
             last = int(columns.lasts[place])
             self._findings.add(
-                Kind.CHECKSUM,
+                FindingKind.CHECKSUM,
                 f"the batch of {int(rows['size'][place])} bytes has the checksum"
                 f" {int(rows['crc'][place]):#010x}, its bytes give"
                 f" {int(rows['computed_crc'][place]):#010x}",
@@ -115,7 +115,7 @@ class BatchChecks:
         wrong = columns.sound & ((spans < 1) | (counts < 0) | (counts > spans))
         for place in np.flatnonzero(wrong):
             self._findings.add(
-                Kind.HEADER,
+                FindingKind.HEADER,
                 f"the batch claims {int(counts[place])} records at offsets"
                 f" {int(columns.bases[place])} to {int(columns.lasts[place])}",
                 int(columns.positions[place]),
@@ -138,7 +138,7 @@ class BatchChecks:
         back = np.flatnonzero(known & (columns.bases < expected))
         for place in back:
             self._findings.add(
-                Kind.OFFSET_ORDER,
+                FindingKind.OFFSET_ORDER,
                 f"the batch has the base offset {int(columns.bases[place])}, and the one before"
                 f" ends at {int(expected[place]) - 1}",
                 int(columns.positions[place]),
@@ -172,7 +172,7 @@ class BatchChecks:
             right = int(expected[place])
             if int(columns.bases[following]) == right + span:
                 self._findings.add(
-                    Kind.OFFSET_ORDER,
+                    FindingKind.OFFSET_ORDER,
                     f"the batch has the base offset {int(columns.bases[place])}; its neighbours"
                     f" fit {right}",
                     int(columns.positions[place]),
@@ -190,7 +190,7 @@ class BatchChecks:
                 # The batch before fits neither neighbour.
                 blamed, expected = int(place) - 1, f"{int(epochs[place])} at most"
             self._findings.add(
-                Kind.EPOCH_ORDER,
+                FindingKind.EPOCH_ORDER,
                 f"the batch has leader epoch {int(epochs[blamed])}; {expected} is expected here",
                 int(columns.positions[blamed]),
                 int(columns.bases[blamed]),

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.spark.pipelines.audit.detail import DetailJob, Side
-from tidelog.spark.pipelines.audit.findings import Finding, Kind, Severity
+from tidelog.spark.pipelines.audit.findings import AuditFinding, FindingKind, Severity
 from tidelog.spark.pipelines.audit.joining import Gaps, ReplicaAudit
-from tidelog.spark.pipelines.audit.metadata import Assigned
+from tidelog.spark.pipelines.audit.metadata import AssignedReplicas
 from tidelog.spark.pipelines.audit.ranges import BUCKET_BITS
 from tidelog.spark.segments.listing import Replica
 
@@ -22,7 +22,9 @@ def high_watermark(replicas: Sequence[Replica]) -> int:
     return max((each.high_watermark or 0 for each in replicas), default=0)
 
 
-def gaps_of(replicas: Sequence[Replica], is_compacted: bool, assigned: Assigned | None) -> Gaps:
+def gaps_of(
+    replicas: Sequence[Replica], is_compacted: bool, assigned: AssignedReplicas | None
+) -> Gaps:
     """Return what explains gaps of a partition's logs.
 
     A cleaner's checkpoint proves that a topic is compacted. How far is known only if all replicas
@@ -35,10 +37,10 @@ def gaps_of(replicas: Sequence[Replica], is_compacted: bool, assigned: Assigned 
 
 
 def check_ends(
-    audits: Sequence[ReplicaAudit], high: int, assigned: Assigned | None
-) -> list[Finding]:
+    audits: Sequence[ReplicaAudit], high: int, assigned: AssignedReplicas | None
+) -> list[AuditFinding]:
     """Return replicas that end below the partition's high watermark."""
-    found: list[Finding] = []
+    found: list[AuditFinding] = []
     for audit in audits:
         replica = audit.replica
         if audit.end >= high:
@@ -51,8 +53,8 @@ def check_ends(
         last = replica.segments[-1] if replica.segments else None
         where = "it is not in the ISR, and behind" if outside else "committed records are missing"
         found.append(
-            Finding(
-                Kind.SHORT,
+            AuditFinding(
+                FindingKind.SHORT,
                 replica.path if last is None else last.path,
                 f"the replica ends at offset {audit.end}, below the high watermark {high}: {where}",
                 None if last is None else last.size,
@@ -65,17 +67,17 @@ def check_ends(
     return found
 
 
-def check_identity(replicas: Sequence[Replica]) -> list[Finding]:
+def check_identity(replicas: Sequence[Replica]) -> list[AuditFinding]:
     """Return replicas of another topic, and two replicas of one broker."""
-    found: list[Finding] = []
+    found: list[AuditFinding] = []
     ids = [each.topic_id for each in replicas if each.topic_id is not None]
     usual = max(ids, key=ids.count) if ids else None
     seen: dict[int, Replica] = {}
     for replica in replicas:
         if replica.topic_id is not None and replica.topic_id != usual:
             found.append(
-                Finding(
-                    Kind.OTHER_TOPIC,
+                AuditFinding(
+                    FindingKind.OTHER_TOPIC,
                     replica.path,
                     f"its topic id is {replica.topic_id}, other replicas have {usual}: it is a"
                     f" replica of a deleted topic of this name",
@@ -87,8 +89,8 @@ def check_identity(replicas: Sequence[Replica]) -> list[Finding]:
             continue
         if replica.broker in seen:
             found.append(
-                Finding(
-                    Kind.DUPLICATE,
+                AuditFinding(
+                    FindingKind.DUPLICATE,
                     replica.path,
                     f"broker {replica.broker} has a second replica of this partition in"
                     f" {seen[replica.broker].path}",

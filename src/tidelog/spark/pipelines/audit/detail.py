@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from tidelog.core.errors import ProtocolError
 from tidelog.records.batch import BatchView
 from tidelog.records.reader import read_columns
-from tidelog.spark.pipelines.audit.findings import Finding, Kind, Severity
+from tidelog.spark.pipelines.audit.findings import AuditFinding, FindingKind, Severity
 from tidelog.spark.pipelines.audit.ranges import BUCKET_BITS
 from tidelog.spark.segments.offset_lookup import floor_position
 from tidelog.spark.segments.resync import sound_batches
@@ -72,7 +72,7 @@ class Divergence:
 class DetailResult:
     """The outcome of a comparison."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[AuditFinding] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
     #: A file vanished or changed since it was scanned.
     is_gone: bool = False
@@ -89,7 +89,7 @@ class DetailResult:
     def from_json(cls, values: dict[str, Any]) -> DetailResult:
         """Return the result of plain values."""
         return cls(
-            [Finding.from_json(each) for each in values["findings"]],
+            [AuditFinding.from_json(each) for each in values["findings"]],
             [Divergence(**each) for each in values["divergences"]],
             values["is_gone"],
         )
@@ -124,8 +124,8 @@ def compare_buckets(job: DetailJob) -> DetailResult:
         # Checksums were right when the file was scanned, so it has changed, or its disk fails.
         comparison.result.is_gone = True
         comparison.result.findings.append(
-            Finding(
-                Kind.CHANGING,
+            AuditFinding(
+                FindingKind.CHANGING,
                 job.sides[0].files[0][0],
                 f"replicas could not be compared: {error}",
                 severity=Severity.NOTICE,
@@ -143,7 +143,7 @@ class _Comparison:
         #: Replicas whose first divergence is known: the rest of them follows from it.
         self._diverged: set[str] = set()
         #: (kind, replica, other) to (buckets, first offset, records that one lacks).
-        self._harmless: dict[tuple[Kind, str, str], list[int]] = {}
+        self._harmless: dict[tuple[FindingKind, str, str], list[int]] = {}
 
     def compare(self, bucket: int, left: int) -> None:
         """Compare all replicas in one bucket with the one that most agree with."""
@@ -215,7 +215,7 @@ class _Comparison:
             else:
                 self._diverge(side, reference, offset, here, there, left)
                 return
-        kind = Kind.COMPACTED if self._job.is_compacted else Kind.BATCHED
+        kind = FindingKind.COMPACTED if self._job.is_compacted else FindingKind.BATCHED
         key = kind, side.broker, reference.broker
         first = min(each.base for each in (*mine, *theirs))
         entry = self._harmless.setdefault(key, [0, first, 0])
@@ -231,16 +231,16 @@ class _Comparison:
         side: Side,
         reference: Side,
         offset: int,
-        here: _Place | None,
-        there: _Place | None,
+        here: _DigestPlace | None,
+        there: _DigestPlace | None,
         left: int,
     ) -> None:
         self._diverged.add(side.broker)
         holding = [path for path, base, _ in side.files if base <= offset] or [side.files[0][0]]
         path = here.batch.path if here is not None else holding[-1]
         self.result.findings.append(
-            Finding(
-                Kind.DIVERGED,
+            AuditFinding(
+                FindingKind.DIVERGED,
                 path,
                 f"offset {offset}, below the high watermark {self._job.high}: {side.broker} has"
                 f" {_described(here)}, {reference.broker} has {_described(there, with_path=True)}",
@@ -265,13 +265,13 @@ class _Comparison:
     def finish(self) -> None:
         """Add what differs without harm."""
         for (kind, broker, other), (buckets, first, lacking) in self._harmless.items():
-            if kind is Kind.COMPACTED:
+            if kind is FindingKind.COMPACTED:
                 what = f"{lacking} records are in one replica only; all others are equal"
             else:
                 what = "the records are equal, their batches are not"
             sides = {each.broker: each for each in self._job.sides}
             self.result.findings.append(
-                Finding(
+                AuditFinding(
                     kind,
                     sides[broker].files[0][0],
                     f"{broker} and {other} differ in {buckets} digests of {1 << BUCKET_BITS}"
@@ -285,16 +285,16 @@ class _Comparison:
             )
 
 
-class _Place(NamedTuple):
+class _DigestPlace(NamedTuple):
     """A record's digest and the batch that holds it."""
 
     digest: bytes
     batch: _Batch
 
 
-def _records(batches: Sequence[_Batch]) -> dict[int, _Place]:
+def _records(batches: Sequence[_Batch]) -> dict[int, _DigestPlace]:
     """Return the records of batches by offset."""
-    found: dict[int, _Place] = {}
+    found: dict[int, _DigestPlace] = {}
     for batch in batches:
         with open(batch.path, "rb") as file:
             data = os.pread(file.fileno(), batch.size, batch.position)
@@ -318,7 +318,7 @@ def _records(batches: Sequence[_Batch]) -> dict[int, _Place]:
                 )
             ).encode()
             digest = blake2b(content, digest_size=_DIGEST_BYTES).digest()
-            found[offset] = _Place(digest, batch)
+            found[offset] = _DigestPlace(digest, batch)
     return found
 
 
@@ -334,7 +334,7 @@ def _reference(sides: Sequence[Side], held: dict[str, list[_Batch]]) -> Side:
     )
 
 
-def _described(place: _Place | None, *, with_path: bool = False) -> str:
+def _described(place: _DigestPlace | None, *, with_path: bool = False) -> str:
     if place is None:
         return "no such record"
     batch = place.batch

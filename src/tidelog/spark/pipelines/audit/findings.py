@@ -16,7 +16,7 @@ from typing import Any, Final
 KEPT_OF_A_KIND: Final = 20
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What was found."""
 
     CHECKSUM = "checksum"
@@ -58,10 +58,10 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """One thing found. `also` counts more of the kind in the same file that are not listed."""
 
-    kind: Kind
+    kind: FindingKind
     path: str
     sentence: str
     position: int | None = None
@@ -77,11 +77,11 @@ class Finding:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Finding:
+    def from_json(cls, values: Mapping[str, Any]) -> AuditFinding:
         """Return the finding of plain values."""
         found = dict(values)
         return cls(
-            **{**found, "kind": Kind(found["kind"]), "severity": Severity(found["severity"])}
+            **{**found, "kind": FindingKind(found["kind"]), "severity": Severity(found["severity"])}
         )
 
 
@@ -90,12 +90,12 @@ class Collector:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._found: dict[Kind, list[Finding]] = {}
-        self._also: dict[Kind, int] = {}
+        self._found: dict[FindingKind, list[AuditFinding]] = {}
+        self._also: dict[FindingKind, int] = {}
 
     def add(
         self,
-        kind: Kind,
+        kind: FindingKind,
         sentence: str,
         position: int | None = None,
         offset: int | None = None,
@@ -104,13 +104,13 @@ class Collector:
         """Add a finding, or count it."""
         kept = self._found.setdefault(kind, [])
         if len(kept) < KEPT_OF_A_KIND:
-            kept.append(Finding(kind, self._path, sentence, position, offset, severity))
+            kept.append(AuditFinding(kind, self._path, sentence, position, offset, severity))
         else:
             self._also[kind] = self._also.get(kind, 0) + 1
 
-    def all(self) -> list[Finding]:
+    def all(self) -> list[AuditFinding]:
         """Return the findings; the last of each kind has the count of those left out."""
-        found: list[Finding] = []
+        found: list[AuditFinding] = []
         for kind, kept in self._found.items():
             found += [*kept[:-1], replace(kept[-1], also=self._also.get(kind, 0))]
         return found

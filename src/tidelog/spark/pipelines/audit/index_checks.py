@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.spark.pipelines.audit.batch_checks import Columns
-from tidelog.spark.pipelines.audit.findings import Collector, Kind, Severity
+from tidelog.spark.pipelines.audit.findings import Collector, FindingKind, Severity
 from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
 
 Ints = npt.NDArray[np.int64]
@@ -72,7 +72,7 @@ class IndexChecks:
             if len(wrong):
                 place = int(wrong[0]) + 1
                 self._index.add(
-                    Kind.INDEX,
+                    FindingKind.INDEX,
                     f"entry {place} (offset {offsets[place]}, byte {positions[place]}) does not"
                     f" rise above the one before",
                     place * _OFFSET_ENTRY.itemsize,
@@ -84,7 +84,7 @@ class IndexChecks:
         if len(beyond) and job.end == job.size and job.is_flushed:
             place = int(beyond[0])
             self._index.add(
-                Kind.INDEX,
+                FindingKind.INDEX,
                 f"entry {place} has offset {offsets[place]} at byte {positions[place]}, and the log"
                 f" file ends at byte {job.size}",
                 place * _OFFSET_ENTRY.itemsize,
@@ -106,7 +106,7 @@ class IndexChecks:
             if len(wrong):
                 place = int(wrong[0]) + 1
                 self._times.add(
-                    Kind.TIME_INDEX,
+                    FindingKind.TIME_INDEX,
                     f"entry {place} (timestamp {stamps[place]}, offset {offsets[place]}) does not"
                     f" rise above the one before",
                     place * _TIME_ENTRY.itemsize,
@@ -141,7 +141,7 @@ class IndexChecks:
                 else "no batch begins there"
             )
             self._index.add(
-                Kind.INDEX,
+                FindingKind.INDEX,
                 f"an entry has offset {offset} at byte {position} of the log, and {there}",
                 self._place_of(position),
                 offset,
@@ -172,7 +172,7 @@ class IndexChecks:
         for place in np.flatnonzero(wrong):
             entry, batch = int(mine[place]), int(places[place])
             self._times.add(
-                Kind.TIME_INDEX,
+                FindingKind.TIME_INDEX,
                 f"entry {entry} has timestamp {int(self._stamps[entry])} for offset"
                 f" {int(self._stamped[entry])}; the batch of offsets {int(columns.bases[batch])} to"
                 f" {int(columns.lasts[batch])} has {int(columns.max_timestamps[batch])}, the"
@@ -197,11 +197,11 @@ def _entries(
         data = b""
     except OSError as error:
         if findings is not None:
-            findings.add(Kind.UNREADABLE, f"the file cannot be read: {error.strerror}")
+            findings.add(FindingKind.UNREADABLE, f"the file cannot be read: {error.strerror}")
         data = b""
     rest = len(data) % entry.itemsize
     if rest and findings is not None:
-        kind = Kind.INDEX if entry is _OFFSET_ENTRY else Kind.TIME_INDEX
+        kind = FindingKind.INDEX if entry is _OFFSET_ENTRY else FindingKind.TIME_INDEX
         findings.add(
             kind,
             f"{len(data)} bytes are not whole entries of {entry.itemsize}",

@@ -12,10 +12,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidelog.spark.pipelines.audit.findings import Collector, Finding, Kind, Severity
+from tidelog.spark.pipelines.audit.findings import AuditFinding, Collector, FindingKind, Severity
 from tidelog.spark.pipelines.audit.ranges import RangeResult
 from tidelog.spark.segments import directory_files as files
-from tidelog.spark.segments.listing import Replica, SegmentFile
+from tidelog.spark.segments.listing import ListedSegment, Replica
 
 #: (epoch, first offset of it in the log, last offset before it or None).
 EpochStart = tuple[int, int, int | None]
@@ -34,7 +34,7 @@ class ReplicaAudit:
     epochs: list[EpochStart] = field(default_factory=list)
     buckets: dict[int, tuple[int, int]] = field(default_factory=dict)
     damaged: list[tuple[int, int]] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[AuditFinding] = field(default_factory=list)
     #: A file vanished or shrank while it was read.
     is_gone: bool = False
 
@@ -83,7 +83,7 @@ class _Joining:
     def join(self) -> ReplicaAudit:
         """Join the ranges of all segments in order."""
         audit, replica = self._audit, self._replica
-        followers: list[SegmentFile | None] = [*replica.segments[1:], None]
+        followers: list[ListedSegment | None] = [*replica.segments[1:], None]
         for segment, following in zip(replica.segments, followers, strict=True):
             ranges = sorted(self._results.get(segment.path, ()), key=lambda each: each.start)
             audit.is_gone = audit.is_gone or any(each.is_gone for each in ranges)
@@ -94,15 +94,15 @@ class _Joining:
         self._check_epochs()
         self._check_other_files()
         for problem in replica.problems:
-            kind = Kind.UNREADABLE if problem.is_refused else Kind.CHECKPOINT
-            audit.findings.append(Finding(kind, problem.path, problem.sentence))
+            kind = FindingKind.UNREADABLE if problem.is_refused else FindingKind.CHECKPOINT
+            audit.findings.append(AuditFinding(kind, problem.path, problem.sentence))
         audit.findings = [
             replace(each, partition=str(replica.tp), broker=replica.name) for each in audit.findings
         ]
         return audit
 
     def _join_segment(
-        self, segment: SegmentFile, following: SegmentFile | None, ranges: list[RangeResult]
+        self, segment: ListedSegment, following: ListedSegment | None, ranges: list[RangeResult]
     ) -> None:
         found = Collector(segment.path)
         audit = self._audit
@@ -125,7 +125,7 @@ class _Joining:
             last = max(each.last or 0 for each in held)
             if max(indexed) > last:
                 found.add(
-                    Kind.CUT_TAIL,
+                    FindingKind.CUT_TAIL,
                     f"the log file ends with offset {last}, and its index names offset"
                     f" {max(indexed)}",
                     segment.size,
@@ -151,7 +151,7 @@ class _Joining:
         audit.findings += [
             finding
             for finding in each.findings
-            if not (is_swapped and finding.kind in (Kind.INDEX, Kind.TIME_INDEX))
+            if not (is_swapped and finding.kind in (FindingKind.INDEX, FindingKind.TIME_INDEX))
         ]
         if each.last is not None:
             audit.end = max(audit.end, each.last + 1)
@@ -165,8 +165,8 @@ class _Joining:
 
     def _check_name(
         self,
-        segment: SegmentFile,
-        following: SegmentFile | None,
+        segment: ListedSegment,
+        following: ListedSegment | None,
         held: Sequence[RangeResult],
         found: Collector,
     ) -> bool:
@@ -188,7 +188,7 @@ class _Joining:
             else f"a file of them would be {files.log_name(first)}"
         )
         found.add(
-            Kind.SWAPPED,
+            FindingKind.SWAPPED,
             f"the file holds offsets {first} to {last}, and its name says that it begins at"
             f" {segment.base_offset}; {place}",
             0,
@@ -197,7 +197,7 @@ class _Joining:
         return True
 
     def _check_join(
-        self, segment: SegmentFile, each: RangeResult, found: Collector, *, starts_file: bool
+        self, segment: ListedSegment, each: RangeResult, found: Collector, *, starts_file: bool
     ) -> None:
         """Check the first batch of a range against the end of what came before."""
         expected = self._last + 1 if self._last is not None else None
@@ -210,14 +210,14 @@ class _Joining:
             if each.first_last is not None and self._last is None:
                 return  # the log begins in the middle of this batch
             found.add(
-                Kind.OFFSET_ORDER,
+                FindingKind.OFFSET_ORDER,
                 f"the batch has the base offset {first}, and the one before ends at {expected - 1}",
                 each.start,
                 first,
             )
         elif not self._gaps.explain(first - 1):
             found.add(
-                Kind.GAP,
+                FindingKind.GAP,
                 f"offsets {expected} to {first - 1} are missing before this batch, and the topic is"
                 f" not known to be compacted that far",
                 each.start,
@@ -229,7 +229,7 @@ class _Joining:
         unexplained = [gap for gap in each.gaps if not self._gaps.explain(gap[1])]
         for low, high, position in unexplained:
             found.add(
-                Kind.GAP,
+                FindingKind.GAP,
                 f"offsets {low} to {high} are missing before this batch, and the topic is not known"
                 f" to be compacted that far",
                 position,
@@ -238,7 +238,7 @@ class _Joining:
             self._audit.damaged.append((low, high))
         if each.hollow and not self._gaps.is_compacted:
             found.add(
-                Kind.GAP,
+                FindingKind.GAP,
                 f"{each.hollow} offsets inside batches have no record, from this batch on, and the"
                 f" topic is not known to be compacted",
                 each.hollow_at,
@@ -250,7 +250,7 @@ class _Joining:
         first, start, _ = each.epochs[0]
         if 0 <= first < self._epoch:
             found.add(
-                Kind.EPOCH_ORDER,
+                FindingKind.EPOCH_ORDER,
                 f"the batch has leader epoch {first}, and the one before has {self._epoch}",
                 each.start,
                 start,
@@ -259,8 +259,8 @@ class _Joining:
 
     def _check_tail(
         self,
-        segment: SegmentFile,
-        following: SegmentFile | None,
+        segment: ListedSegment,
+        following: ListedSegment | None,
         each: RangeResult,
         found: Collector,
     ) -> None:
@@ -276,7 +276,7 @@ class _Joining:
             what = f"the last {left:,} bytes are zeros"
         if following is not None:
             found.add(
-                Kind.CUT_TAIL,
+                FindingKind.CUT_TAIL,
                 f"{what}; the next segment begins at offset {following.base_offset}",
                 position,
                 offset,
@@ -285,18 +285,21 @@ class _Joining:
             self._last = following.base_offset - 1
         elif self._replica.is_clean and not zeros:
             found.add(
-                Kind.CUT_TAIL, f"{what}, although the broker shut down cleanly", position, offset
+                FindingKind.CUT_TAIL,
+                f"{what}, although the broker shut down cleanly",
+                position,
+                offset,
             )
         elif point is not None and point > offset:
             found.add(
-                Kind.CUT_TAIL,
+                FindingKind.CUT_TAIL,
                 f"{what}, and records up to the recovery point {point} had been flushed",
                 position,
                 offset,
             )
         else:
             found.add(
-                Kind.CUT_TAIL,
+                FindingKind.CUT_TAIL,
                 f"{what}, beyond the recovery point {0 if point is None else point}: a crash during"
                 f" a write leaves that, and the next start truncates it",
                 position,
@@ -308,8 +311,8 @@ class _Joining:
         audit, replica = self._audit, self._replica
         if not replica.segments:
             self._audit.findings.append(
-                Finding(
-                    Kind.ORPHAN,
+                AuditFinding(
+                    FindingKind.ORPHAN,
                     replica.path,
                     "the directory holds no log file: its creation was interrupted, or its log is"
                     " lost",
@@ -320,8 +323,8 @@ class _Joining:
         point = replica.recovery_point
         if point is not None and point > audit.end and not _has_tail(audit):
             audit.findings.append(
-                Finding(
-                    Kind.LOG_END,
+                AuditFinding(
+                    FindingKind.LOG_END,
                     replica.segments[-1].path,
                     f"the log ends at offset {audit.end}, and records up to the recovery point"
                     f" {point} had been flushed",
@@ -335,7 +338,7 @@ class _Joining:
         audit, replica = self._audit, self._replica
         if not replica.epochs or not audit.epochs:
             return
-        if any(each.kind is Kind.SWAPPED for each in audit.findings):
+        if any(each.kind is FindingKind.SWAPPED for each in audit.findings):
             return  # their order in the log is not known
         limit = audit.end if replica.is_clean else min(audit.end, replica.recovery_point or 0)
         path = f"{replica.path}/{files.LEADER_EPOCHS}"
@@ -344,7 +347,7 @@ class _Joining:
             said = [each for each, at in replica.epochs if at <= start]
             if start < limit and epoch >= 0 and said and said[-1] != epoch:
                 found.add(
-                    Kind.EPOCH_CHECKPOINT,
+                    FindingKind.EPOCH_CHECKPOINT,
                     f"offset {start} is of leader epoch {epoch} in the log, and of {said[-1]} in"
                     f" the checkpoint",
                     offset=start,
@@ -358,7 +361,7 @@ class _Joining:
             inside = [each for each in audit.epochs if each[1] < start]
             if (inside and inside[-1][0] != epoch) or (later and later[0][0] == epoch):
                 found.add(
-                    Kind.EPOCH_CHECKPOINT,
+                    FindingKind.EPOCH_CHECKPOINT,
                     f"leader epoch {epoch} begins at offset {start} in the checkpoint, and the"
                     f" batch there is of epoch {inside[-1][0] if inside else -1}",
                     offset=start,
@@ -380,8 +383,8 @@ class _Joining:
                 continue
             what = "a segment's file without its log" if parsed else "no broker writes such a file"
             self._audit.findings.append(
-                Finding(
-                    Kind.ORPHAN,
+                AuditFinding(
+                    FindingKind.ORPHAN,
                     other.path,
                     f"{what}, {other.size:,} bytes",
                     severity=Severity.NOTICE,
@@ -391,5 +394,6 @@ class _Joining:
 
 def _has_tail(audit: ReplicaAudit) -> bool:
     return any(
-        each.kind is Kind.CUT_TAIL and each.severity is Severity.DAMAGE for each in audit.findings
+        each.kind is FindingKind.CUT_TAIL and each.severity is Severity.DAMAGE
+        for each in audit.findings
     )

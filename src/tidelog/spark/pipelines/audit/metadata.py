@@ -14,14 +14,14 @@ from typing import Final
 from tidelog.client.configs import TOPIC, ConfigResource
 from tidelog.core.types import TopicPartition, topic_id_to_text
 from tidelog.runtime.blocking import BlockingClient
-from tidelog.spark.pipelines.audit.findings import Finding, Kind, Severity
-from tidelog.spark.segments.listing import LogDirectory
+from tidelog.spark.pipelines.audit.findings import AuditFinding, FindingKind, Severity
+from tidelog.spark.segments.listing import ListedLogDir
 
 _POLICY: Final = "cleanup.policy"
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class AssignedReplicas:
     """The brokers that should have a partition, and those in its ISR."""
 
     replicas: tuple[int, ...]
@@ -30,15 +30,15 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterAssignments:
     """The partitions of a cluster; empty where no cluster was asked."""
 
     cluster: str | None = None
-    partitions: Mapping[TopicPartition, Assigned] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, AssignedReplicas] = field(default_factory=dict)
     compacted: frozenset[str] = frozenset()
 
 
-def ask_cluster(bootstrap: str) -> ClusterView:
+def ask_cluster(bootstrap: str) -> ClusterAssignments:
     """Return the view of a cluster's brokers. Raises KafkaError, ConfigError."""
     with BlockingClient(bootstrap, "tidelog-audit") as client:
         metadata = client.metadata(None)
@@ -49,22 +49,24 @@ def ask_cluster(bootstrap: str) -> ClusterView:
             if "compact" in (value.value or "")
         )
     partitions = {
-        tp: Assigned(
+        tp: AssignedReplicas(
             tuple(each.replicas),
             tuple(each.isr),
             topic_id_to_text(metadata.topics[tp.topic].topic_id),
         )
         for tp, each in metadata.all_partitions()
     }
-    return ClusterView(metadata.cluster_id, partitions, compacted)
+    return ClusterAssignments(metadata.cluster_id, partitions, compacted)
 
 
-def check_assignment(view: ClusterView, directories: Sequence[LogDirectory]) -> list[Finding]:
+def check_assignment(
+    view: ClusterAssignments, directories: Sequence[ListedLogDir]
+) -> list[AuditFinding]:
     """Return assigned replicas that are not here, and those here that are not assigned.
 
     Looks only at brokers of which a log directory was given.
     """
-    found: list[Finding] = []
+    found: list[AuditFinding] = []
     brokers = {each.broker: each for each in directories if each.broker is not None}
     here = {
         (replica.tp, replica.broker): replica
@@ -73,8 +75,8 @@ def check_assignment(view: ClusterView, directories: Sequence[LogDirectory]) -> 
     }
     for tp, assigned in view.partitions.items():
         found += [
-            Finding(
-                Kind.MISSING,
+            AuditFinding(
+                FindingKind.MISSING,
                 brokers[broker].path,
                 f"broker {broker} is assigned a replica of {tp}, and none of its log directories"
                 f" here has it",
@@ -90,8 +92,8 @@ def check_assignment(view: ClusterView, directories: Sequence[LogDirectory]) -> 
         if not view.partitions or (wanted is not None and place in wanted.replicas):
             continue
         found.append(
-            Finding(
-                Kind.STRAY,
+            AuditFinding(
+                FindingKind.STRAY,
                 replica.path,
                 f"the cluster assigns no replica of {tp} to {replica.name}",
                 severity=Severity.NOTICE,

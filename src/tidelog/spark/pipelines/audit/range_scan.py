@@ -17,14 +17,14 @@ from tidelog.core.limits import MAX_DECOMPRESSED_BYTES, MIB
 from tidelog.records import compression
 from tidelog.records.batch import COMPRESSION_MASK
 from tidelog.spark.pipelines.audit.batch_checks import BatchChecks
-from tidelog.spark.pipelines.audit.findings import Collector, Kind, Severity
+from tidelog.spark.pipelines.audit.findings import Collector, FindingKind, Severity
 from tidelog.spark.pipelines.audit.index_checks import IndexChecks
 from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
 from tidelog.spark.segments.batch_scan import (
     HEADER_BYTES,
     OVERHEAD_BYTES,
     Rows,
-    Stop,
+    ScanEnd,
     empty_rows,
     header_at,
     scan_rows,
@@ -57,7 +57,9 @@ def scan_range(job: RangeJob) -> RangeResult:
         result.is_gone = True
         return result
     except OSError as error:
-        findings.add(Kind.UNREADABLE, f"the file cannot be opened: {error.strerror}", job.start)
+        findings.add(
+            FindingKind.UNREADABLE, f"the file cannot be opened: {error.strerror}", job.start
+        )
         result.findings = findings.all()
         result.stopped_at = job.end
         return result
@@ -69,7 +71,7 @@ def scan_range(job: RangeJob) -> RangeResult:
     except OSError as error:
         # The checks of what came before stand; what is behind cannot be read.
         findings.add(
-            Kind.UNREADABLE,
+            FindingKind.UNREADABLE,
             f"the file cannot be read at or behind this byte: {error.strerror}",
             result.stopped_at,
             result.last,
@@ -118,10 +120,10 @@ class _RangeScan:
                 )  # fmt: skip
                 continue
             self._fold(rows, position)
-            if stop is Stop.FULL or count:
+            if stop is ScanEnd.FULL or count:
                 wanted = _STEP_BYTES
                 continue
-            if stop is Stop.SHORT:
+            if stop is ScanEnd.SHORT:
                 wanted = self._size_wanted(have)
                 if not wanted:
                     wanted = _STEP_BYTES
@@ -130,7 +132,7 @@ class _RangeScan:
         self._indexes.finish()
         if self._old_entries:
             self._findings.add(
-                Kind.OLD_FORMAT,
+                FindingKind.OLD_FORMAT,
                 f"{self._old_entries} message sets of a format before Kafka 0.11 are not checked",
                 job.start,
                 severity=Severity.NOTICE,
@@ -171,17 +173,17 @@ class _RangeScan:
             return 0
         return max(claimed, _STEP_BYTES + 1)
 
-    def _bad_header(self, stop: Stop) -> None:
+    def _bad_header(self, stop: ScanEnd) -> None:
         position = self._result.stopped_at
         have = self._read(position, HEADER_BYTES, HEADER_BYTES)
         _, claimed, magic = header_at(self._buffer, 0)
-        is_old = stop is Stop.BAD_MAGIC and magic in _OLD_MAGICS and have == HEADER_BYTES
+        is_old = stop is ScanEnd.BAD_MAGIC and magic in _OLD_MAGICS and have == HEADER_BYTES
         if is_old and position + claimed <= self._job.size:
             self._old_entries += 1
             self._result.stopped_at = position + claimed
             self._checks.forget_order()
             return
-        if stop is Stop.BAD_LENGTH:
+        if stop is ScanEnd.BAD_LENGTH:
             reason = f"its length field is {claimed - OVERHEAD_BYTES}, the least is 49"
         else:
             reason = f"its magic is {magic}, 2 is expected"
@@ -202,7 +204,7 @@ class _RangeScan:
         end = job.end if found is None else found.position
         behind = "" if found is None else f", offset {found.base}"
         self._findings.add(
-            Kind.NO_BATCH,
+            FindingKind.NO_BATCH,
             f"no batch begins here: {gap.reason}; the next one is at byte {end}{behind}",
             gap.position,
             low,
@@ -231,7 +233,7 @@ class _RangeScan:
                 reason = str(error)
             if reason:
                 self._findings.add(
-                    Kind.FRAMES,
+                    FindingKind.FRAMES,
                     f"Kafka's clients cannot read the batch of {size} bytes: {reason}",
                     int(row["position"]),
                     int(row["base"]),

@@ -19,9 +19,9 @@ from itertools import pairwise
 from typing import Any, Final
 
 from tidelog.core.limits import MIB
-from tidelog.spark.pipelines.audit.findings import Finding
+from tidelog.spark.pipelines.audit.findings import AuditFinding
 from tidelog.spark.segments.batch_scan import HEADER_BYTES, MAGIC, header_at
-from tidelog.spark.segments.listing import Replica, SegmentFile
+from tidelog.spark.segments.listing import ListedSegment, Replica
 
 #: Bytes of one range: a result is kept for each, and a crash repeats at most so many.
 RANGE_BYTES: Final = 256 * MIB
@@ -91,7 +91,7 @@ class RangeResult:
     damaged: list[tuple[int, int]] = field(default_factory=list)
     #: Bytes at the end of the file that are no whole batch: (position, reason, all are zeros).
     tail: tuple[int, str, bool] | None = None
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[AuditFinding] = field(default_factory=list)
     #: The file vanished or became shorter since it was listed.
     is_gone: bool = False
 
@@ -110,7 +110,7 @@ class RangeResult:
     def from_json(cls, text: str) -> RangeResult:
         """Return the result of such a line. Raises ValueError, KeyError, TypeError."""
         values: dict[str, Any] = json.loads(text)
-        values["findings"] = [Finding.from_json(each) for each in values["findings"]]
+        values["findings"] = [AuditFinding.from_json(each) for each in values["findings"]]
         values["buckets"] = {key: (count, total) for key, count, total in values["buckets"]}
         for name in ("epochs", "gaps", "damaged"):
             values[name] = [tuple(each) for each in values[name]]
@@ -150,7 +150,7 @@ def plan_jobs(
     return jobs
 
 
-def split_points(segment: SegmentFile, range_bytes: int) -> list[int]:
+def split_points(segment: ListedSegment, range_bytes: int) -> list[int]:
     """Return positions about `range_bytes` apart where the index names a batch, and one begins."""
     if segment.size <= range_bytes + range_bytes // 2:
         return []
@@ -174,7 +174,7 @@ def _position(index: Any, number: int) -> int:
     return int.from_bytes(data, "big") or NO_LIMIT
 
 
-def _begins(log: Any, segment: SegmentFile, at: int) -> bool:
+def _begins(log: Any, segment: ListedSegment, at: int) -> bool:
     header = os.pread(log.fileno(), HEADER_BYTES, at)
     if len(header) < HEADER_BYTES:
         return False
@@ -183,8 +183,8 @@ def _begins(log: Any, segment: SegmentFile, at: int) -> bool:
 
 
 def _with_next(
-    segments: Sequence[SegmentFile],
-) -> Iterable[tuple[SegmentFile, SegmentFile | None]]:
+    segments: Sequence[ListedSegment],
+) -> Iterable[tuple[ListedSegment, ListedSegment | None]]:
     return zip(segments, [*segments[1:], None], strict=True)
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.core.limits import MIB
 from tidelog.spark.pipelines.audit.auditing import Audit, audit_directories
-from tidelog.spark.pipelines.audit.findings import Finding, Severity
+from tidelog.spark.pipelines.audit.findings import AuditFinding, Severity
 from tidelog.spark.pipelines.audit.ranges import BUCKET_BITS, RANGE_BYTES
 from tidelog.spark.pipelines.audit.spark_tasks import SparkTasks
 from tidelog.spark.pipelines.job_progress import Progress
-from tidelog.spark.pipelines.report import Cell, Plot, Report, Table
+from tidelog.spark.pipelines.report import Cell, PipelineReport, Plot, Table
 from tidelog.spark.segments.batch_scan import is_compiled
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def audit(
     keep: str | None = None,
     range_bytes: int = RANGE_BYTES,
     progress: Progress | None = None,
-) -> Report:
+) -> PipelineReport:
     """Audit log directories and return the report; see `audit_directories`."""
     return report_of(
         audit_directories(
@@ -52,7 +52,7 @@ def _counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def report_of(done: Audit) -> Report:
+def report_of(done: Audit) -> PipelineReport:
     """Return the report of a finished audit."""
     findings = done.all_findings()
     damage = [each for each in findings if each.severity is Severity.DAMAGE]
@@ -76,7 +76,7 @@ def report_of(done: Audit) -> Report:
         _directories(done),
         _topics(done),
     ]
-    return Report(
+    return PipelineReport(
         "Audit of log directories",
         verdict,
         not damage,
@@ -87,7 +87,7 @@ def report_of(done: Audit) -> Report:
 
 
 def _facts(
-    done: Audit, damage: Sequence[Finding], notices: Sequence[Finding]
+    done: Audit, damage: Sequence[AuditFinding], notices: Sequence[AuditFinding]
 ) -> tuple[tuple[str, Cell], ...]:
     audits = [audit for each in done.partitions for audit in each.audits]
     asides = [each for directory in done.directories for each in directory.asides]
@@ -118,7 +118,7 @@ def _is_passing(path: str) -> bool:
     return path.endswith((".deleted", ".cleaned", ".swap", ".tmp"))
 
 
-def _findings_table(title: str, findings: Sequence[Finding]) -> Table:
+def _findings_table(title: str, findings: Sequence[AuditFinding]) -> Table:
     note = ""
     if len(findings) > ROWS:
         note = f"{len(findings) - ROWS} more are not listed."
@@ -134,7 +134,7 @@ def _findings_table(title: str, findings: Sequence[Finding]) -> Table:
     return Table.of(title, findings[:ROWS], columns, note)
 
 
-def _sentence(finding: Finding) -> str:
+def _sentence(finding: AuditFinding) -> str:
     return finding.sentence + (f" (and {finding.also} more like it)" if finding.also else "")
 
 
@@ -191,7 +191,7 @@ def _topics(done: Audit) -> Table:
     )
 
 
-def _figures(done: Audit, findings: Sequence[Finding]) -> list[Plot]:
+def _figures(done: Audit, findings: Sequence[AuditFinding]) -> list[Plot]:
     by_broker: Counter[str] = Counter()
     for directory in done.directories:
         name = directory.path if directory.broker is None else f"broker {directory.broker}"

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tidelog.client.groups import CommittedOffset
+from tidelog.client.groups import FetchedOffset
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
-from tidelog.spark.pipelines.copy.offset_map import OffsetMap
+from tidelog.spark.pipelines.copy.offset_map import OffsetTable
 
 COMMITTED: Final = "committed"
 UNCHANGED: Final = "unchanged"
@@ -41,14 +41,14 @@ class TranslatedOffset:
 
 def translated(
     group: str,
-    committed: Mapping[TopicPartition, CommittedOffset],
-    in_target: Mapping[TopicPartition, CommittedOffset],
-    maps: Mapping[TopicPartition, OffsetMap],
+    committed: Mapping[TopicPartition, FetchedOffset],
+    in_target: Mapping[TopicPartition, FetchedOffset],
+    maps: Mapping[TopicPartition, OffsetTable],
     names: Mapping[str, str],
-) -> tuple[list[TranslatedOffset], dict[TopicPartition, CommittedOffset]]:
+) -> tuple[list[TranslatedOffset], dict[TopicPartition, FetchedOffset]]:
     """Return what becomes of each committed offset, and the offsets to commit in the target."""
     rows: list[TranslatedOffset] = []
-    wanted: dict[TopicPartition, CommittedOffset] = {}
+    wanted: dict[TopicPartition, FetchedOffset] = {}
     for tp, offset in committed.items():
         known = maps.get(tp)
         if tp.topic not in names or known is None:
@@ -64,7 +64,7 @@ def translated(
             outcome = FURTHER
         else:
             outcome = COMMITTED
-            wanted[there] = CommittedOffset(target, metadata=offset.metadata)
+            wanted[there] = FetchedOffset(target, metadata=offset.metadata)
         rows.append(TranslatedOffset(group, tp, offset.offset, target, outcome))
     return rows, wanted
 
@@ -73,7 +73,7 @@ def translate_groups(
     source: BlockingClient,
     target: BlockingClient,
     groups: Sequence[str],
-    maps: Mapping[TopicPartition, OffsetMap],
+    maps: Mapping[TopicPartition, OffsetTable],
     names: Mapping[str, str],
 ) -> list[TranslatedOffset]:
     """Commit the translated offsets of groups in the target; return what became of each.

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
-from tidelog.spark.pipelines.copy.offset_map import OffsetMap, Piece
+from tidelog.spark.pipelines.copy.offset_map import OffsetTable, Piece
 from tidelog.spark.pipelines.directory_lock import directory_lock
 
 _ABOUT: Final = "copy.json"
@@ -93,14 +93,14 @@ class About:
             ) from error
 
 
-class Ledger:
+class CopyLedger:
     """The directory of one copy."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._offsets = directory / _OFFSETS
         #: Table of each source partition.
-        self.maps: dict[TopicPartition, OffsetMap] = {}
+        self.maps: dict[TopicPartition, OffsetTable] = {}
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -141,7 +141,7 @@ class Ledger:
         for row in rows:
             tp = TopicPartition(row["source_topic"], row["partition"])
             piece = Piece(row["source_from"], row["source_to"], row["target_from"], row["kind"])
-            self.maps.setdefault(tp, OffsetMap()).add(piece)
+            self.maps.setdefault(tp, OffsetTable()).add(piece)
 
     def add(self, round_: Mapping[TopicPartition, Sequence[Piece]], about: About) -> None:
         """Add the pieces of one round to the table and to the directory."""
@@ -153,7 +153,7 @@ class Ledger:
         if not rows:
             return
         for tp, pieces in round_.items():
-            known = self.maps.setdefault(tp, OffsetMap())
+            known = self.maps.setdefault(tp, OffsetTable())
             for piece in pieces:
                 known.add(piece)
         numbers = [int(path.stem[:6]) for path in self._offsets.glob("*.parquet")]

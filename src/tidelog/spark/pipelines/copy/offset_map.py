@@ -47,7 +47,7 @@ class Piece(NamedTuple):
         return self.target + self.records
 
 
-class OffsetMap:
+class OffsetTable:
     """The table of one partition."""
 
     def __init__(self, pieces: Iterable[Piece] = ()) -> None:

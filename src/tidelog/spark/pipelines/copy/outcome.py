@@ -13,8 +13,8 @@ from typing import Final
 
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.copy.group_offsets import TranslatedOffset
-from tidelog.spark.pipelines.copy.offset_map import ABORTED, ABSENT, DELETED, MARKERS, OffsetMap
-from tidelog.spark.pipelines.report import Cell, Report, Table
+from tidelog.spark.pipelines.copy.offset_map import ABORTED, ABSENT, DELETED, MARKERS, OffsetTable
+from tidelog.spark.pipelines.report import Cell, PipelineReport, Table
 from tidelog.spark.pipelines.task_rows import Row
 
 #: Rows of the offset table that a report shows.
@@ -26,7 +26,7 @@ class CopyOutcome:
     """Everything that a report of a copy says."""
 
     topics: Mapping[str, str]
-    maps: dict[TopicPartition, OffsetMap]
+    maps: dict[TopicPartition, OffsetTable]
     #: Ends of the source's partitions at the last round.
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     created: list[str] = field(default_factory=list)
@@ -42,7 +42,7 @@ class CopyOutcome:
     verify_seconds: float = 0.0
 
 
-def report_of(outcome: CopyOutcome) -> Report:
+def report_of(outcome: CopyOutcome) -> PipelineReport:
     """Return the report of a run."""
     wrong = [row for row in outcome.checks or () if not is_equal(row)]
     failed = [row for row in outcome.groups if row.is_failed]
@@ -54,7 +54,7 @@ def report_of(outcome: CopyOutcome) -> Report:
         tables.append(_checks(outcome.checks))
     if outcome.groups:
         tables.append(_groups(outcome))
-    return Report("Copy", verdict, not wrong and not failed, _facts(outcome), tuple(tables))
+    return PipelineReport("Copy", verdict, not wrong and not failed, _facts(outcome), tuple(tables))
 
 
 def is_equal(row: Row) -> bool:

@@ -19,18 +19,18 @@ from tidelog.core.limits import MIB
 from tidelog.core.types import READ_COMMITTED, TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.copy.group_offsets import TranslatedOffset, translate_groups
-from tidelog.spark.pipelines.copy.ledger import About, Ledger, LedgerError
-from tidelog.spark.pipelines.copy.offset_map import RECORDS, OffsetMap, Piece
+from tidelog.spark.pipelines.copy.ledger import About, CopyLedger, LedgerError
+from tidelog.spark.pipelines.copy.offset_map import RECORDS, OffsetTable, Piece
 from tidelog.spark.pipelines.copy.outcome import CopyOutcome, report_of
 from tidelog.spark.pipelines.copy.targets import TargetTopics, check_names, source_topics
 from tidelog.spark.pipelines.copy.transfer import CopyError, Range, copy_range, deleted_text
-from tidelog.spark.pipelines.copy.verification import Check, check_range
+from tidelog.spark.pipelines.copy.verification import RangeCheck, check_range
 from tidelog.spark.pipelines.task_rows import Row, TaskFailedError, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelog.spark.pipelines.report import Report
+    from tidelog.spark.pipelines.report import PipelineReport
 
 #: Bytes of one task: after a crash this much is compared again at most.
 ROUND_BYTES: Final = 64 * MIB
@@ -66,21 +66,21 @@ def copy(
     follow: bool = False,
     stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] | None = None,
-) -> Report:
+) -> PipelineReport:
     """Copy the topics of a plan up to their present ends, verify, translate groups, report.
 
     With `follow`, go on with new records until `stop()` is true after a round. Raises CopyError,
     LedgerError, KafkaError, TaskFailedError.
     """
     check_names(plan.topics, is_same_cluster=False)
-    ledger = Ledger(Path(plan.directory))
+    ledger = CopyLedger(Path(plan.directory))
     with (
         ledger.locked(),
         _client(plan.source, plan, "source") as source,
         _client(plan.target, plan, "target") as target,
     ):
         ledger.load()
-        work = _Copy(spark, plan, ledger, source, target, progress)
+        work = _CopyRun(spark, plan, ledger, source, target, progress)
         work.prepare()
         work.go(follow=follow, stop=stop)
         return report_of(work.outcome)
@@ -98,12 +98,12 @@ def _client(bootstrap: str, plan: CopyPlan, side: str) -> BlockingClient:
 
 
 @dataclass(slots=True)
-class _Copy:
+class _CopyRun:
     """One run of a copy."""
 
     spark: SparkSession
     plan: CopyPlan
-    ledger: Ledger
+    ledger: CopyLedger
     source: BlockingClient
     target: BlockingClient
     progress: Callable[[int, int], None] | None
@@ -137,7 +137,7 @@ class _Copy:
         self.outcome = CopyOutcome(plan.topics, self._maps())
         self._pair_topics()
 
-    def _maps(self) -> dict[TopicPartition, OffsetMap]:
+    def _maps(self) -> dict[TopicPartition, OffsetTable]:
         return {tp: each for tp, each in self.ledger.maps.items() if tp.topic in self.plan.topics}
 
     def _pair_topics(self) -> list[TopicPartition]:
@@ -192,7 +192,7 @@ class _Copy:
         firsts = self.source.list_offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         found = []
         for tp in partitions:
-            known = maps.get(tp, OffsetMap())
+            known = maps.get(tp, OffsetTable())
             start = firsts[tp].offset if known.end is None else known.end
             if start > ends[tp]:
                 raise CopyError(deleted_text(tp, start, -1, ends[tp]))
@@ -253,7 +253,9 @@ class _Copy:
             for part in split(pieces, _CHECK_RECORDS):
                 there = TopicPartition(self.plan.topics[tp.topic], tp.partition)
                 checks.append(
-                    Check(self.plan.source, self.plan.target, tp, there, part, self.plan.timeout_ms)
+                    RangeCheck(
+                        self.plan.source, self.plan.target, tp, there, part, self.plan.timeout_ms
+                    )
                 )
         try:
             rows: list[Row] = run_tasks(self.spark, checks, check_range)

@@ -19,7 +19,7 @@ class ForeignRecordsError(TidelogError):
     """Records in the target that the copy did not write."""
 
 
-class Tail:
+class TargetTail:
     """Records `[start, end)` of a target partition, read while they are compared."""
 
     def __init__(

@@ -25,11 +25,11 @@ from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.copy.offset_map import (
     ABSENT,
     DELETED,
-    OffsetMap,
+    OffsetTable,
     Piece,
     pieces_of,
 )
-from tidelog.spark.pipelines.copy.tail import ForeignRecordsError, Tail
+from tidelog.spark.pipelines.copy.tail import ForeignRecordsError, TargetTail
 from tidelog.spark.pipelines.copy.transcribing import (
     Transcript,
     rebuilt,
@@ -101,7 +101,7 @@ class _Transfer:
         self._source = source
         self._target = target
         self._position = wanted.start
-        self.table = OffsetMap()
+        self.table = OffsetTable()
         self.sent_bytes = self.found_records = self.batches = 0
         self._tail = self._open_tail()
 
@@ -175,7 +175,7 @@ class _Transfer:
 
     # -- target ---------------------------------------------------------------------------------
 
-    def _open_tail(self) -> Tail | None:
+    def _open_tail(self) -> TargetTail | None:
         wanted = self._wanted
         tp = wanted.target_partition
         end = self._target.list_offsets({tp: LATEST})[tp].offset
@@ -187,7 +187,7 @@ class _Transfer:
             )
         if end == wanted.target_start:
             return None
-        return Tail(tp, wanted.target_start, end, self._read_target)
+        return TargetTail(tp, wanted.target_start, end, self._read_target)
 
     def _read_target(self, offset: int) -> Iterator[Record]:
         tp = self._wanted.target_partition

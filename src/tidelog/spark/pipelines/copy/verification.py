@@ -31,7 +31,7 @@ _MAX_WAIT_MS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class RangeCheck:
     """A range of the offset table to read back."""
 
     source: str
@@ -42,7 +42,7 @@ class Check:
     timeout_ms: int
 
 
-def check_range(wanted: Check) -> Iterator[Row]:
+def check_range(wanted: RangeCheck) -> Iterator[Row]:
     """Return one row: counts and digests of both sides, and how they differ."""
     with (
         BlockingClient(wanted.source, "tidelog-copy", wanted.timeout_ms) as source,
@@ -101,7 +101,7 @@ def canonical(record: Record) -> bytes:
     return b"".join(parts)
 
 
-def _mapped(client: BlockingClient, wanted: Check) -> Iterator[Record]:
+def _mapped(client: BlockingClient, wanted: RangeCheck) -> Iterator[Record]:
     """Yield the source's records at the target offsets that the table gives them."""
     tp = wanted.source_partition
     for piece in wanted.pieces:
@@ -112,7 +112,7 @@ def _mapped(client: BlockingClient, wanted: Check) -> Iterator[Record]:
             yield record._replace(offset=record.offset + shift)
 
 
-def _stored(client: BlockingClient, wanted: Check) -> Iterator[Record]:
+def _stored(client: BlockingClient, wanted: RangeCheck) -> Iterator[Record]:
     start, end = wanted.pieces[0].target, wanted.pieces[-1].target_end
     return _read(client, wanted.target_partition, start, end, READ_UNCOMMITTED)
 

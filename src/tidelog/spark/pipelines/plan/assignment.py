@@ -54,7 +54,7 @@ class SolverError(TidelogError):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class AssignmentProblem:
     """Items (first axis) choose brokers (second axis).
 
     An item takes `counts` of its `allowed` brokers, of one group at most `group_caps`. A resource's
@@ -93,7 +93,7 @@ class Choice:
 
 
 def solve(
-    problem: Problem,
+    problem: AssignmentProblem,
     start: Booleans,
     time_limit_s: float,
     target_gap: float = TARGET_GAP,
@@ -137,7 +137,7 @@ def solve(
     return Choice(chosen, value, min(bound, value))
 
 
-def _relaxed(problem: Problem, rng: Any, deadline: float) -> tuple[Booleans, Floats]:
+def _relaxed(problem: AssignmentProblem, rng: Any, deadline: float) -> tuple[Booleans, Floats]:
     """Return a whole choice from linear programs, and their mean prices by resource and broker."""
     import numpy as np
 
@@ -154,7 +154,7 @@ def _relaxed(problem: Problem, rng: Any, deadline: float) -> tuple[Booleans, Flo
             :, None
         ]
         done = problem.weights @ chosen
-        own = Problem(
+        own = AssignmentProblem(
             problem.counts[part],
             problem.allowed[part],
             problem.cost[part],
@@ -176,7 +176,7 @@ def _relaxed(problem: Problem, rng: Any, deadline: float) -> tuple[Booleans, Flo
     return chosen, prices
 
 
-def _best_bound(problem: Problem, prices: Floats, value: float, deadline: float) -> float:
+def _best_bound(problem: AssignmentProblem, prices: Floats, value: float, deadline: float) -> float:
     """Return the best bound found by following the Lagrangian's slope, with Polyak's steps.
 
     `value` is that of a known choice. Prices of several linear programs are no program's best.
@@ -201,7 +201,7 @@ def _best_bound(problem: Problem, prices: Floats, value: float, deadline: float)
     return float(best)
 
 
-def bound_at(problem: Problem, prices: Floats) -> tuple[float, Floats]:
+def bound_at(problem: AssignmentProblem, prices: Floats) -> tuple[float, Floats]:
     """Return the Lagrangian value at some prices of load, and the loads that it has there.
 
     It is a lower bound at any prices. Each item takes its cheapest brokers. Raises SolverError
@@ -238,14 +238,14 @@ def bound_at(problem: Problem, prices: Floats) -> tuple[float, Floats]:
     return total + float(kept.sum()), loads
 
 
-def value_of(problem: Problem, chosen: Booleans) -> float:
+def value_of(problem: AssignmentProblem, chosen: Booleans) -> float:
     """Return the cost of a choice, with penalties."""
     loads = problem.weights @ chosen
     over = (loads - problem.high).clip(min=0) + (problem.low - loads).clip(min=0)
     return float((problem.cost * chosen).sum() + (problem.penalty[:, None] * over).sum())
 
 
-def _is_possible(problem: Problem, chosen: Booleans) -> bool:
+def _is_possible(problem: AssignmentProblem, chosen: Booleans) -> bool:
     """Return whether a choice meets the hard limits."""
     import numpy as np
 
@@ -259,7 +259,9 @@ def _is_possible(problem: Problem, chosen: Booleans) -> bool:
     return True
 
 
-def _settle(problem: Problem, chosen: Booleans, broken: Integers, deadline: float) -> Booleans:
+def _settle(
+    problem: AssignmentProblem, chosen: Booleans, broken: Integers, deadline: float
+) -> Booleans:
     """Return a choice with the items in pieces made whole, a part of them after another."""
     settled = chosen.copy()
     settled[broken] = False
@@ -272,7 +274,7 @@ def _settle(problem: Problem, chosen: Booleans, broken: Integers, deadline: floa
     return settled
 
 
-def _part(problem: Problem, chosen: Booleans, columns: int, rng: Any) -> Integers:
+def _part(problem: AssignmentProblem, chosen: Booleans, columns: int, rng: Any) -> Integers:
     """Return items to choose again: those at the brokers beyond a limit, and those that cost."""
     import numpy as np
 
@@ -297,7 +299,7 @@ class _Solved:
 
 
 def _program(
-    problem: Problem,
+    problem: AssignmentProblem,
     items: Integers,
     fixed: Booleans | None,
     time_limit_s: float,

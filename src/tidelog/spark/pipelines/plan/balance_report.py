@@ -16,9 +16,9 @@ from tidelog.spark.pipelines.plan.cluster_model import (
     broker_loads,
     present_placement,
 )
-from tidelog.spark.pipelines.plan.moves import Batch, Move
+from tidelog.spark.pipelines.plan.moves import Batch, PartitionMove
 from tidelog.spark.pipelines.plan.placement import Planned
-from tidelog.spark.pipelines.report import Cell, Plot, Report, Table
+from tidelog.spark.pipelines.report import Cell, PipelineReport, Plot, Table
 
 _ROWS: Final = 40
 _MIB: Final = 1024 * 1024
@@ -28,17 +28,17 @@ def balance_report(
     cluster: ClusterModel,
     goals: Goals,
     planned: Planned,
-    moves: Sequence[Move],
+    moves: Sequence[PartitionMove],
     batches: Sequence[Batch],
     bandwidth: float,
     *,
     with_rates: bool,
-) -> Report:
+) -> PipelineReport:
     """Return the report of a plan."""
     before = broker_loads(cluster, present_placement(cluster))
     after = broker_loads(cluster, planned.placement)
     seconds = sum(each.seconds(bandwidth) for each in batches)
-    return Report(
+    return PipelineReport(
         title="Reassignment plan",
         verdict=_verdict(moves, batches, planned, seconds),
         holds=True,
@@ -53,7 +53,7 @@ def balance_report(
 
 
 def _verdict(
-    moves: Sequence[Move], batches: Sequence[Batch], planned: Planned, seconds: float
+    moves: Sequence[PartitionMove], batches: Sequence[Batch], planned: Planned, seconds: float
 ) -> str:
     if not moves:
         return "Nothing to move: every broker is within its limits"
@@ -68,7 +68,7 @@ def _facts(
     cluster: ClusterModel,
     goals: Goals,
     planned: Planned,
-    moves: Sequence[Move],
+    moves: Sequence[PartitionMove],
     batches: Sequence[Batch],
     seconds: float,
     with_rates: bool,

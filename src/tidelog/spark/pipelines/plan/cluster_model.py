@@ -14,12 +14,12 @@ from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 
 
-class PlanError(TidelogError):
+class GoalError(TidelogError):
     """Goals or a cluster for which there is no plan; the message says what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class LiveBroker:
     """A live broker; bytes of its volumes are None where it reports none."""
 
     broker_id: int
@@ -62,7 +62,7 @@ class Goals:
 class ClusterModel:
     """All live brokers, and the partitions to place. `others`: loads that stay where they are."""
 
-    brokers: tuple[Broker, ...]
+    brokers: tuple[LiveBroker, ...]
     partitions: tuple[PartitionLoad, ...]
 
     def targets(self, goals: Goals) -> list[int]:
@@ -87,25 +87,25 @@ def check(cluster: ClusterModel, goals: Goals) -> None:
     known = sorted(each.broker_id for each in cluster.brokers)
     _check_brokers(cluster, goals, known)
     if not cluster.partitions:
-        raise PlanError("there is no partition to plan for: create topics, or name other ones")
+        raise GoalError("there is no partition to plan for: create topics, or name other ones")
     topics = {each.tp.topic for each in cluster.partitions}
     for topic, factor in goals.replication_factors.items():
         if topic not in topics:
-            raise PlanError(
+            raise GoalError(
                 f"replicas of topic {topic!r} are to change, but there is no such topic"
             )
         if factor < 1:
-            raise PlanError(f"topic {topic!r} is to have {factor} replicas: at least 1 expected")
+            raise GoalError(f"topic {topic!r} is to have {factor} replicas: at least 1 expected")
     targets = cluster.targets(goals)
     for load in cluster.partitions:
         wanted = replicas_wanted(load, goals)
         if wanted > len(targets):
-            raise PlanError(_too_many(load, wanted, targets, goals))
+            raise GoalError(_too_many(load, wanted, targets, goals))
     racks = cluster.racks(goals)
     if racks is not None:
         without = [str(each) for each in known if each not in racks]
         if without:
-            raise PlanError(
+            raise GoalError(
                 f"brokers {', '.join(without)} have no rack, but others have one: set broker.rack"
                 " on all of them, or plan without racks (--no-racks)"
             )
@@ -117,17 +117,17 @@ def _check_brokers(cluster: ClusterModel, goals: Goals, known: Sequence[int]) ->
         assigned.update(load.replicas)
     unknown = sorted(goals.drain - set(known) - set(assigned))
     if unknown:
-        raise PlanError(
+        raise GoalError(
             f"broker {unknown[0]} is to be drained, but the cluster has no such broker: it has"
             f" {', '.join(map(str, known))}"
         )
     for broker in sorted(set(assigned) - set(known) - goals.drain):
-        raise PlanError(
+        raise GoalError(
             f"broker {broker} is not alive and holds {assigned[broker]} replicas: start it, or"
             f" drain it with --drain {broker}"
         )
     if not cluster.targets(goals):
-        raise PlanError("every broker is to be drained: leave at least one")
+        raise GoalError("every broker is to be drained: leave at least one")
 
 
 def _too_many(load: PartitionLoad, wanted: int, targets: Sequence[int], goals: Goals) -> str:
@@ -143,7 +143,7 @@ def _too_many(load: PartitionLoad, wanted: int, targets: Sequence[int], goals: G
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class ReplicaPlacement:
     """Replicas of each partition, the preferred leader first."""
 
     replicas: Mapping[TopicPartition, tuple[int, ...]]
@@ -160,7 +160,7 @@ class BrokerLoad:
     out_rate: float = 0.0
 
 
-def broker_loads(cluster: ClusterModel, placement: Placement) -> dict[int, BrokerLoad]:
+def broker_loads(cluster: ClusterModel, placement: ReplicaPlacement) -> dict[int, BrokerLoad]:
     """Return the load of each broker if preferred replicas lead."""
     found = {each.broker_id: BrokerLoad() for each in cluster.brokers}
     for load in cluster.partitions:
@@ -178,6 +178,6 @@ def broker_loads(cluster: ClusterModel, placement: Placement) -> dict[int, Broke
     return dict(sorted(found.items()))
 
 
-def present_placement(cluster: ClusterModel) -> Placement:
+def present_placement(cluster: ClusterModel) -> ReplicaPlacement:
     """Return the placement of now."""
-    return Placement({each.tp: each.replicas for each in cluster.partitions})
+    return ReplicaPlacement({each.tp: each.replicas for each in cluster.partitions})

@@ -25,7 +25,7 @@ from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
-from tidelog.spark.pipelines.plan.cluster_model import Broker, PlanError
+from tidelog.spark.pipelines.plan.cluster_model import GoalError, LiveBroker
 
 SAMPLE_DDL: Final = (
     "time_ms long, topic string, partition int, size_bytes long, start_offset long, end_offset long"
@@ -36,7 +36,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class LoadSample:
     """One partition at one time; `size_bytes` is that of its leader's replica."""
 
     time_ms: int
@@ -52,8 +52,8 @@ class Observed:
     """The cluster at one time: brokers with their volumes, and a sample of each partition."""
 
     metadata: ClusterMetadata
-    brokers: tuple[Broker, ...]
-    samples: tuple[Sample, ...]
+    brokers: tuple[LiveBroker, ...]
+    samples: tuple[LoadSample, ...]
     #: The largest replica of a partition, also without a leader.
     sizes: Mapping[TopicPartition, int]
 
@@ -67,7 +67,7 @@ def observe(client: BlockingClient) -> Observed:
         directories = client.describe_log_dirs(node.broker_id)
         failed = [each for each in directories if each.error is not ErrorCode.NONE]
         if failed:
-            raise PlanError(
+            raise GoalError(
                 f"log directory {failed[0].path} of broker {node.broker_id} answers"
                 f" {failed[0].error.name}: repair or remove it first, its sizes are not known"
             )
@@ -79,7 +79,7 @@ def observe(client: BlockingClient) -> Observed:
         total = [each.total_bytes for each in directories]
         usable = [each.usable_bytes for each in directories]
         brokers.append(
-            Broker(
+            LiveBroker(
                 node.broker_id,
                 node.rack,
                 sum(total) if total and min(total) >= 0 else None,
@@ -96,7 +96,7 @@ def observe(client: BlockingClient) -> Observed:
         leader = metadata.leader_of(tp)
         assert leader is not None
         size = by_broker.get(leader.broker_id, {}).get(tp, largest.get(tp, 0))
-        samples.append(Sample(now_ms, *tp, size, starts[tp].offset, ends[tp].offset))
+        samples.append(LoadSample(now_ms, *tp, size, starts[tp].offset, ends[tp].offset))
     return Observed(metadata, tuple(brokers), tuple(samples), largest)
 
 
@@ -108,7 +108,7 @@ def _largest(by_broker: Mapping[int, Mapping[TopicPartition, int]]) -> dict[Topi
     return dict(largest)
 
 
-def rates(samples: Sequence[Sample]) -> list[float]:
+def rates(samples: Sequence[LoadSample]) -> list[float]:
     """Return the bytes per second between samples of one partition in order of time.
 
     A partition that was recreated (its end went back) and a pair at one time give no rate.
@@ -123,7 +123,7 @@ def rates(samples: Sequence[Sample]) -> list[float]:
     return found
 
 
-def _bytes_between(before: Sample, after: Sample) -> float:
+def _bytes_between(before: LoadSample, after: LoadSample) -> float:
     """Return the bytes that were appended: exact where nothing was removed."""
     records = after.end_offset - before.end_offset
     grown = after.size_bytes - before.size_bytes
@@ -182,10 +182,10 @@ def _open(directory: str) -> Any:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("x", encoding="utf-8")
     except OSError as error:
-        raise PlanError(f"samples cannot be written to {directory}: {error}") from error
+        raise GoalError(f"samples cannot be written to {directory}: {error}") from error
 
 
-def kept_samples(directory: str) -> Iterator[Sample]:
+def kept_samples(directory: str) -> Iterator[LoadSample]:
     """Yield the samples in a directory's files. Raises PlanError naming file and line.
 
     The last line of a file may be cut: its run was stopped.
@@ -199,15 +199,15 @@ def kept_samples(directory: str) -> Iterator[Sample]:
             except (ValueError, TypeError, KeyError) as error:
                 if number == len(lines) and not text.endswith("\n"):
                     break
-                raise PlanError(
+                raise GoalError(
                     f"{path}, line {number} is no sample: {error}; expected"
                     f" an object with {SAMPLE_DDL}"
                 ) from error
 
 
-def sample_of(document: Mapping[str, Any]) -> Sample:
+def sample_of(document: Mapping[str, Any]) -> LoadSample:
     """Return a sample of a document; raise KeyError or ValueError for another."""
-    return Sample(
+    return LoadSample(
         int(document["time_ms"]),
         str(document["topic"]),
         int(document["partition"]),

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.core.types import TopicPartition
-from tidelog.spark.pipelines.plan.cluster_model import PlanError
-from tidelog.spark.pipelines.plan.load_samples import SAMPLE_DDL, Sample, kept_samples, rates
+from tidelog.spark.pipelines.plan.cluster_model import GoalError
+from tidelog.spark.pipelines.plan.load_samples import SAMPLE_DDL, LoadSample, kept_samples, rates
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ def rate_percentiles(
     )
     found = {TopicPartition(row.topic, row.partition): row.rate for row in loads.collect()}
     if not found:
-        raise PlanError(
+        raise GoalError(
             f"{path} has no two samples of any partition: take more, as with --sample 60s"
         )
     return found
@@ -46,7 +46,7 @@ def rate_percentiles(
 def _rates(rows: pa.Table) -> pa.Table:
     import pyarrow as pa
 
-    samples = [Sample(**row) for row in rows.to_pylist()]
+    samples = [LoadSample(**row) for row in rows.to_pylist()]
     found = rates(samples)
     first = samples[0]
     return pa.table(
@@ -71,12 +71,12 @@ def _samples(spark: SparkSession, path: str) -> DataFrame:
     try:
         table = spark.read.parquet(path)
     except AnalysisException as error:
-        raise PlanError(
+        raise GoalError(
             f"{path} has no samples: a directory that --sample wrote, or a Parquet table with the"
             f" columns {', '.join(columns)} expected"
         ) from error
     missing = [each for each in columns if each not in table.columns]
     if missing:
-        raise PlanError(f"{path} has no column {missing[0]}: {', '.join(columns)} expected")
+        raise GoalError(f"{path} has no column {missing[0]}: {', '.join(columns)} expected")
     types = dict(each.split() for each in SAMPLE_DDL.split(", "))
     return table.selectExpr(*[f"cast({name} as {types[name]}) as {name}" for name in columns])

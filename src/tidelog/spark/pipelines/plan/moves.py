@@ -42,7 +42,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PartitionMove:
     """The change of one partition; without copies and removals only its leader changes."""
 
     tp: TopicPartition
@@ -64,18 +64,18 @@ class Move:
 class Batch:
     """Moves that run at the same time."""
 
-    moves: list[Move] = field(default_factory=list)
+    moves: list[PartitionMove] = field(default_factory=list)
     received: Counter[int] = field(default_factory=Counter)
     sent: Counter[int] = field(default_factory=Counter)
 
-    def add(self, move: Move) -> None:
+    def add(self, move: PartitionMove) -> None:
         """Add a move."""
         self.moves.append(move)
         self.sent[move.leader] += move.size_bytes
         for each in move.copies:
             self.received[each.target] += each.size_bytes
 
-    def busiest_with(self, move: Move) -> int:
+    def busiest_with(self, move: PartitionMove) -> int:
         """Return the bytes of the busiest broker if the move were in this batch."""
         busy = [self.sent[move.leader] + move.size_bytes]
         busy += [self.received[each.target] + each.size_bytes for each in move.copies]
@@ -91,7 +91,7 @@ class Batch:
         return self.busiest / bandwidth
 
 
-def moves_of(cluster: ClusterModel, goals: Goals, planned: Planned) -> list[Move]:
+def moves_of(cluster: ClusterModel, goals: Goals, planned: Planned) -> list[PartitionMove]:
     """Return the partitions that change, the largest first."""
     reasons = _Reasons(cluster, goals, planned)
     moves = []
@@ -102,7 +102,7 @@ def moves_of(cluster: ClusterModel, goals: Goals, planned: Planned) -> list[Move
     return sorted(moves, key=lambda each: (-each.size_bytes, each.tp))
 
 
-def _move(load: PartitionLoad, after: tuple[int, ...], reasons: _Reasons) -> Move:
+def _move(load: PartitionLoad, after: tuple[int, ...], reasons: _Reasons) -> PartitionMove:
     added = [broker for broker in after if broker not in load.replicas]
     removed = [broker for broker in load.replicas if broker not in after]
     pairs = list(zip(removed, added, strict=False))
@@ -118,7 +118,9 @@ def _move(load: PartitionLoad, after: tuple[int, ...], reasons: _Reasons) -> Mov
     if not parts or (after[0] != load.replicas[0] and load.replicas[0] in after):
         parts.append(reasons.of_leader(load, after[0]))
     leader = load.leader if load.leader >= 0 else load.replicas[0]
-    return Move(load.tp, load.replicas, after, leader, copies, tuple(removed), "; ".join(parts))
+    return PartitionMove(
+        load.tp, load.replicas, after, leader, copies, tuple(removed), "; ".join(parts)
+    )
 
 
 class _Reasons:
@@ -184,7 +186,7 @@ class _Reasons:
         return float(amount(load)) / share if share > 0 else 1.0
 
 
-def batches_of(moves: Sequence[Move], bandwidth: float, length_s: float) -> list[Batch]:
+def batches_of(moves: Sequence[PartitionMove], bandwidth: float, length_s: float) -> list[Batch]:
     """Return batches that last about `length_s`, of similar length, largest moves first.
 
     A move that lasts longer by itself makes its batches longer. Moves that copy nothing come last,
@@ -217,7 +219,7 @@ def batches_of(moves: Sequence[Move], bandwidth: float, length_s: float) -> list
     return batches
 
 
-def _packed(moves: Sequence[Move], count: int) -> list[Batch]:
+def _packed(moves: Sequence[PartitionMove], count: int) -> list[Batch]:
     """Return the moves in batches: each goes where the busiest broker stays least busy."""
     batches = [Batch() for _ in range(count)]
     for move in moves:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.client.planning.racks import rack_cap
 from tidelog.core.types import TopicPartition
-from tidelog.spark.pipelines.plan.assignment import Problem, solve
+from tidelog.spark.pipelines.plan.assignment import AssignmentProblem, solve
 from tidelog.spark.pipelines.plan.cluster_model import (
     ClusterModel,
     Goals,
     PartitionLoad,
-    Placement,
+    ReplicaPlacement,
     replicas_wanted,
 )
 
@@ -52,7 +52,7 @@ class Limits:
 class Planned:
     """A placement, shares, bytes to copy, and the lower bound of the replicas' choice."""
 
-    placement: Placement
+    placement: ReplicaPlacement
     limits: Limits
     moved_bytes: int
     #: Cost of the choice of replicas, with its penalties, and no choice's cost is lower than this.
@@ -100,7 +100,7 @@ def place(cluster: ClusterModel, goals: Goals, time_limit_s: float) -> Planned:
     shares *= np.minimum(1.0, space / np.maximum(shares[0], 1.0))
     high = np.stack([*(shares * (1 + goals.tolerance)), space])
     low = np.stack([*(shares * (1 - goals.tolerance)), 0 * space])
-    problem = Problem(
+    problem = AssignmentProblem(
         counts=counts,
         allowed=np.ones(start.shape, dtype=bool),
         cost=np.where(start, 0.0, (sizes + _MOVE * sizes.mean() + 1e-6)[:, None]),
@@ -123,7 +123,7 @@ def place(cluster: ClusterModel, goals: Goals, time_limit_s: float) -> Planned:
     limits = Limits(
         _by_broker(targets, shares[0]), _by_broker(targets, shares[1]), leaders, outgoing
     )
-    return Planned(Placement(led), limits, moved, choice.value, choice.bound)
+    return Planned(ReplicaPlacement(led), limits, moved, choice.value, choice.bound)
 
 
 def fair_shares(
@@ -222,7 +222,7 @@ def _lead(
     high[0] = np.maximum(high[0], np.ceil(shares[0]))
     low[0] = np.minimum(low[0], np.floor(shares[0]))
     penalty = np.array([1.0, len(loads) / max(float(out.sum()), 1e-9)])
-    problem = Problem(
+    problem = AssignmentProblem(
         counts=np.ones(len(loads), dtype=np.int64),
         allowed=allowed,
         cost=np.where(start, 0.0, 0.01),

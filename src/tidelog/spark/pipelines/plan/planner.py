@@ -22,9 +22,9 @@ from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.plan.balance_report import balance_report
 from tidelog.spark.pipelines.plan.cluster_model import (
     ClusterModel,
+    GoalError,
     Goals,
     PartitionLoad,
-    PlanError,
     check,
 )
 from tidelog.spark.pipelines.plan.load_samples import (
@@ -34,9 +34,15 @@ from tidelog.spark.pipelines.plan.load_samples import (
     take_samples,
 )
 from tidelog.spark.pipelines.plan.load_tables import rate_percentiles
-from tidelog.spark.pipelines.plan.moves import Batch, Move, batches_of, moves_of, plan_files
+from tidelog.spark.pipelines.plan.moves import (
+    Batch,
+    PartitionMove,
+    batches_of,
+    moves_of,
+    plan_files,
+)
 from tidelog.spark.pipelines.plan.placement import Planned, place
-from tidelog.spark.pipelines.report import Report
+from tidelog.spark.pipelines.report import PipelineReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,15 +74,15 @@ class PlanOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReassignmentPlan:
     """The result: what moves, in which batches, and its report."""
 
     cluster: ClusterModel
     goals: Goals
     planned: Planned
-    moves: tuple[Move, ...]
+    moves: tuple[PartitionMove, ...]
     batches: tuple[Batch, ...]
-    report: Report
+    report: PipelineReport
 
     def files(self) -> dict[str, dict[str, Any]]:
         """Return the documents of the plan by file name."""
@@ -96,7 +102,9 @@ class Plan:
         return {**plan_files(self.batches), "moves.json": {"moves": listed}}
 
 
-def plan(spark: SparkSession, options: PlanOptions, progress: Progress | None = None) -> Plan:
+def plan(
+    spark: SparkSession, options: PlanOptions, progress: Progress | None = None
+) -> ReassignmentPlan:
     """Plan the reassignment. `progress` gets (seconds, all seconds) while samples are taken.
 
     Raises PlanError (impossible goals), SolverError, ConfigError, KafkaError, Spark's errors.
@@ -110,7 +118,7 @@ def plan(spark: SparkSession, options: PlanOptions, progress: Progress | None = 
         moving = client.list_reassignments()
     if moving:
         names = ", ".join(str(tp) for tp in sorted(moving)[:5])
-        raise PlanError(
+        raise GoalError(
             f"{len(moving)} partitions are being moved already ({names}): wait until tidelog"
             " reassign list shows none"
         )
@@ -119,7 +127,7 @@ def plan(spark: SparkSession, options: PlanOptions, progress: Progress | None = 
 
 def plan_for(
     cluster: ClusterModel, goals: Goals, options: PlanOptions, with_rates: bool = True
-) -> Plan:
+) -> ReassignmentPlan:
     """Plan for a cluster that is known; asks no broker and needs no Spark."""
     check(cluster, goals)
     planned = place(cluster, goals, options.time_limit_s)
@@ -128,7 +136,7 @@ def plan_for(
     report = balance_report(
         cluster, goals, planned, moves, batches, options.bandwidth, with_rates=with_rates
     )
-    return Plan(cluster, goals, planned, tuple(moves), tuple(batches), report)
+    return ReassignmentPlan(cluster, goals, planned, tuple(moves), tuple(batches), report)
 
 
 def check_first(client: BlockingClient, options: PlanOptions) -> None:
@@ -178,17 +186,17 @@ def check_target(directory: str) -> None:
     held = next(each for each in (target, *target.parents) if each.exists())
     try:
         if held == target and any(target.iterdir()):
-            raise PlanError(
+            raise GoalError(
                 f"{directory} is not empty: an older plan's batches would be mixed with this one's;"
                 " name a new directory"
             )
     except OSError as error:
-        raise PlanError(f"the plan cannot be written to {directory}: {error}") from error
+        raise GoalError(f"the plan cannot be written to {directory}: {error}") from error
     if not (held.is_dir() and os.access(held, os.W_OK)):
-        raise PlanError(f"the plan cannot be written to {directory}: {held} takes no files")
+        raise GoalError(f"the plan cannot be written to {directory}: {held} takes no files")
 
 
-def write_plan(made: Plan, directory: str) -> list[Path]:
+def write_plan(made: ReassignmentPlan, directory: str) -> list[Path]:
     """Write the files of a plan to a new or empty directory; return their paths.
 
     Raises PlanError where that is impossible.
@@ -203,7 +211,7 @@ def write_plan(made: Plan, directory: str) -> list[Path]:
             path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
             paths.append(path)
     except OSError as error:
-        raise PlanError(f"the plan cannot be written to {directory}: {error}") from error
+        raise GoalError(f"the plan cannot be written to {directory}: {error}") from error
     return paths
 
 

@@ -12,8 +12,8 @@ from typing import Final
 from tidelog.sim.outcomes import OUTCOMES
 from tidelog.sim.policies import POLICIES
 from tidelog.sim.shrink import kind_of
-from tidelog.spark.pipelines.report import Cell, Plot, PlotKind, Report, Series, Table
-from tidelog.spark.pipelines.simulate.paired import Difference, compare
+from tidelog.spark.pipelines.report import Cell, PipelineReport, Plot, PlotKind, Series, Table
+from tidelog.spark.pipelines.simulate.paired import PairedDifference, compare
 from tidelog.spark.pipelines.simulate.run_table import Row
 
 _NS_PER_S: Final = 1_000_000_000
@@ -21,7 +21,9 @@ _NS_PER_S: Final = 1_000_000_000
 _DIGITS: Final = 3
 
 
-def report_of(rows: Sequence[Row], policies: Sequence[str], made: int, seconds: float) -> Report:
+def report_of(
+    rows: Sequence[Row], policies: Sequence[str], made: int, seconds: float
+) -> PipelineReport:
     """Return the report of the rows of one search; the first of `policies` is the base.
 
     `made` runs were made now, in `seconds`; the others are from earlier searches.
@@ -38,7 +40,7 @@ def report_of(rows: Sequence[Row], policies: Sequence[str], made: int, seconds: 
         tables.insert(0, _failures(failed))
     if len(policies) > 1:
         tables += [_policies(policies), _differences(differences, policies[0])]
-    return Report(
+    return PipelineReport(
         "Simulated clusters",
         _verdict(rows, violated, failed),
         not violated and not failed,
@@ -145,7 +147,7 @@ def _policies(policies: Sequence[str]) -> Table:
     )
 
 
-def _differences(differences: Sequence[Difference], base: str) -> Table:
+def _differences(differences: Sequence[PairedDifference], base: str) -> Table:
     return Table.of(
         f"Differences from {base}",
         differences,
@@ -170,7 +172,7 @@ def _rounded(value: float) -> float:
     return round(value, _DIGITS)
 
 
-def _plots(differences: Sequence[Difference], policies: Sequence[str]) -> list[Plot]:
+def _plots(differences: Sequence[PairedDifference], policies: Sequence[str]) -> list[Plot]:
     """Return a plot for each outcome that differs somewhere."""
     plots = []
     for outcome, (unit, meaning) in OUTCOMES.items():

@@ -27,7 +27,7 @@ OutcomesBySeed = Mapping[tuple[str, int], Outcomes]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PairedDifference:
     """An outcome under a policy, less the same outcome under the base policy."""
 
     outcome: str
@@ -54,7 +54,7 @@ class Difference:
         return "more" if self.low > 0 else "no difference shown"
 
 
-def compare(base: OutcomesBySeed, other: OutcomesBySeed, policy: str) -> list[Difference]:
+def compare(base: OutcomesBySeed, other: OutcomesBySeed, policy: str) -> list[PairedDifference]:
     """Return the difference of each outcome over the seeds that have outcomes under both."""
     shared = [key for key in sorted(base) if base[key] and other.get(key)]
     if not shared:
@@ -71,11 +71,11 @@ def compare(base: OutcomesBySeed, other: OutcomesBySeed, policy: str) -> list[Di
 
 def _difference(
     outcome: str, policy: str, before: Sequence[float], after: Sequence[float]
-) -> Difference:
+) -> PairedDifference:
     first, second = np.asarray(before), np.asarray(after)
     differences = second - first
     low, high = interval(differences.tolist(), zlib.crc32(f"{policy}/{outcome}".encode()))
-    return Difference(
+    return PairedDifference(
         outcome,
         policy,
         len(before),

@@ -30,7 +30,7 @@ from tidelog.spark.pipelines.simulate.work import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelog.spark.pipelines.report import Report
+    from tidelog.spark.pipelines.report import PipelineReport
 
 #: A run takes one to four seconds, and Spark about 0.1 s for each task.
 RUNS_PER_TASK: Final = 4
@@ -48,7 +48,7 @@ def simulate(
     slots: int | None = None,
     runs_per_task: int = RUNS_PER_TASK,
     progress: Callable[[int, int], None] | None = None,
-) -> Report:
+) -> PipelineReport:
     """Run every seed of every profile under every policy, and return the report.
 
     Results are kept in `directory`, and runs found there are not made again. `slots` is the number
