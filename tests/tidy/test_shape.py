@@ -29,6 +29,10 @@ REPEATED = {
         ),
         _OF_SCHEMAS,
     ),
+    **dict.fromkeys(
+        ("ConfigsChanged", "PartitionsAdded", "PartitionsRemoved", "RecordsDeleted"),
+        "a kind of churn, whose name profiles use, and what the controller or a command did",
+    ),
     "Member": "of a group, and as ConsumerGroupDescribe's schema names it",
     "ProducerState": "of a log, and as DescribeProducers' schema names it",
     "TopicPartition": "of a cluster, and as the schema of consumers' subscriptions names it",

@@ -143,7 +143,7 @@ class _Deletions(ChurnKind):
 
 
 @churn
-class RecordDeletions(_Deletions):
+class RecordsDeleted(_Deletions):
     """Requests that delete the oldest records of a topic."""
 
     topic: ClassVar[str] = "trimmed"

@@ -120,7 +120,7 @@ class _Altered(OfTopics):
 
 
 @churn
-class PartitionAdditions(_Altered):
+class PartitionsAdded(_Altered):
     """Partitions that are added to a topic, one after the other."""
 
     topic: ClassVar[str] = "growing"
@@ -131,7 +131,7 @@ class PartitionAdditions(_Altered):
 
 
 @churn
-class ConfigChanges(_Altered):
+class ConfigsChanged(_Altered):
     """Changes of a topic's configuration, one after the other."""
 
     topic: ClassVar[str] = "tuned"
@@ -142,7 +142,7 @@ class ConfigChanges(_Altered):
 
 
 @churn_of_profiles
-class PartitionRemovals(OfTopics):
+class PartitionsRemoved(OfTopics):
     """Removals and additions of a topic's highest partition, over and over.
 
     Records that are written to it belong to its present life alone.
