@@ -36,10 +36,11 @@ class Foreground(OneBroker):
         return self
 
 
-#: Makes standard input the controlling terminal, and runs the words that follow.
+#: Makes standard input the controlling terminal, and runs the words that follow. Tests under nohup
+#: would have the broker ignore hang-ups.
 _TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-    " os.execvp(sys.argv[1], sys.argv[1:])"
+    "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    " signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])"
 )
 
 
