@@ -23,7 +23,7 @@ from tidelog.sim.workload import churning
 from tidelog.sim.workload.churn_kinds import CHURN, ChurnKind
 
 #: Kinds that take from others what these need: their own profiles play them.
-ALONE = ("crowds",)
+ALONE = ("crowds", "moves_redirected")
 
 
 def runs(
@@ -57,6 +57,12 @@ def test_crowds_get_somewhere_and_break_nothing() -> None:
     result = run_seed(3, "crowded")
     assert not result.violation, result.violation
     assert result.churn["crowds"]
+
+
+def test_moves_are_redirected_and_nothing_breaks() -> None:
+    result = run_seed(0, "redirected_moves")
+    assert not result.violation, result.violation
+    assert result.churn["moves_redirected"]
 
 
 def altered(operation: Any, change: Callable[[Any], Any]) -> Generator[Any, Any, Any]:
