@@ -11,9 +11,11 @@ EXAMPLES ?= 20
 RULES  ?=
 STORE  ?= embedded
 
-# Two levels of tools: what a user needs, and all that the tests need as well.
-RUN_SUM   := $(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)
-TEST_SUM  := $(shell cat requirements.lock requirements-test.lock pyproject.toml | cksum | cut -d' ' -f1)
+# Two levels of tools: what a user needs, and all that the tests need as well. Both have the compiled
+# extensions, which are built again when their sources change.
+BUILT     := pyproject.toml hatch_build.py $(shell find src -name '*.c' | sort)
+RUN_SUM   := $(shell cat requirements.lock $(BUILT) | cksum | cut -d' ' -f1)
+TEST_SUM  := $(shell cat requirements.lock requirements-test.lock $(BUILT) | cksum | cut -d' ' -f1)
 RUN_READY  := $(VENV)/.ready-$(RUN_SUM)
 TEST_READY := $(VENV)/.ready-test-$(TEST_SUM)
 
