@@ -85,13 +85,10 @@ def then(response: Any, finish: Callable[[Any], Any]) -> Any:
 
 def proving_broker(served: Served) -> Served:
     """Return an API; if only brokers may ask it, a request proves that its connection is one's."""
-    if not served.card.inter_broker:
-        return served
-    handle = served.handle
+    return before(_prove)(served) if served.card.inter_broker else served
 
-    def prove(request: Request[Any]) -> Any:
-        if not request.connection.is_broker:
-            request.connection.prove_broker()
-        return handle(request)
 
-    return served._replace(handle=prove)
+def _prove(_: Card, request: Request[Any]) -> Any:
+    if not request.connection.is_broker:
+        request.connection.prove_broker()
+    return GO_ON
