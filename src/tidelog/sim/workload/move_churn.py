@@ -9,10 +9,11 @@ Every broker that hosts a partition is one of its replicas (V52); replicas set a
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Final
 
 from tidelog.client.moving import MoveAdmin
-from tidelog.core.errors import ErrorCode
+from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 from tidelog.metadata import layout
@@ -37,6 +38,7 @@ class PartitionsMoved(ChurnKind):
     def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._moves = MoveAdmin(self.client.router)
+        self._queue = work.cluster.published.queue
 
     async def act(self) -> None:
         targets = {each: self._target() for each in self._some()}
@@ -46,11 +48,33 @@ class PartitionsMoved(ChurnKind):
             self._leave_in_the_store(targets)
         else:
             with self.tried("moves", forgets=True):
-                asked = self._moves.reassign(targets, throttle=self._throttle())
-                results = await self.client.run(asked)
-                begun = [each for each in results if results[each].error is ErrorCode.NONE]
+                begun = await self._reassign(targets, throttle=self._throttle())
                 if begun:
                     self.succeeded(f"{len(begun)} moves")
+
+    async def _reassign(
+        self,
+        targets: Mapping[TopicPartition, tuple[int, ...] | None],
+        *,
+        queued: bool = False,
+        throttle: int | None = None,
+    ) -> list[TopicPartition]:
+        """Ask for reassignments; return the partitions for which they begin or are queued.
+
+        The check of the queue hears of each request: a newer one ends a queued one (R8, R20).
+        """
+        if not queued:
+            self._queue.opened(targets)
+        try:
+            asked = self._moves.reassign({**targets}, queued=queued, throttle=throttle)
+            results = await self.client.run(asked)
+        except TidelogError:
+            self._queue.asking([] if queued else targets)
+            raise
+        finally:
+            if not queued:
+                self._queue.answered(targets)
+        return [each for each in results if results[each].error is ErrorCode.NONE]
 
     def _throttle(self) -> int | None:
         """Return the throttle that goes with the next moves; None asks for none."""
@@ -80,6 +104,7 @@ class PartitionsMoved(ChurnKind):
         store = self.work.cluster.store
         if store.is_available and store.tree.get(layout.CANCEL_REASSIGNMENTS) is None:
             store.write_from_outside(layout.CANCEL_REASSIGNMENTS, b"")
+            self._queue.node_asks(layout.CANCEL_REASSIGNMENTS, ())
             self.succeeded("a cancel of all moves")
 
     def _leave_in_the_store(self, targets: dict[TopicPartition, tuple[int, ...] | None]) -> None:
@@ -91,6 +116,7 @@ class PartitionsMoved(ChurnKind):
                 ReassignmentEntry(each, target) for each, target in targets.items() if target
             ]
             store.write_from_outside(path, layout.encode_reassignments(entries))
+            self._queue.node_asks(path, [each.topic_partition for each in entries])
 
     def unsettled(self) -> str:
         cluster = self.work.cluster
@@ -128,8 +154,7 @@ class MovesRedirected(PartitionsMoved):
 
     async def _asks(self, partition: TopicPartition, target: tuple[int, ...] | None) -> bool:
         with self.tried("moves", forgets=True):
-            results = await self.client.run(self._moves.reassign({partition: target}))
-            return results[partition].error is ErrorCode.NONE
+            return bool(await self._reassign({partition: target}))
         return False
 
     async def _first_in_sync(self, partition: TopicPartition) -> int:

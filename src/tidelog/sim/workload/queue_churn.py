@@ -6,16 +6,14 @@ faults reassignments are unfrozen; then every queue and every request is carried
 
 from __future__ import annotations
 
-import random
+from collections.abc import Mapping
 from typing import Final
 
-from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.store import Create, Op
 from tidelog.sim.workload.churning import churn_of_profiles
 from tidelog.sim.workload.move_churn import PartitionsMoved
-from tidelog.sim.workload.work import Workload
 
 #: What is done next, with its weight.
 _ACTS: Final = {
@@ -40,10 +38,6 @@ class MovesQueued(PartitionsMoved):
 
     pause_ms = 30, 1_200
 
-    def __init__(self, work: Workload, draw: random.Random) -> None:
-        super().__init__(work, draw)
-        self._queue = work.cluster.published.queue
-
     async def act(self) -> None:
         [act] = self.draw.choices([*_ACTS], [*_ACTS.values()])
         with self.tried(act, forgets=True):
@@ -55,7 +49,7 @@ class MovesQueued(PartitionsMoved):
     async def _act(self, act: str) -> None:
         match act:
             case "queue":
-                await self._reassign(self._targets(), queued=True)
+                await self._asks(self._targets(), queued=True)
             case "queue_by_node":
                 self._queue_by_node(self._targets())
             case "freeze":
@@ -67,13 +61,11 @@ class MovesQueued(PartitionsMoved):
             case "single":
                 self._request_one(*next(iter(self._targets().items())))
             case "move":
-                await self._reassign(self._targets(), queued=False)
+                await self._asks(self._targets(), queued=False)
             case "cancel":
-                await self._reassign(dict.fromkeys(self._targets()), queued=False)
+                await self._asks(dict.fromkeys(self._targets()), queued=False)
             case "cancel_all":
                 self._cancel_all()
-                if self.work.cluster.store.tree.get(layout.CANCEL_REASSIGNMENTS) is not None:
-                    self._queue.node_asks(layout.CANCEL_REASSIGNMENTS, ())
             case _:
                 await self.pause(500, 4_500)
 
@@ -82,24 +74,12 @@ class MovesQueued(PartitionsMoved):
         count = min(self.work.replication_factor, len(brokers))
         return {each: tuple(self.draw.sample(brokers, count)) for each in partitions}
 
-    async def _reassign(
-        self,
-        targets: dict[TopicPartition, tuple[int, ...]] | dict[TopicPartition, None],
-        queued: bool,
+    async def _asks(
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None], *, queued: bool
     ) -> None:
-        if not queued:
-            self._queue.opened(targets)
-        try:
-            results = await self.client.run(self._moves.reassign({**targets}, queued=queued))
-        except TidelogError:
-            self._queue.asking([] if queued else targets)
-            raise
-        finally:
-            if not queued:
-                self._queue.answered(targets)
-        begun = sum(result.error is ErrorCode.NONE for result in results.values())
+        begun = await self._reassign(targets, queued=queued)
         if begun:
-            self.succeeded(f"{begun} moves {'queued' if queued else 'asked for'}")
+            self.succeeded(f"{len(begun)} moves {'queued' if queued else 'asked for'}")
 
     def _queue_by_node(self, targets: dict[TopicPartition, tuple[int, ...]]) -> None:
         entries = [ReassignmentEntry(each, target) for each, target in targets.items()]
@@ -113,7 +93,7 @@ class MovesQueued(PartitionsMoved):
         self.succeeded("a freeze")
         await self.pause(100, 1_500)
         # Refused, or it is no freeze.
-        await self._reassign(self._targets(), queued=False)
+        await self._asks(self._targets(), queued=False)
         await self.pause(100, 1_500)
         self._queue.thawing()
         await self.client.run(self._moves.freeze(False))

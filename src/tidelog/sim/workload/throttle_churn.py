@@ -41,7 +41,7 @@ class MovesThrottled(PartitionsMoved):
                 targets = {each: move.target for each, move in moves.items() if move.throttle}
                 if not targets:
                     return
-                await self.client.run(self._moves.reassign({**targets}, throttle=NO_THROTTLE))
+                await self._reassign(targets, throttle=NO_THROTTLE)
             await self.pause(50, 300)
 
 
