@@ -35,8 +35,14 @@ TESTS = ROOT / "tests"
 BIN = Path(sys.executable).parent
 #: Names a run to its processes, so that what they leave behind is found.
 MARK = "TEST_RUN_OF_TIDELOG"
-#: A test file that cannot be read hides no other; a test that hangs tells where.
-PYTEST_OPTIONS = ("--continue-on-collection-errors", "-o", "faulthandler_timeout=300")
+#: A test file that cannot be read hides no other.
+PYTEST_OPTIONS = ("--continue-on-collection-errors",)
+#: A part of pytest that is at its limit gets SIGABRT first: pytest has faulthandler print where
+#: every thread stands, which tells the test that hangs. pytest's own faulthandler_timeout is not
+#: used: another thread prints then, without the GIL, and reads frames that a test which computes is
+#: changing. That crashed Python 3.11 in the middle of a test that was slow and sound. The signal is
+#: handled by the thread that computes, and only when the part has failed anyway.
+TELL_WHERE, TELL_WHERE_S = signal.SIGABRT, 10
 DECISIONS = ("controller", "replication", "group")
 #: Tests of rules that are the only ones of some branches of the decision packages: each is stated
 #: once, beside its rule, and runs here again, in a few seconds altogether.
@@ -323,7 +329,7 @@ class Runner:
             # Hundreds of processes would compile the same modules, a quarter of each one's start.
             environment.pop("PYTHONDONTWRITEBYTECODE", None)
             limit_s = part.limit_s - (time.monotonic() - started)
-            code = self._call(words, limit_s, environment, out)
+            code = self._call(words, limit_s, environment, out, is_pytest)
             if is_pytest and results.exists():
                 count(results, outcome)
             if code != 0 and (not is_pytest or outcome.failed == 0):
@@ -343,6 +349,7 @@ class Runner:
         limit_s: float,
         environment: dict[str, str],
         out: BinaryIO | None,
+        is_pytest: bool,
     ) -> int | str:
         """The exit code of a command, which is ended with its whole group at its limit."""
         with self._lock:
@@ -360,6 +367,12 @@ class Runner:
         try:
             return process.wait(timeout=max(limit_s, 1))
         except subprocess.TimeoutExpired:
+            if is_pytest:
+                process.send_signal(TELL_WHERE)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(TELL_WHERE_S)
+                with contextlib.suppress(ProcessLookupError):  # the others of its group
+                    os.killpg(process.pid, signal.SIGKILL)
             return "no end within its time limit"
         finally:
             with self._lock:

@@ -83,6 +83,37 @@ def test_a_part_that_fails_or_does_not_end_is_a_failure_with_its_reason(
     assert endless.notes[0].endswith("no end within its time limit")
 
 
+def test_tests_that_do_not_end_tell_where_they_are(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tests, begun = tmp_path / "test_endless.py", tmp_path / "begun"
+    tests.write_text(
+        "import pathlib\n"
+        "def test_computes_for_ever():\n"
+        f"    pathlib.Path({str(begun)!r}).touch()\n"
+        "    while True: pass\n"
+    )
+    wait = subprocess.Popen.wait
+
+    def limit_when_it_has_begun(process: subprocess.Popen[bytes], timeout: float = 60) -> int:
+        if begun.exists():
+            return wait(process, timeout)
+        while not begun.exists():
+            assert process.poll() is None
+        raise subprocess.TimeoutExpired(process.args, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", limit_when_it_has_begun)
+    words = (sys.executable, "-m", "pytest", "-q", "-c", os.devnull, str(tests))
+    [outcome] = Runner(tmp_path).run([Part("some", (words,), pytest=True)], jobs=1)
+    assert outcome.failed == 1 and outcome.notes[0].endswith("no end within its time limit")
+    assert "in test_computes_for_ever" in capfd.readouterr().err
+
+
+def test_no_thread_looks_at_frames_of_tests_that_compute() -> None:
+    words = [word for part in run.all_parts() for words in part.commands for word in words]
+    assert not any("faulthandler_timeout" in word for word in (*words, *run.PYTEST_OPTIONS))
+
+
 def test_a_part_has_variables_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEPT", "kept")
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
