@@ -1,6 +1,7 @@
 """Rules of registrations whose session expires at an odd moment, or whose directory hangs.
 
-V4 (each registration that is lost is made again), D13 (a directory that hangs), E8 (the stamps).
+V4 (each registration that is lost is made again, and what changed meanwhile is read), D13 (a
+directory that hangs), E8 (the stamps).
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import pytest
 from tests.rules.session_harness import TIMEOUT_MS, SessionHarness, simulated
 
 from tidelog.broker.broker import Broker
+from tidelog.broker.configs.config_store import BROKERS, ConfigStore
 from tidelog.core.ports import Lane
 from tidelog.log import owners
+from tidelog.metadata import layout
 from tidelog.sim.disk import SimDisk
 
 #: Far more than a registration takes, and less than a session.
@@ -207,6 +210,62 @@ def test_a_session_that_expires_as_soon_as_it_is_open_does_not_end_the_start(
         await broker.start()
         assert left == 0
         await is_registered_again(harness, broker)
+        await broker.stop()
+
+    broker = harness.broker()
+    harness.tell(story())
+
+
+async def configure(broker: Broker, size: str) -> None:
+    """Have `message.max.bytes` stored as the default of all brokers."""
+    changed = {"message.max.bytes": size}
+    await ConfigStore(broker.services).change(
+        BROKERS, layout.DEFAULT_ENTITY, lambda _: changed, False
+    )
+
+
+@pytest.mark.rule("V4")
+@pytest.mark.parametrize("moment", ["directories are opened", "the registration is answered"])
+def test_a_start_whose_session_expires_misses_no_change_of_configuration(
+    harness: SessionHarness, moment: str
+) -> None:
+    """Neither while it has no session, nor later: its watches went too (seed 740010019)."""
+
+    async def story() -> None:
+        other = await harness.registered(2)
+        store = simulated(broker)
+        transact, expired = store.transact, False
+
+        async def expire() -> None:
+            nonlocal expired
+            if not expired:
+                expired = True
+                harness.expire(broker)
+                await configure(other, "2000")
+
+        async def answered_late(ops: Any) -> Any:
+            results = await transact(ops)
+            if any(op.path == layout.broker_path(1) for op in ops):
+                await expire()
+            return results
+
+        open_directories = broker._open_directories
+
+        async def opened() -> Any:
+            await expire()
+            return await open_directories()
+
+        if moment == "directories are opened":
+            broker._open_directories = opened  # type: ignore[method-assign]  # replaced by the test
+        else:
+            store.transact = answered_late  # type: ignore[method-assign]  # replaced by the test
+        await broker.start()
+        await is_registered_again(harness, broker)
+        assert expired
+        assert broker.services.config.message_max_bytes == 2000, "a change before it registered"
+        await configure(other, "3000")
+        await harness.cluster.sleep(SOON_MS)
+        assert broker.services.config.message_max_bytes == 3000, "a change after that"
         await broker.stop()
 
     broker = harness.broker()

@@ -177,8 +177,15 @@ class SeedRun:
             for operation in self.cluster.history.produces
             if operation.outcome.value == "open"
         ]
-        churning = self._workload.churning
-        churn = "" if churning is None else churning.unfinished()
+        altering, churning = self._workload.churn, self._workload.churning
+        churn = "; ".join(
+            what
+            for what in (
+                "" if altering is None else altering.unsettled(self.cluster),
+                "" if churning is None else churning.unfinished(),
+            )
+            if what
+        )
         health = self.cluster.health() or "healthy"
         return f"{health}; open: {open_operations[:3]}" + (f"; {churn}" if churn else "")
 

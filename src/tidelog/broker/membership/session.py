@@ -11,7 +11,8 @@ replaces it: clients drop the brokers that an empty view does not list.
 
 A session may expire at any moment of a registration and of the start. Before the start asks for the
 registration, another session is opened and nothing more: the listeners and the log directories are
-not there yet. A registration waits for no log directory, so one that hangs does not prevent it.
+not there yet. Once the broker has registered, it reads again what the start read in a session that
+expired. A registration waits for no log directory, so one that hangs does not prevent it.
 """
 
 from __future__ import annotations
@@ -118,6 +119,9 @@ class Session:
         """
         self._may_register = True
         await self._until_registered()
+        if self._expiries and not self._closing:
+            # The watches that the start has set went with their session.
+            self._tenant.session_renewed()
 
     async def stamp(self) -> None:
         """Stamp the store before a clean stop (E8); without a store the last stamp stays."""
