@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tests.support.mutants.mutant import Catalogue
 
+from tidelog.broker.coordinators import loading
 from tidelog.broker.replicas.fetch_checks import Refusal
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH, EpochEnd
@@ -223,9 +224,16 @@ def unreadable_partition_is_stray(_: Any) -> Any:
 
 
 @_breaks("V64", "tidelog.broker.replicas.purgatory:PartitionWatchers.wait_for_acks")
-def ack_before_replication(_: Any) -> Any:
+def ack_before_replication(original: Any) -> Any:
     """The leader responds to acks=all as soon as it has the batch."""
-    return lambda watchers, offset, wait: wait.acknowledged()
+
+    def wait_for_acks(watchers: Any, offset: int, wait: Any) -> None:
+        if isinstance(wait, loading._Wait):  # no response: the load would look again for ever
+            original(watchers, offset, wait)
+        else:
+            wait.acknowledged()
+
+    return wait_for_acks
 
 
 @_breaks(
