@@ -301,6 +301,7 @@ class TwoDirectories:
         self.slow = SlowDirectories(
             self.broker.services,
             self.broker.replicas,
+            self.broker.replicas.upkeep.relinquishing,
             SimpleNamespace(record=self.events.extend),  # type: ignore[arg-type]  # a fake
         )
 

@@ -154,7 +154,9 @@ class Broker:
         )
         damaged = DamagedReplicas(services, self.commands.rest, self.offline_reports)
         self.replicas.give_up_damaged, self.replicas.stopped = damaged.give_up, damaged.stopped
-        self.slow_directories = SlowDirectories(services, self.replicas, self.cluster_events)
+        self.slow_directories = SlowDirectories(
+            services, self.replicas, self.replicas.upkeep.relinquishing, self.cluster_events
+        )
         self.strays = StrayRecovery(services, self.replicas, self.commands, requests)
         config = services.config
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)

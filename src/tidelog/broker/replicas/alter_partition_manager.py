@@ -12,13 +12,14 @@ no longer wants drop out.
 from __future__ import annotations
 
 import logging
-from typing import Any, Protocol
+from typing import Any
 
 from tidelog.broker.peers import PeerConnection
 from tidelog.broker.replicas import alter_partition_requests as requests
+from tidelog.broker.replicas.hosted_replica import ChangingReplica
 from tidelog.broker.services import Services
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError
-from tidelog.core.types import TopicId, TopicPartition
+from tidelog.core.types import TopicPartition
 from tidelog.replication.isr import IsrChange
 from tidelog.wire.messages.alter_partition import AlterPartitionResponse, ResponsePartitionData
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
@@ -28,58 +29,6 @@ _API_VERSIONS_VERSION = 3
 _FIRST_RETRY_MS = 50
 _MAX_RETRY_MS = 800
 _PURPOSE = "isr-changes"
-
-
-class ChangingRole(Protocol):
-    """The role of a replica whose leader proposed a change; other roles ignore the outcome."""
-
-    @property
-    def minimum(self) -> int:
-        """The effective minimum by which the leader commits records (V60)."""
-
-    def is_change_to_be_sent(self, change: IsrChange) -> bool:
-        """Whether the next request is to carry the change."""
-
-    def is_change_wanted(self, change: IsrChange) -> bool:
-        """Whether the change still waits to be sent, or for an outcome."""
-
-    def change_sent(self, change: IsrChange) -> None:
-        """Note that the change is about to leave; only for one that `is_change_to_be_sent`."""
-
-    def change_unanswered(self, change: IsrChange, held_ms: int = 0) -> None:
-        """Note that the request for the change got no response that settles it.
-
-        `held_ms`: the controller holds the change back for at most so long (A11).
-        """
-
-    def change_accepted(
-        self,
-        change: IsrChange,
-        isr: tuple[int, ...],
-        leader_epoch: int,
-        partition_epoch: int,
-        has_eligible: bool = False,
-    ) -> None:
-        """Take over the state in the controller's response."""
-
-    def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
-        """Note that the controller rejected the change."""
-
-
-class ChangingReplica(Protocol):
-    """A replica whose leader proposes an ISR."""
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """The partition."""
-
-    @property
-    def topic_id(self) -> TopicId:
-        """The id of the topic."""
-
-    @property
-    def role(self) -> ChangingRole:
-        """The present role."""
 
 
 #: Changes of one request, by topic and partition as the request names them.

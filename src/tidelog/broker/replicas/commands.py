@@ -223,7 +223,7 @@ class _LeaderAndIsr:
         if not self.missing:
             return
         await self.replicas.load_configs(command.topic_partition.topic for command in self.missing)
-        placement, moves = self.replicas.upkeep.placement, self.replicas.moves
+        placement, moves = self.replicas.placement, self.replicas.moves
         directories = placement.open_to_new(self.replicas.directories)
         if not directories:
             self._not_created(self.missing, "all log directories are cordoned (cordoned.log.dirs)")

@@ -1,7 +1,9 @@
 """The services of the broker that a partition may use.
 
-`TopicCoordinators` are the one call upwards: what an internal topic holds, such as groups, lives in
-its partitions, and must learn of their roles. The broker registers each kind under its topic.
+Three of them stand on partitions themselves, so partitions know them by what they ask of them. Of
+these, `TopicCoordinators` are for internal topics: what such a topic holds, groups for instance,
+lives in its partitions, and must learn of their roles. The broker registers each kind under its
+topic.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from tidelog.core.types import TopicPartition
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.replicas.hosted_replica import HostedReplica
-    from tidelog.broker.replicas.isr_changes import IsrChanges
     from tidelog.broker.replicas.planned_appends import PlannedAppends
     from tidelog.broker.replicas.reassignment_meters import ReassignmentMeters
     from tidelog.broker.replicas.takeovers import Takeovers
-    from tidelog.broker.replicas.throttles import ReplicationThrottles
     from tidelog.broker.services import Services
+    from tidelog.replication.isr import IsrChange
+    from tidelog.replication.throttle import SideThrottle
+    from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 
 class TopicCoordinators(Protocol):
@@ -35,6 +38,44 @@ class TopicCoordinators(Protocol):
 
     def replica_gone(self, partition: HostedReplica) -> None:
         """Forget a partition that this broker hosts no longer."""
+
+
+class IsrChanges(Protocol):
+    """The queue of one broker; the role of the partition gets the outcome of each change."""
+
+    def __len__(self) -> int:
+        """Return the number of changes that wait."""
+
+    def submit(self, partition: HostedReplica, change: IsrChange) -> None:
+        """Queue a change; it replaces one of the partition that was not sent (A8)."""
+
+    def withdraw(self, partition: HostedReplica) -> None:
+        """Drop the unsent change of a partition."""
+
+    def retry(self, partition: HostedReplica, change: IsrChange, after_ms: int = 0) -> None:
+        """Queue a change again after a pause of more than `after_ms`: its outcome is unknown."""
+
+    def controller_changed(self) -> None:
+        """Note that the view of the cluster may name another controller."""
+
+    def close(self) -> None:
+        """Queue and send nothing more."""
+
+
+class RoleThrottle(Protocol):
+    """Both sides of the replication throttle, to which roles report their reassignments (R15)."""
+
+    leader: SideThrottle
+
+    def role_taken(
+        self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
+    ) -> bool:
+        """Take what a role says of its partition's reassignment; return whether that is news."""
+
+    def role_repeated(
+        self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
+    ) -> None:
+        """Take the same of a role of the present epoch; look at what waits where it differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,5 +93,5 @@ class PartitionContext:
     hosted: Callable[[TopicPartition], HostedReplica | None]
     #: The configuration of a topic by name.
     topic_config: Callable[[str], TopicConfig]
-    throttles: ReplicationThrottles
+    throttles: RoleThrottle
     reassignments: ReassignmentMeters

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster_view import CommandedLeader
-from tidelog.broker.replicas.fetch_checks import Refusal, readable
+from tidelog.broker.replicas.fetch_checks import ReadReplicas, Refusal, readable
 from tidelog.broker.replicas.fetch_growth import FoundBytes, growth_bytes, note_seen
 from tidelog.broker.replicas.fetch_reads import DiskRead, FetchReads
 from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
@@ -36,7 +36,6 @@ from tidelog.wire.messages.fetch import (
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.partition import Partition
-    from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.server.timers import Timeout
     from tidelog.broker.services import Services
     from tidelog.log.partition_log import LogSlice
@@ -83,7 +82,7 @@ class DelayedFetch:
     def __init__(
         self,
         services: Services,
-        replicas: ReplicaSet,
+        replicas: ReadReplicas,
         session: FetchSession,
         version: int,
         min_bytes: int,

@@ -131,7 +131,7 @@ class DirectoryBalance:
         self, threshold_percent: int, *, is_under_way: bool
     ) -> list[PlannedReplicaMove]:
         replicas = self._replicas
-        states = await replicas.upkeep.placement.states(replicas.directories, replicas.moves)
+        states = await replicas.placement.states(replicas.directories, replicas.moves)
         moving = {move.partition.topic_partition: None for move in replicas.moves.under_way()}
         refused = {replica: None for replica, _ in self._planned.refused()}
         return log_dir_balance.plan(

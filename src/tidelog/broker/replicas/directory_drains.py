@@ -93,7 +93,7 @@ class DirectoryDrains:
                 begun.append(_as_planned(move))
             else:
                 rest.append(movable(partition))
-        states = await replicas.upkeep.placement.states(replicas.directories, replicas.moves, paths)
+        states = await replicas.placement.states(replicas.directories, replicas.moves, paths)
         return begun + log_dir_drain.plan(rest, states, self._planned.refused())
 
     # the loop
@@ -130,7 +130,7 @@ class DirectoryDrains:
 
     async def _begin(self, partitions: Sequence[Partition], now_ms: int) -> None:
         replicas = self._replicas
-        states = await replicas.upkeep.placement.states(replicas.directories, replicas.moves)
+        states = await replicas.placement.states(replicas.directories, replicas.moves)
         chosen = [movable(partition) for partition in partitions]
         for each in log_dir_drain.plan(chosen, states, self._planned.refused()):
             if each.target is None:

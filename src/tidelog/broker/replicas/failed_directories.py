@@ -9,9 +9,9 @@ controller ask for all replicas of this broker. A broker without a good director
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from errno import errorcode
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tidelog.broker.replicas.metrics import (
     FULL_LOG_DIRECTORIES,
@@ -24,14 +24,39 @@ from tidelog.replication.commands import OfflineReplica
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
+    from tidelog.broker.replicas.directory_moves import DirectoryMoves
     from tidelog.broker.replicas.offline_reports import OfflineReports
     from tidelog.broker.replicas.partition import Partition
-    from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.services import Services
     from tidelog.core.errors import StorageError
+    from tidelog.core.types import TopicPartition
+    from tidelog.log.log_directory import LogDirectory
 
 #: Replicas that one log line names.
 _MAX_NAMED: Final = 20
+
+
+class LosingReplicas(Protocol):
+    """The replicas of a broker, some of which a failed directory takes."""
+
+    #: The good log directories.
+    directories: list[LogDirectory]
+    #: Why each of the others failed, by path.
+    failed: dict[str, StorageError]
+    #: Bytes of the replicas that a directory held when it failed, by path.
+    held_by_failed: dict[str, dict[TopicPartition, int]]
+    #: Replicas in directories that failed at run time (D4).
+    offline: dict[TopicPartition, OfflineReplica]
+    moves: DirectoryMoves
+
+    def all(self) -> Sequence[Partition]:
+        """Return every replica, in the order in which they came."""
+
+    def forget(self, partition: Partition) -> None:
+        """Host a replica no longer."""
+
+    def count_offline(self) -> None:
+        """Count the replicas that are offline (D10)."""
 
 
 class FailedDirectories:
@@ -40,7 +65,7 @@ class FailedDirectories:
     def __init__(
         self,
         services: Services,
-        replicas: ReplicaSet,
+        replicas: LosingReplicas,
         rest: Callable[[Partition], None],
         reports: OfflineReports,
         events: ClusterEvents,

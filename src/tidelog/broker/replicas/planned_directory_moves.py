@@ -21,8 +21,8 @@ from tidelog.log.log_dir_plan import MovableReplica, PlannedReplicaMove
 if TYPE_CHECKING:
     from tidelog.broker.replicas.directory_move import DirectoryMove
     from tidelog.broker.replicas.directory_moves import DirectoryMoves
+    from tidelog.broker.replicas.log_dir_placement import LogDirPlacement
     from tidelog.broker.replicas.partition import Partition
-    from tidelog.broker.replicas.upkeep import ReplicaUpkeep
     from tidelog.broker.services import Services
     from tidelog.log.log_directory import LogDirectory
 
@@ -36,7 +36,7 @@ class PlannedReplicas(Protocol):
     #: The good log directories.
     directories: list[LogDirectory]
     moves: DirectoryMoves
-    upkeep: ReplicaUpkeep
+    placement: LogDirPlacement
     command_order: asyncio.Lock
 
     def all(self) -> Sequence[Partition]:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tidelog.broker import store_access
 from tidelog.broker.replicas import duplicate_replicas
-from tidelog.broker.replicas.context import PartitionContext, TopicCoordinators
+from tidelog.broker.replicas.context import IsrChanges, PartitionContext, TopicCoordinators
 from tidelog.broker.replicas.directory_balance import DirectoryBalance
 from tidelog.broker.replicas.directory_drains import DirectoryDrains
 from tidelog.broker.replicas.directory_moves import DirectoryMoves
 from tidelog.broker.replicas.early_batches import EarlyBatches
+from tidelog.broker.replicas.log_dir_placement import LogDirPlacement
 from tidelog.broker.replicas.metrics import OFFLINE_REPLICAS
 from tidelog.broker.replicas.partition import Partition
 from tidelog.broker.replicas.reassignment_meters import ReassignmentMeters
@@ -45,7 +46,6 @@ from tidelog.replication.commands import OfflineReplica
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
-    from tidelog.broker.replicas.isr_changes import IsrChanges
     from tidelog.broker.replicas.planned_appends import PlannedAppends
     from tidelog.broker.replicas.takeovers import Takeovers
     from tidelog.broker.server.requests import Request
@@ -126,6 +126,8 @@ class ReplicaSet:
         self.generation = 0
         #: One command is run at a time, in the order of arrival.
         self.command_order = asyncio.Lock()
+        #: The choice of the directories of new replicas (D2).
+        self.placement = LogDirPlacement(services)
         #: Replicas on their way between the log directories (D11).
         self.moves = DirectoryMoves(services, self)
         self.upkeep = ReplicaUpkeep(services, self, takeovers, self.throttles)
@@ -144,7 +146,7 @@ class ReplicaSet:
         self.drains = DirectoryDrains(self._services, self)
         self.balance = DirectoryBalance(self._services, self, self.drains)
         self.moves.on_ended = self._directory_move_ended
-        self.moves.on_replaced = self.upkeep.placement.moved
+        self.moves.on_replaced = self.placement.moved
 
     # hosted replicas
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from tidelog.broker.replicas.alter_partition_manager import ChangingRole
+from tidelog.broker.replicas.hosted_replica import ChangingRole
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Buffer

@@ -14,7 +14,8 @@ since. A directory stays as well while it leads a partition that no other replic
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tidelog.broker.replicas.metrics import SLOW_LOG_DIRECTORIES
 from tidelog.controller.cluster_events import log_dir_fast_again, log_dir_slow
@@ -23,7 +24,8 @@ from tidelog.log.slow_directories import proves_fast
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
-    from tidelog.broker.replicas.replica_set import ReplicaSet
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.relinquishing import Relinquishing
     from tidelog.broker.services import Services
     from tidelog.core.operation_times import OperationCounts
     from tidelog.log.log_directory import LogDirectory
@@ -32,12 +34,33 @@ if TYPE_CHECKING:
 _MAX_NAMED: Final = 5
 
 
+class ReplicasOnDisks(Protocol):
+    """The replicas of a broker and their log directories."""
+
+    #: The good log directories.
+    directories: list[LogDirectory]
+
+    @property
+    def failed(self) -> Collection[str]:
+        """The directories that have failed, by path."""
+
+    def all(self) -> Sequence[Partition]:
+        """Return every replica, in the order in which they came."""
+
+
 class SlowDirectories:
     """The slow log directories of one broker."""
 
-    def __init__(self, services: Services, replicas: ReplicaSet, events: ClusterEvents) -> None:
+    def __init__(
+        self,
+        services: Services,
+        replicas: ReplicasOnDisks,
+        relinquishing: Relinquishing,
+        events: ClusterEvents,
+    ) -> None:
         self._services = services
         self._replicas = replicas
+        self._relinquishing = relinquishing
         self._events = events
         #: By directory, why it is not given up, as logged last.
         self._kept: dict[str, str] = {}
@@ -100,7 +123,7 @@ class SlowDirectories:
             ]
         )
         if self._includes(DEMOTE):
-            self._replicas.upkeep.relinquishing.directory_fit()
+            self._relinquishing.directory_fit()
 
     def _still_slow(self, directory: LogDirectory) -> None:
         if self._is_closed:
@@ -111,7 +134,7 @@ class SlowDirectories:
 
     def _demote(self) -> None:
         if self._includes(DEMOTE):
-            self._replicas.upkeep.relinquishing.directory_unfit(self._replicas.all())
+            self._relinquishing.directory_unfit(self._replicas.all())
 
     def _warn_if_all_are_slow(self) -> None:
         directories = self._replicas.directories

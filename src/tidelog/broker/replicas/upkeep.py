@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tidelog.broker.replicas.frozen_watermarks import FrozenWatermarks
 from tidelog.broker.replicas.full_directories import FullDirectories
-from tidelog.broker.replicas.log_dir_placement import LogDirPlacement
 from tidelog.broker.replicas.log_dir_survey import LogDirSurvey
 from tidelog.broker.replicas.relinquishing import Relinquishing
 from tidelog.broker.replicas.throttle_watch import ThrottleWatch
@@ -26,6 +25,7 @@ from tidelog.log.log_cleaner import Cleaner, CleanerSettings
 from tidelog.replication import commands
 
 if TYPE_CHECKING:
+    from tidelog.broker.replicas.log_dir_placement import LogDirPlacement
     from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.replicas.takeovers import Takeovers
     from tidelog.broker.replicas.throttles import ReplicationThrottles
@@ -49,6 +49,8 @@ class UpkeepReplicas(Protocol):
     @property
     def directories(self) -> Sequence[LogDirectory]:
         """The log directories of this broker."""
+
+    placement: LogDirPlacement
 
     def all(self) -> Sequence[Partition]:
         """Return every replica, in the order in which they came."""
@@ -84,8 +86,6 @@ class ReplicaUpkeep:
         self.full = FullDirectories(services, hosted.all, self.relinquishing)
         self._frozen_watermarks = FrozenWatermarks(services)
         self._throttle_watch = ThrottleWatch(services, throttles)
-        #: The choice of the directories of new replicas (D2).
-        self.placement = LogDirPlacement(services)
         #: What the log directories know of each other (D6).
         self.survey = LogDirSurvey(services)
         self._closing = False
@@ -176,7 +176,7 @@ class ReplicaUpkeep:
         )
 
     async def _checkpoint(self) -> None:
-        self.placement.sample(self._hosted.directories)
+        self._hosted.placement.sample(self._hosted.directories)
         try:
             await self._each(lambda directory: directory.checkpoint())
         finally:
