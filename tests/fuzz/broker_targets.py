@@ -196,9 +196,10 @@ class Broker(_BrokerTarget):
     """Frames over one connection."""
 
     name = "broker"
-    traced = ("broker/apis/", "broker/server/connections.py", "broker/replicas/fetch",
-              "broker/replicas/delayed_fetch.py", "broker/configs/", "controller/topics.py",
-              "log/append_validation.py", "core/dynamic_config.py")  # fmt: skip
+    traced = ("broker/apis/", "broker/server/connections.py", "broker/replicas/fetching/fetch",
+              "broker/replicas/fetching/delayed_fetch.py", "broker/configs/",
+              "controller/topics.py", "log/append_validation.py",
+              "core/dynamic_config.py")  # fmt: skip
 
     def seeds(self) -> Iterator[bytes]:
         topic_id = self.harness().topic_id

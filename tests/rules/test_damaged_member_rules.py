@@ -27,9 +27,9 @@ from tests.support.controller.values import (
     topic_id,
 )
 
-from tidelog.broker.replicas.damaged_replicas import DamagedReplicas
+from tidelog.broker.replicas.directories.damaged_replicas import DamagedReplicas
+from tidelog.broker.replicas.directories.relinquishing import DAMAGE_PAUSE_MS, Relinquishing
 from tidelog.broker.replicas.metrics import PARTITIONS_DAMAGED
-from tidelog.broker.replicas.relinquishing import DAMAGE_PAUSE_MS, Relinquishing
 from tidelog.controller.controller import Controller
 from tidelog.controller.elections import election
 from tidelog.controller.elections.circumstances import Circumstances

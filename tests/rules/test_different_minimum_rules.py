@@ -29,7 +29,7 @@ from tests.support.replication import LAG_MS
 
 from tidelog.broker.apis import produce
 from tidelog.broker.cluster_view import PartitionView, TopicView
-from tidelog.broker.replicas.frozen_watermarks import FrozenWatermarks
+from tidelog.broker.replicas.isr.frozen_watermarks import FrozenWatermarks
 from tidelog.broker.replicas.upkeep import ReplicaUpkeep
 from tidelog.controller.controller import Controller
 from tidelog.controller.partitions.alter_partition import AlterPartitionAsked

@@ -43,9 +43,9 @@ from tests.support.controller.values import (
     write_all,
 )
 
-from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
-from tidelog.broker.replicas.isr_changes import isr_changes
-from tidelog.broker.replicas.state_node_writer import StateNodeWriter
+from tidelog.broker.replicas.isr.alter_partition_manager import AlterPartitionManager
+from tidelog.broker.replicas.isr.isr_changes import isr_changes
+from tidelog.broker.replicas.isr.state_node_writer import StateNodeWriter
 from tidelog.controller.partitions.isr_changes import IsrChangesRead
 from tidelog.controller.records import Move
 from tidelog.controller.registrations import BrokersRead

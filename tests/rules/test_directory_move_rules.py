@@ -24,9 +24,9 @@ from tests.support.broker.fakes import (
 from tests.support.log import FaultyFiles, StepLane, UnsyncedFiles, batch_of, read_all
 
 from tidelog.broker.apis import alter_replica_log_dirs, describe_log_dirs
-from tidelog.broker.replicas.failed_directories import FailedDirectories
+from tidelog.broker.replicas.directories.failed_directories import FailedDirectories
+from tidelog.broker.replicas.hosting.partition import Partition
 from tidelog.broker.replicas.metrics import DIRECTORY_MOVE_BYTE_RATE, DIRECTORY_MOVE_MAX_LAG
-from tidelog.broker.replicas.partition import Partition
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ErrorCode, StorageError

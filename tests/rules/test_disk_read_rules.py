@@ -21,7 +21,7 @@ from tests.support.broker.fakes import (
 )
 
 from tidelog.broker.apis import fetch
-from tidelog.broker.replicas.failed_directories import FailedDirectories
+from tidelog.broker.replicas.directories.failed_directories import FailedDirectories
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.config import BrokerConfig

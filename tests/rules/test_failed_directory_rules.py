@@ -37,7 +37,8 @@ from tests.support.controller.values import state as published
 from tidelog.broker.apis import get_replica_log_info
 from tidelog.broker.broker import Broker
 from tidelog.broker.replicas.command_requests import CommandRequests
-from tidelog.broker.replicas.failed_directories import FailedDirectories
+from tidelog.broker.replicas.directories.failed_directories import FailedDirectories
+from tidelog.broker.replicas.directories.offline_reports import OfflineReports
 from tidelog.broker.replicas.metrics import (
     FULL_LOG_DIRECTORIES,
     OFFLINE_LOG_DIRECTORIES,
@@ -45,7 +46,6 @@ from tidelog.broker.replicas.metrics import (
     SLOW_LOG_DIRECTORIES,
     USABLE_BYTES,
 )
-from tidelog.broker.replicas.offline_reports import OfflineReports
 from tidelog.controller.cluster_events import ClusterEvent
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LogDirEventsRead

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.replication import a_leader, fetch, send
 
-from tidelog.broker.replicas.foreign_isr_changes import GRACE_MS, ForeignIsrChanges
+from tidelog.broker.replicas.isr.foreign_isr_changes import GRACE_MS, ForeignIsrChanges
 from tidelog.core.types import TopicPartition
 from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.messages.update_metadata import (

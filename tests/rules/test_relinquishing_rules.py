@@ -27,7 +27,7 @@ from tests.support.controller.values import (
 from tests.support.replication import LAG_MS, a_leader
 
 from tidelog.broker.apis import fetch
-from tidelog.broker.replicas.relinquishing import Relinquishing
+from tidelog.broker.replicas.directories.relinquishing import Relinquishing
 from tidelog.broker.server.requests import Request
 from tidelog.controller.controller import Controller
 from tidelog.controller.elections.preferred import RebalanceDue

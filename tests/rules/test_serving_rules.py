@@ -21,7 +21,7 @@ from tests.support.broker.fakes import (
 )
 
 from tidelog.broker.apis import produce
-from tidelog.broker.replicas.role import NoRole
+from tidelog.broker.replicas.hosting.role import NoRole
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import RECOVERED, RECOVERING

@@ -16,9 +16,9 @@ from tests.support.broker.fakes import state as commanded
 from tests.support.controller.values import TP, epoch, loaded, one_partition, state, step, topic_id
 from tests.support.log import LogHarness, append, directory_of
 
+from tidelog.broker.replicas.directories.slow_directories import SlowDirectories
+from tidelog.broker.replicas.directories.unfit_directories import UNFIT_PAUSE_MS
 from tidelog.broker.replicas.metrics import SLOW_LOG_DIRECTORIES
-from tidelog.broker.replicas.slow_directories import SlowDirectories
-from tidelog.broker.replicas.unfit_directories import UNFIT_PAUSE_MS
 from tidelog.controller.cluster_events import ClusterEvent
 from tidelog.controller.elections.preferred import RebalanceDue
 from tidelog.controller.elections.relinquishing import RelinquishAsked

@@ -24,8 +24,8 @@ from tests.support.broker.fakes import (
 )
 
 from tidelog.broker.apis import offset_for_leader_epoch
+from tidelog.broker.replicas.hosting.takeovers import WATCHED_MS
 from tidelog.broker.replicas.metrics import TAKEOVER_MS
-from tidelog.broker.replicas.takeovers import WATCHED_MS
 from tidelog.broker.server.requests import Request
 from tidelog.controller.cluster_events import ClusterEvent
 from tidelog.core import limits
@@ -199,7 +199,7 @@ def test_a_leadership_that_ends_is_told_under_its_own_epoch_and_watched_no_longe
 def test_of_many_new_leaderships_an_even_sample_is_watched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidelog.broker.replicas.takeovers.MAX_TAKEOVERS_WATCHED", 10)
+    monkeypatch.setattr("tidelog.broker.replicas.hosting.takeovers.MAX_TAKEOVERS_WATCHED", 10)
 
     async def story() -> None:
         cluster, _ = told_cluster(1)

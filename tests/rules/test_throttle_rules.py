@@ -23,7 +23,7 @@ from tests.support.broker.fakes import (
 
 from tidelog.broker.configs.config_requests import BROKER_RESOURCE, ConfigOutcome, Resource, alter
 from tidelog.broker.configs.config_store import Change
-from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
+from tidelog.broker.replicas.fetching.fetch_sessions import FetchSession, SessionPartition
 from tidelog.broker.replicas.metrics import (
     FOLLOWER_REPLICATION_BYTE_RATE,
     LEADER_REPLICATION_BYTE_RATE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.broker.replicas.late_appends import LateAppends
+from tidelog.broker.replicas.hosting.late_appends import LateAppends
 from tidelog.core.ports import Buffer
 from tidelog.log import partition_log
 from tidelog.log.append_validation import Checked, CostlyBatch, check_on_loop

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 from tests.tidy.sources import ROOT
 
-from tidelog.broker.replicas import takeovers
+from tidelog.broker.replicas.hosting import takeovers
 from tidelog.client.move_progress import MoveState
 from tidelog.controller.cluster_events import KINDS
 from tidelog.core.leader_wait import MemberStatus

@@ -3,7 +3,8 @@
 One batch of a few KiB can hold 100 MB, and a hundred such batches can arrive in one turn. So the
 checks of one log directory share a budget, in bytes of decompression: each check on the loop spends
 some, and time refills it. While it is spent, the directory's COMPUTE thread checks compressed
-batches and those of many records. Partitions keep their order (`broker/replicas/late_appends`).
+batches and those of many records. Partitions keep their order
+(`broker/replicas/hosting/late_appends`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Effects: the actions that a replica's decision requests of its broker, in order.
 
 Small slotted values without behaviour. The broker's partition runs them
-(`tidelog.broker.replicas.partition`), the model checker interprets them. The effects of the hot
-path carry no values, because their state is the replica's own. They are shared, so that no object
-is allocated when a batch is appended or a follower fetches.
+(`tidelog.broker.replicas.hosting.partition`), the model checker interprets them. The effects of the
+hot path carry no values, because their state is the replica's own. They are shared, so that no
+object is allocated when a batch is appended or a follower fetches.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from tidelog.broker.broker import Broker
 from tidelog.broker.cluster_view import ClusterView
-from tidelog.broker.replicas.partition import Partition
+from tidelog.broker.replicas.hosting.partition import Partition
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import NodeDead, StorageError, TidelogError
 from tidelog.core.ports import Ports

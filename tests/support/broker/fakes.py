@@ -28,14 +28,14 @@ from tidelog.broker.membership.controlled_shutdown import ControlledShutdown
 from tidelog.broker.membership.producer_ids import ProducerIds
 from tidelog.broker.replicas.command_requests import CommandRequests
 from tidelog.broker.replicas.commands import ReplicaCommands
-from tidelog.broker.replicas.fetch_sessions import FetchSessions
-from tidelog.broker.replicas.fetchers import Fetchers
-from tidelog.broker.replicas.foreign_isr_changes import ForeignIsrChanges
-from tidelog.broker.replicas.isr_changes import isr_changes
-from tidelog.broker.replicas.partition import Partition
-from tidelog.broker.replicas.planned_appends import PlannedAppends
+from tidelog.broker.replicas.fetching.fetch_sessions import FetchSessions
+from tidelog.broker.replicas.fetching.fetchers import Fetchers
+from tidelog.broker.replicas.hosting.partition import Partition
+from tidelog.broker.replicas.hosting.planned_appends import PlannedAppends
+from tidelog.broker.replicas.hosting.takeovers import Takeovers
+from tidelog.broker.replicas.isr.foreign_isr_changes import ForeignIsrChanges
+from tidelog.broker.replicas.isr.isr_changes import isr_changes
 from tidelog.broker.replicas.replica_set import ReplicaSet
-from tidelog.broker.replicas.takeovers import Takeovers
 from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.fence import Fence
 from tidelog.broker.server.requests import Pending, Request

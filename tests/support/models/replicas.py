@@ -3,7 +3,8 @@
 A log is a tuple of (leader epoch, value). Time stands still: a member of the ISR may be called slow
 whenever the model likes, everybody else is behind since for ever, so that the high watermark waits
 for nobody who does not count. That is every behaviour that times could bring about, and more.
-The order in which a leader looks at a fetch is that of `tidelog.broker.replicas.fetch_checks`.
+The order in which a leader looks at a fetch is that of
+`tidelog.broker.replicas.fetching.fetch_checks`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 
 
-@_breaks("V6", "tidelog.broker.replicas.state_node_writer:SetData", profile="direct_slow_store")
+@_breaks("V6", "tidelog.broker.replicas.isr.state_node_writer:SetData", profile="direct_slow_store")
 def direct_write_unconditional(_: Any) -> Any:
     """A leader writes the state node whatever version it has by then."""
     return lambda path, data, version: SetData(path, data, ANY_VERSION)
@@ -51,7 +51,7 @@ def deposed_leader_writes(original: Any) -> Any:
 
 @_breaks(
     "A8",
-    "tidelog.broker.replicas.state_node_writer:StateNodeWriter._write",
+    "tidelog.broker.replicas.isr.state_node_writer:StateNodeWriter._write",
     profile="direct",
 )
 def direct_unknown_counts_as_refused(original: Any) -> Any:

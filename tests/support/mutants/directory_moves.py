@@ -21,7 +21,7 @@ _REPLACEMENT: Final = "tidelog.log.replacement:Replacement"
 
 @_breaks(
     "D11",
-    "tidelog.broker.replicas.directory_move:next_step",
+    "tidelog.broker.replicas.placement.directory_move:next_step",
     f"{_REPLACEMENT}.write_down",
     "tidelog.log.partition_log:PartitionLog.succeed",
     profile=_PROFILE,

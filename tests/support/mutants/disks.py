@@ -41,7 +41,7 @@ def failed_directory_served(original: Any) -> Any:
 @_breaks(
     "D1",
     "tidelog.log.directory_state:DirectoryState.failed",
-    "tidelog.broker.replicas.failed_directories:FailedDirectories._count",
+    "tidelog.broker.replicas.directories.failed_directories:FailedDirectories._count",
     profile="jbod",
 )
 def failure_counted_twice(failed: Any, count: Any) -> Any:
@@ -118,7 +118,9 @@ def damaged_leader_stays_in_isr(*_: Any) -> Any:
 
 
 @_breaks(
-    "V68", "tidelog.broker.replicas.partition:Partition.become_follower", profile="damaged_leaders"
+    "V68",
+    "tidelog.broker.replicas.hosting.partition:Partition.become_follower",
+    profile="damaged_leaders",
 )
 def damage_forgotten_with_the_role(original: Any) -> Any:
     """A leader that was replaced because of damage follows with the damaged log."""
@@ -162,7 +164,7 @@ def created_over_a_former_replica(*_: Any) -> Any:
     )
 
 
-@_breaks("D14", "tidelog.broker.replicas.fetch_checks:_find", profile="full_directories")
+@_breaks("D14", "tidelog.broker.replicas.fetching.fetch_checks:_find", profile="full_directories")
 def read_only_directory_refuses_reads(original: Any) -> Any:
     """Reads of a replica are refused while its disk is full, too."""
 
@@ -177,7 +179,7 @@ def read_only_directory_refuses_reads(original: Any) -> Any:
 
 @_breaks(
     "D14",
-    "tidelog.broker.replicas.unfit_directories:UnfitDirectories.due",
+    "tidelog.broker.replicas.directories.unfit_directories:UnfitDirectories.due",
     profile="full_directories",
 )
 def full_leader_stays(_: Any) -> Any:
@@ -187,7 +189,7 @@ def full_leader_stays(_: Any) -> Any:
 
 @_breaks(
     "D13",
-    "tidelog.broker.replicas.unfit_directories:UnfitDirectories.is_slow",
+    "tidelog.broker.replicas.directories.unfit_directories:UnfitDirectories.is_slow",
     profile="slow_directories",
 )
 def slow_leader_stays(_: Any) -> Any:
@@ -197,7 +199,7 @@ def slow_leader_stays(_: Any) -> Any:
 
 @_breaks(
     "D13",
-    "tidelog.broker.replicas.unfit_directories:UnfitDirectories._is_of_use",
+    "tidelog.broker.replicas.directories.unfit_directories:UnfitDirectories._is_of_use",
     profile="slow_directories",
 )
 def slow_followers_lead_again(_: Any) -> Any:
@@ -211,7 +213,7 @@ def slow_followers_lead_again(_: Any) -> Any:
 
 @_breaks(
     "D13",
-    "tidelog.broker.replicas.slow_directories:SlowDirectories._is_fast",
+    "tidelog.broker.replicas.directories.slow_directories:SlowDirectories._is_fast",
     profile="slow_directories",
 )
 def slow_machine_gives_directories_up(_: Any) -> Any:

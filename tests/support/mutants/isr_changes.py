@@ -133,7 +133,7 @@ def expansions_held_for_ever(_: Any) -> Any:
 
 @_breaks(
     "A9",
-    "tidelog.broker.replicas.foreign_isr_changes:ForeignIsrChanges.published",
+    "tidelog.broker.replicas.isr.foreign_isr_changes:ForeignIsrChanges.published",
     profile="rogue_isr_changes",
 )
 def foreign_isr_change_ignored(_: Any) -> Any:

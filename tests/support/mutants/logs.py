@@ -107,7 +107,7 @@ def duplicate_not_awaited(original: Any) -> Any:
 
 @_breaks(
     "V38",
-    "tidelog.broker.replicas.purgatory:PartitionWatchers.check_order",
+    "tidelog.broker.replicas.hosting.purgatory:PartitionWatchers.check_order",
     profile="late_roles",
 )
 def acknowledged_behind_a_timeout(_: Any) -> Any:

@@ -16,9 +16,9 @@ _PROFILE: Final = "drained_directories"
 
 @_breaks(
     "D12",
-    "tidelog.broker.replicas.log_dir_placement:LogDirPlacement._why_closed",
-    "tidelog.broker.replicas.planned_directory_moves:PlannedDirectoryMoves._is_closed",
-    "tidelog.broker.replicas.directory_moves:DirectoryMoves._check_cordon",
+    "tidelog.broker.replicas.placement.log_dir_placement:LogDirPlacement._why_closed",
+    "tidelog.broker.replicas.placement.planned_directory_moves:PlannedDirectoryMoves._is_closed",
+    "tidelog.broker.replicas.placement.directory_moves:DirectoryMoves._check_cordon",
     profile=_PROFILE,
 )
 def drain_places_into_cordon(*_: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tests.support.mutants.mutant import Catalogue
 
 from tidelog.broker.coordinators import loading
-from tidelog.broker.replicas.fetch_checks import Refusal
+from tidelog.broker.replicas.fetching.fetch_checks import Refusal
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH, EpochEnd
 from tidelog.replication.commands import Placement
@@ -56,7 +56,7 @@ def kip101_only(*_: Any) -> Any:
 
 @_breaks(
     "V33",
-    "tidelog.broker.replicas.partition:epoch_error",
+    "tidelog.broker.replicas.hosting.partition:epoch_error",
     "tidelog.replication.follower:FollowerReplica.appended",
     profile="leader_returns",
 )
@@ -73,7 +73,9 @@ def kip279_only(_: Any, appended: Any) -> Any:
     return (lambda own, asked: ErrorCode.NONE), appended_unchecked
 
 
-@_breaks("V37", "tidelog.broker.replicas.partition:epoch_error", profile="unheard_of_return")
+@_breaks(
+    "V37", "tidelog.broker.replicas.hosting.partition:epoch_error", profile="unheard_of_return"
+)
 def fetch_epoch_unfenced(_: Any) -> Any:
     """A leader serves fetches of any leader epoch."""
     return lambda own, asked: ErrorCode.NONE
@@ -81,7 +83,7 @@ def fetch_epoch_unfenced(_: Any) -> Any:
 
 @_breaks(
     "V32",
-    "tidelog.broker.replicas.delayed_fetch:readable",
+    "tidelog.broker.replicas.fetching.delayed_fetch:readable",
     profile="early_follower",
 )
 def truncation_unfenced(readable: Any) -> Any:
@@ -113,7 +115,7 @@ def truncation_unfenced(readable: Any) -> Any:
 
 @_breaks(
     "V31",
-    "tidelog.broker.replicas.partition:Partition.become_leader",
+    "tidelog.broker.replicas.hosting.partition:Partition.become_leader",
     profile="leader_returns",
 )
 def follower_state_kept(become_leader: Any) -> Any:
@@ -139,7 +141,7 @@ def follower_state_kept(become_leader: Any) -> Any:
 
 @_breaks(
     "V31",
-    "tidelog.broker.replicas.partition:Partition._starting_high_watermark",
+    "tidelog.broker.replicas.hosting.partition:Partition._starting_high_watermark",
     profile="slow_followers",
 )
 def new_leader_commits_its_log(_: Any) -> Any:
@@ -223,7 +225,7 @@ def unreadable_partition_is_stray(_: Any) -> Any:
     return lambda builder: {}
 
 
-@_breaks("V64", "tidelog.broker.replicas.purgatory:PartitionWatchers.wait_for_acks")
+@_breaks("V64", "tidelog.broker.replicas.hosting.purgatory:PartitionWatchers.wait_for_acks")
 def ack_before_replication(original: Any) -> Any:
     """The leader responds to acks=all as soon as it has the batch."""
 
@@ -238,7 +240,7 @@ def ack_before_replication(original: Any) -> Any:
 
 @_breaks(
     "V38",
-    "tidelog.broker.replicas.purgatory:PartitionWatchers.leadership_lost",
+    "tidelog.broker.replicas.hosting.purgatory:PartitionWatchers.leadership_lost",
     profile="slow_followers",
 )
 def lost_leadership_acknowledges(original: Any) -> Any:
@@ -255,7 +257,9 @@ def lost_leadership_acknowledges(original: Any) -> Any:
 
 
 @_breaks(
-    "V36", "tidelog.broker.replicas.delayed_fetch:DelayedFetch._look", profile="slow_followers"
+    "V36",
+    "tidelog.broker.replicas.fetching.delayed_fetch:DelayedFetch._look",
+    profile="slow_followers",
 )
 def consumers_read_uncommitted(original: Any) -> Any:
     """Consumers get records up to the leader's log end."""
@@ -278,7 +282,7 @@ def consumers_read_uncommitted(original: Any) -> Any:
 @_breaks(
     "V33",
     "tidelog.replication.follower:FollowerReplica.answered",
-    "tidelog.broker.replicas.fetchers:Fetcher._handle",
+    "tidelog.broker.replicas.fetching.fetchers:Fetcher._handle",
     profile="late_roles",
     uncaught="a response with a diverging epoch has to arrive again after its replacement",
 )

@@ -19,7 +19,7 @@ _EVERYTHING: Final = -1
 
 @_breaks(
     "V64",
-    "tidelog.broker.replicas.purgatory:PartitionWatchers.wait_for_acks",
+    "tidelog.broker.replicas.hosting.purgatory:PartitionWatchers.wait_for_acks",
     profile="slow_followers",
 )
 def last_record_not_waited_for(original: Any) -> Any:
@@ -54,7 +54,9 @@ def retention_of_uncommitted(original: Any) -> Any:
 
 
 @_breaks(
-    "V60", "tidelog.broker.replicas.partition:Partition.delete_records_before", profile="lookups"
+    "V60",
+    "tidelog.broker.replicas.hosting.partition:Partition.delete_records_before",
+    profile="lookups",
 )
 def deletion_to_log_end(original: Any) -> Any:
     """DeleteRecords of all records deletes uncommitted ones, too."""
@@ -98,13 +100,17 @@ def every_leader_waited_for(_: Any) -> Any:
     return expected_until_ms
 
 
-@_breaks("V67", "tidelog.broker.replicas.followed_partition:_EARLIEST_TIMESTAMP", profile="lookups")
+@_breaks(
+    "V67",
+    "tidelog.broker.replicas.fetching.followed_partition:_EARLIEST_TIMESTAMP",
+    profile="lookups",
+)
 def begins_at_leaders_end(_: Any) -> Any:
     """A follower that must restart its log starts at the leader's log end."""
     return _LATEST_TIMESTAMP
 
 
-@_breaks("V61", "tidelog.broker.replicas.fetch_growth:is_older", profile="patient_fetches")
+@_breaks("V61", "tidelog.broker.replicas.fetching.fetch_growth:is_older", profile="patient_fetches")
 def older_segments_waited_for(_: Any) -> Any:
     """A fetch waits for more bytes of a segment that is not the active one any more."""
     return lambda log, base_offset, end: False
@@ -112,7 +118,7 @@ def older_segments_waited_for(_: Any) -> Any:
 
 @_breaks(
     "V61",
-    "tidelog.broker.replicas.purgatory:PartitionWatchers.look_again",
+    "tidelog.broker.replicas.hosting.purgatory:PartitionWatchers.look_again",
     profile="patient_fetches",
 )
 def waits_survive_rolls(_: Any) -> Any:

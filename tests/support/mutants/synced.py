@@ -12,7 +12,7 @@ from tests.support.mutants.mutant import Catalogue
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 
-_FOLLOWED = "tidelog.broker.replicas.followed_partition:FollowedPartition"
+_FOLLOWED = "tidelog.broker.replicas.fetching.followed_partition:FollowedPartition"
 
 
 @_breaks("V69", "tidelog.replication.synced_offsets:committable", profile="power_failures")

@@ -16,7 +16,7 @@ CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 _PROFILE: Final = "throttled_moves"
 _SIDE: Final = "tidelog.replication.throttle:SideThrottle"
-_READS: Final = "tidelog.broker.replicas.throttled_reads:ThrottledReads"
+_READS: Final = "tidelog.broker.replicas.fetching.throttled_reads:ThrottledReads"
 
 
 @_breaks("R15", f"{_SIDE}.leaves_out", profile=_PROFILE)
@@ -64,13 +64,15 @@ def throttled_partition_blocks_its_fetch(original: Any) -> Any:
     return leaves_out
 
 
-@_breaks("R15", "tidelog.broker.replicas.fetchers:Fetcher._unthrottle", profile=_PROFILE)
+@_breaks("R15", "tidelog.broker.replicas.fetching.fetchers:Fetcher._unthrottle", profile=_PROFILE)
 def throttled_partition_never_fetched_again(_: Any) -> Any:
     """A follower leaves a throttled partition out for ever."""
     return lambda self, waited: None
 
 
-@_breaks("R4", "tidelog.broker.replicas.throttles:ReplicationThrottles.moved", profile=_PROFILE)
+@_breaks(
+    "R4", "tidelog.broker.replicas.fetching.throttles:ReplicationThrottles.moved", profile=_PROFILE
+)
 def move_throttle_outlives_its_move(original: Any) -> Any:
     """The throttle that a move brought along stays when the move has ended."""
 
@@ -81,7 +83,9 @@ def move_throttle_outlives_its_move(original: Any) -> Any:
     return moved
 
 
-@_breaks("R4", "tidelog.broker.replicas.throttles:ReplicationThrottles.moved", profile=_PROFILE)
+@_breaks(
+    "R4", "tidelog.broker.replicas.fetching.throttles:ReplicationThrottles.moved", profile=_PROFILE
+)
 def operators_throttle_removed_with_a_move(original: Any) -> Any:
     """With the throttle of a move, a broker drops what an operator has configured."""
 

@@ -9,8 +9,8 @@ import pytest
 from tests.support.broker.fakes import FakeBroker, a_cluster, state
 from tests.support.replication import a_leader
 
-from tidelog.broker.replicas.leader_role import TO_HIGH_WATERMARK
-from tidelog.broker.replicas.partition import Partition
+from tidelog.broker.replicas.hosting.leader_role import TO_HIGH_WATERMARK
+from tidelog.broker.replicas.hosting.partition import Partition
 from tidelog.core.errors import ErrorCode, KafkaError
 
 

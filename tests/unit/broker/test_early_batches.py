@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.broker.replicas import early_batches
-from tidelog.broker.replicas.early_batches import EarlyBatches
+from tidelog.broker.replicas.hosting import early_batches
+from tidelog.broker.replicas.hosting.early_batches import EarlyBatches
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import REFUSED_BATCH_AWAITED_MS
 from tidelog.core.types import TopicPartition

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.ports import FakeTracer
 
-from tidelog.broker.replicas.followed_partition import FollowedPartition
+from tidelog.broker.replicas.fetching.followed_partition import FollowedPartition
 from tidelog.core.types import TopicPartition
 from tidelog.replication.effects import TruncateFullyAndStartAt, TruncateTo
 

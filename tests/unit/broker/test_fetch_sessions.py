@@ -17,7 +17,7 @@ from tests.support.broker.fakes import (
 )
 
 from tidelog.broker.apis import fetch
-from tidelog.broker.replicas.fetch_sessions import (
+from tidelog.broker.replicas.fetching.fetch_sessions import (
     EVICTION_MS,
     FetchSession,
     FetchSessions,

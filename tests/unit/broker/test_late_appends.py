@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.broker.fakes import FakeBroker, a_cluster, state
 
-from tidelog.broker.replicas.partition import Partition
+from tidelog.broker.replicas.hosting.partition import Partition
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.append_validation import CostlyBatch

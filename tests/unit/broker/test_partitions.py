@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.support.broker.fakes import FakeBroker, a_cluster, settle, state
 
-from tidelog.broker.replicas.leader_role import LeaderRole
-from tidelog.broker.replicas.log_bytes import active_bytes_below, bytes_from
+from tidelog.broker.replicas.hosting.leader_role import LeaderRole
+from tidelog.broker.replicas.hosting.log_bytes import active_bytes_below, bytes_from
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, InvariantError, KafkaError
 from tidelog.log.index import OffsetIndex

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.replicas.purgatory import PartitionWatchers
+from tidelog.broker.replicas.hosting.purgatory import PartitionWatchers
 from tidelog.core.errors import ErrorCode
 
 

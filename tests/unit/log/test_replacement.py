@@ -29,7 +29,7 @@ from tests.support.log import (
 )
 from tests.support.ports import FakeTracer
 
-from tidelog.broker.replicas import duplicate_replicas
+from tidelog.broker.replicas.directories import duplicate_replicas
 from tidelog.core.errors import KafkaError, NodeDead
 from tidelog.core.ports import Files
 from tidelog.core.types import CleanEpochs

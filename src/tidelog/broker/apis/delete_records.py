@@ -24,7 +24,7 @@ from tidelog.wire.messages.delete_records import (
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosting.partition import Partition
 
 CARD = Card(api_key=21, min_version=0, max_version=2, rights=(DELETE_TOPIC,))
 

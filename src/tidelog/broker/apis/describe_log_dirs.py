@@ -28,7 +28,7 @@ from tidelog.wire.messages.describe_log_dirs import (
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.core.types import TopicPartition
     from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.apis.support.replica_ids import note_replica
-from tidelog.broker.replicas.delayed_fetch import DelayedFetch
-from tidelog.broker.replicas.fetch_checks import note_follower
-from tidelog.broker.replicas.fetch_sessions import (
+from tidelog.broker.replicas.fetching.delayed_fetch import DelayedFetch
+from tidelog.broker.replicas.fetching.fetch_checks import note_follower
+from tidelog.broker.replicas.fetching.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     FetchSession,
@@ -29,7 +29,7 @@ from tidelog.wire.messages.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosting.partition import Partition
 
 CARD = Card(
     api_key=1,

@@ -33,7 +33,7 @@ from tidelog.wire.messages.list_offsets import (
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosting.partition import Partition
 
 CARD = Card(
     api_key=2, min_version=0, max_version=9, note="no transactions yet", rights=(DESCRIBE_TOPIC,)

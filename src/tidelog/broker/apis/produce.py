@@ -18,7 +18,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tidelog.broker.apis.support import errors
-from tidelog.broker.replicas import frozen_watermarks
+from tidelog.broker.replicas.isr import frozen_watermarks
 from tidelog.broker.server.requests import Card, Pending, Request, RequestConnection
 from tidelog.core.authorization import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from tidelog.core.completion import Completion
@@ -42,7 +42,7 @@ from tidelog.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.log.partition_log import AppendInfo
     from tidelog.log.refused_batches import SentBatch
 

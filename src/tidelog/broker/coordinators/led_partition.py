@@ -21,8 +21,8 @@ from tidelog.records.builder import NewRecord, build_batch, record_size_bytes
 from tidelog.wire.schema import SchemaError
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.hosted_replica import HostedReplica
-    from tidelog.broker.replicas.purgatory import AcksWait
+    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.hosting.purgatory import AcksWait
     from tidelog.broker.server.timers import Timeout
     from tidelog.broker.services import Services
     from tidelog.core.ports import Clock

@@ -22,7 +22,7 @@ from tidelog.records.batch import BatchView, CorruptBatch, iter_batches
 from tidelog.records.reader import read_columns
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
 
 #: Returns the record behind a key, a value and headers, None for an unknown kind; raises

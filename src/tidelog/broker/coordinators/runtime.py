@@ -38,7 +38,7 @@ from tidelog.core.coordinator_shard import (
 from tidelog.core.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
     from tidelog.records.builder import NewRecord
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.broker.replicas.partition import Partition
+from tidelog.broker.replicas.hosting.partition import Partition
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.names import validate_topic_name
 from tidelog.core.types import TopicId, TopicPartition
@@ -34,7 +34,7 @@ from tidelog.wire.messages.stop_replica import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.fetchers import Fetchers
+    from tidelog.broker.replicas.fetching.fetchers import Fetchers
     from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.services import Services
     from tidelog.log.config import LogConfig

@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tidelog.broker import store_access
-from tidelog.broker.replicas import duplicate_replicas
-from tidelog.broker.replicas.context import IsrChanges, PartitionContext, TopicCoordinators
-from tidelog.broker.replicas.directory_balance import DirectoryBalance
-from tidelog.broker.replicas.directory_drains import DirectoryDrains
-from tidelog.broker.replicas.directory_moves import DirectoryMoves
-from tidelog.broker.replicas.early_batches import EarlyBatches
-from tidelog.broker.replicas.log_dir_placement import LogDirPlacement
+from tidelog.broker.replicas.directories import duplicate_replicas
+from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
+from tidelog.broker.replicas.hosting.context import IsrChanges, PartitionContext, TopicCoordinators
+from tidelog.broker.replicas.hosting.early_batches import EarlyBatches
+from tidelog.broker.replicas.hosting.partition import Partition
+from tidelog.broker.replicas.hosting.reassignment_meters import ReassignmentMeters
 from tidelog.broker.replicas.metrics import OFFLINE_REPLICAS
-from tidelog.broker.replicas.partition import Partition
-from tidelog.broker.replicas.reassignment_meters import ReassignmentMeters
-from tidelog.broker.replicas.throttles import ReplicationThrottles
+from tidelog.broker.replicas.placement.directory_balance import DirectoryBalance
+from tidelog.broker.replicas.placement.directory_drains import DirectoryDrains
+from tidelog.broker.replicas.placement.directory_moves import DirectoryMoves
+from tidelog.broker.replicas.placement.log_dir_placement import LogDirPlacement
 from tidelog.broker.replicas.upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
@@ -46,8 +46,8 @@ from tidelog.replication.commands import OfflineReplica
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
-    from tidelog.broker.replicas.planned_appends import PlannedAppends
-    from tidelog.broker.replicas.takeovers import Takeovers
+    from tidelog.broker.replicas.hosting.planned_appends import PlannedAppends
+    from tidelog.broker.replicas.hosting.takeovers import Takeovers
     from tidelog.broker.server.requests import Request
     from tidelog.broker.services import Services
     from tidelog.log.log_directory import LogDirectory

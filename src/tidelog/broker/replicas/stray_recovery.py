@@ -34,7 +34,7 @@ from tidelog.wire.messages.list_strays import (
 if TYPE_CHECKING:
     from tidelog.broker.replicas.command_requests import CommandRequests
     from tidelog.broker.replicas.commands import ReplicaCommands
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.services import Services
     from tidelog.log.log_directory import LogDirectory

@@ -13,11 +13,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from tidelog.broker.replicas.frozen_watermarks import FrozenWatermarks
-from tidelog.broker.replicas.full_directories import FullDirectories
-from tidelog.broker.replicas.log_dir_survey import LogDirSurvey
-from tidelog.broker.replicas.relinquishing import Relinquishing
-from tidelog.broker.replicas.throttle_watch import ThrottleWatch
+from tidelog.broker.replicas.directories.full_directories import FullDirectories
+from tidelog.broker.replicas.directories.log_dir_survey import LogDirSurvey
+from tidelog.broker.replicas.directories.relinquishing import Relinquishing
+from tidelog.broker.replicas.fetching.throttle_watch import ThrottleWatch
+from tidelog.broker.replicas.isr.frozen_watermarks import FrozenWatermarks
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
 from tidelog.core.errors import StorageError
@@ -25,10 +25,10 @@ from tidelog.log.log_cleaner import Cleaner, CleanerSettings
 from tidelog.replication import commands
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.log_dir_placement import LogDirPlacement
-    from tidelog.broker.replicas.partition import Partition
-    from tidelog.broker.replicas.takeovers import Takeovers
-    from tidelog.broker.replicas.throttles import ReplicationThrottles
+    from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.replicas.hosting.takeovers import Takeovers
+    from tidelog.broker.replicas.placement.log_dir_placement import LogDirPlacement
     from tidelog.broker.services import Services
     from tidelog.core.types import TopicPartition
     from tidelog.log.log_directory import LogDirectory

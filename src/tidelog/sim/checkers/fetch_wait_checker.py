@@ -19,9 +19,9 @@ from tidelog.sim.loop import NS_PER_MS
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
-    from tidelog.broker.replicas.delayed_fetch import DelayedFetch
-    from tidelog.broker.replicas.fetch_sessions import SessionPartition
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.fetching.delayed_fetch import DelayedFetch
+    from tidelog.broker.replicas.fetching.fetch_sessions import SessionPartition
+    from tidelog.broker.replicas.hosting.partition import Partition
 
 #: Time in which a fetch responds after its response cannot grow any more.
 _SLACK_NS: Final = 50 * NS_PER_MS

@@ -22,7 +22,7 @@ from tidelog.wire.registry import FETCH
 
 if TYPE_CHECKING:
     from tidelog.broker.broker import Broker
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.wire.messages.fetch import FetchRequest, FetchResponse
 
 _MS_PER_S: Final = 1_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidelog.broker.replicas.partition import Partition
+from tidelog.broker.replicas.hosting.partition import Partition
 from tidelog.core.types import TopicPartition
 from tidelog.replication import isr as isr_rules
 from tidelog.sim.observed.published_state import Published

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tidelog.broker.membership.producer_ids import ProducerIds
     from tidelog.broker.membership.store_trouble import StoreTrouble
     from tidelog.broker.replicas.commands import ReplicaCommands
-    from tidelog.broker.replicas.context import IsrChanges
-    from tidelog.broker.replicas.fetch_sessions import FetchSessions
-    from tidelog.broker.replicas.foreign_isr_changes import ForeignIsrChanges
+    from tidelog.broker.replicas.fetching.fetch_sessions import FetchSessions
+    from tidelog.broker.replicas.hosting.context import IsrChanges
+    from tidelog.broker.replicas.isr.foreign_isr_changes import ForeignIsrChanges
     from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.replicas.stray_recovery import StrayRecovery
     from tidelog.broker.server.admission import Admission

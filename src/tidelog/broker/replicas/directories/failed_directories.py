@@ -1,0 +1,157 @@
+"""Log directories of this broker that have failed, and how the controller learns of them (D1, D4).
+
+At the first device error a directory is given up for the life of the process. Its replicas stop
+leading and following at once; they are offline: clients get KAFKA_STORAGE_ERROR, and so does the
+controller for any command on them (D3). The other directories go on. `OfflineReports` has the
+controller ask for all replicas of this broker. A broker without a good directory ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from errno import errorcode
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tidelog.broker.replicas.metrics import (
+    FULL_LOG_DIRECTORIES,
+    OFFLINE_LOG_DIRECTORIES,
+    SLOW_LOG_DIRECTORIES,
+    USABLE_BYTES,
+)
+from tidelog.controller.cluster_events import log_dir_failed
+from tidelog.replication.commands import OfflineReplica
+
+if TYPE_CHECKING:
+    from tidelog.broker.events.cluster_events import ClusterEvents
+    from tidelog.broker.replicas.directories.offline_reports import OfflineReports
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.replicas.placement.directory_moves import DirectoryMoves
+    from tidelog.broker.services import Services
+    from tidelog.core.errors import StorageError
+    from tidelog.core.types import TopicPartition
+    from tidelog.log.log_directory import LogDirectory
+
+#: Replicas that one log line names.
+_MAX_NAMED: Final = 20
+
+
+class LosingReplicas(Protocol):
+    """The replicas of a broker, some of which a failed directory takes."""
+
+    #: The good log directories.
+    directories: list[LogDirectory]
+    #: Why each of the others failed, by path.
+    failed: dict[str, StorageError]
+    #: Bytes of the replicas that a directory held when it failed, by path.
+    held_by_failed: dict[str, dict[TopicPartition, int]]
+    #: Replicas in directories that failed at run time (D4).
+    offline: dict[TopicPartition, OfflineReplica]
+    moves: DirectoryMoves
+
+    def all(self) -> Sequence[Partition]:
+        """Return every replica, in the order in which they came."""
+
+    def forget(self, partition: Partition) -> None:
+        """Host a replica no longer."""
+
+    def count_offline(self) -> None:
+        """Count the replicas that are offline (D10)."""
+
+
+class FailedDirectories:
+    """The failed log directories of one broker."""
+
+    def __init__(
+        self,
+        services: Services,
+        replicas: LosingReplicas,
+        rest: Callable[[Partition], None],
+        reports: OfflineReports,
+        events: ClusterEvents,
+    ) -> None:
+        """`rest` ends a replica's role."""
+        self._services = services
+        self._reports = reports
+        self._events = events
+        self._replicas = replicas
+        self._rest = rest
+
+    def found_at_start(self, path: str, error: StorageError) -> None:
+        """Go on without a directory that cannot be opened (D5); raise `error` without any other.
+
+        The controller learns which replicas are offline from the answers to its first command.
+        """
+        self._count(path, error)
+        self._services.tracer.mark("directory_bad_at_start")
+        self._services.tracer.event("log_directory_unusable", directory=path, error=str(error))
+        if self._is_last():
+            raise error
+
+    def failed(self, path: str, error: StorageError) -> None:
+        """Give a directory up that failed at run time; halt the broker without any other (D1)."""
+        self._count(path, error)
+        if self._is_last():
+            self._services.ports.halt(f"log directory failed: {error}")
+            return
+        # The caller is in the middle of an operation on a log of the directory.
+        self._services.clock.call_later(0, lambda: self._give_up(path, error))
+
+    def _is_last(self) -> bool:
+        return len(self._replicas.failed) >= len(dict.fromkeys(self._services.config.log_dirs))
+
+    def _count(self, path: str, error: StorageError) -> None:
+        services = self._services
+        self._replicas.failed[path] = error
+        services.metrics.put(OFFLINE_LOG_DIRECTORIES, len(self._replicas.failed))
+        for name in (SLOW_LOG_DIRECTORIES, FULL_LOG_DIRECTORIES, USABLE_BYTES):
+            services.metrics.drop(name, path)
+        services.tracer.log("server", logging.CRITICAL, f"log directory failed: {error}")
+
+    def _give_up(self, path: str, error: StorageError) -> None:
+        services, replicas = self._services, self._replicas
+        lost = [each for each in replicas.all() if each.directory.path == path]
+        led = sum(each.is_leader for each in lost)
+        failing = [each for each in replicas.directories if each.path == path]
+        replicas.directories = [each for each in replicas.directories if each.path != path]
+        held = replicas.held_by_failed.setdefault(path, {})
+        held.update({each.topic_partition: each.log.size_bytes for each in lost})
+        replicas.moves.directory_failed(path)
+        for partition in lost:
+            replicas.forget(partition)
+            replicas.offline[partition.topic_partition] = OfflineReplica(
+                partition.topic_id, partition.leader_epoch
+            )
+            # Its waiting fetches look for the replica now: they get KAFKA_STORAGE_ERROR (D4).
+            self._rest(partition)
+        for directory in failing:
+            # An operation may hang in it, and a fetch, a load or a command wait for that (D4).
+            directory.lane.abandon(error)
+        replicas.count_offline()
+        services.tracer.mark("directory_given_up")
+        services.tracer.event("replicas_offline", directory=path, replicas=len(lost), led=led)
+        names = ", ".join(str(each.topic_partition) for each in lost[:_MAX_NAMED])
+        named = f": {names}{' ...' if len(lost) > _MAX_NAMED else ''}" if names else ""
+        services.tracer.log(
+            "server",
+            logging.ERROR,
+            f"{len(lost)} replicas in {path} are offline until this broker restarts with a good"
+            f" disk there; it led {led} of them, and goes on with"
+            f" {', '.join(each.path for each in replicas.directories)}{named}",
+        )
+        if self._reports.is_closed:
+            return  # the broker leads nothing any more, and has left the cluster
+        self._events.record(
+            [
+                log_dir_failed(
+                    services.broker_id,
+                    services.broker_epoch,
+                    path,
+                    errorcode.get(error.errno, str(error.errno)),
+                    error.operation,
+                    replicas=len(lost),
+                    led=led,
+                )
+            ]
+        )
+        self._reports.report("a log directory has failed")

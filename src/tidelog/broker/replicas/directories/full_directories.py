@@ -1,0 +1,59 @@
+"""Log directories of this broker whose disk is full: what the others learn of it (D14).
+
+The directory itself refuses records and new replicas (`log.directory_space`). Its leaders ask the
+controller for others in their place: when it turns full, and after each probe that finds it full,
+for roles that came meanwhile. Its followers copy nothing, so they leave their ISRs after
+`replica.lag.time.max.ms`. When space is back the broker reports that, and replicas catch up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tidelog.broker.replicas.metrics import FULL_LOG_DIRECTORIES, USABLE_BYTES
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.directories.relinquishing import Relinquishing
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.services import Services
+    from tidelog.log.directory_space import DirectorySpace
+    from tidelog.log.log_directory import LogDirectory
+
+
+class FullDirectories:
+    """The full log directories of one broker."""
+
+    def __init__(
+        self,
+        services: Services,
+        partitions: Callable[[], Sequence[Partition]],
+        relinquishing: Relinquishing,
+    ) -> None:
+        """`partitions` returns the hosted replicas."""
+        self._services = services
+        self._partitions = partitions
+        self._relinquishing = relinquishing
+
+    def watch(self, directory: LogDirectory) -> None:
+        """Follow the space of a directory that was opened now."""
+        space, path = directory.space, directory.path
+        space.on_change = lambda: self._changed(path, space)
+        space.on_still_full = lambda: self._still_full(path, space)
+        if space.is_full:
+            self._changed(path, space)
+
+    def _changed(self, path: str, space: DirectorySpace) -> None:
+        metrics = self._services.metrics
+        if space.is_full:
+            metrics.put(FULL_LOG_DIRECTORIES, 1, path)
+            self._still_full(path, space)
+            return
+        metrics.drop(FULL_LOG_DIRECTORIES, path)
+        metrics.drop(USABLE_BYTES, path)
+        self._relinquishing.directory_fit()
+
+    def _still_full(self, path: str, space: DirectorySpace) -> None:
+        if space.free.volume is not None:
+            self._services.metrics.put(USABLE_BYTES, space.free.volume.usable_bytes, path)
+        self._relinquishing.directory_unfit(self._partitions())

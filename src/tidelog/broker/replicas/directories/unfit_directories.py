@@ -1,0 +1,92 @@
+"""The replicas of this broker that should lead nothing: their directory is full or slow (D13, D14).
+
+A leader there asks for another leader, and asks again after a pause. The controller then avoids the
+replica. A follower in a slow directory stays in sync and would be elected, so it is reported, too:
+otherwise leadership would go round brokers whose disks are all slow. Each report holds for two
+looks of the controller at the balance, so reports are repeated, and a new controller gets its own.
+Followers in a full directory leave the ISR, and need no report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from tidelog.core.log_dir_keys import DEMOTE, slow_action_includes
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.services import Services
+    from tidelog.core.types import TopicPartition
+    from tidelog.log.directory_state import DirectoryState
+
+#: Pause before the broker asks again for another leader in place of one in an unfit directory.
+UNFIT_PAUSE_MS: Final = 5_000
+_MS_PER_S: Final = 1_000
+#: Stands for any controller.
+_ANY: Final = -1
+
+
+class UnfitDirectories:
+    """What one broker asked for on account of its full and slow directories."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        #: Until when nothing is asked for again, monotonic, by partition, leader epoch, and
+        #: controller of reports.
+        self._until_ms: dict[tuple[TopicPartition, int, int], int] = {}
+
+    def is_unfit(self, directory: DirectoryState) -> bool:
+        """Return whether the replicas of a directory should lead nothing."""
+        return directory.space.is_full or self.is_slow(directory)
+
+    def is_slow(self, directory: DirectoryState) -> bool:
+        """Return whether a directory is so slow that its replicas should lead nothing (D13)."""
+        return directory.speed.is_slow and slow_action_includes(
+            self._services.config.log_dir_slow_action, DEMOTE
+        )
+
+    def due(self, partitions: Iterable[Partition], others: Sequence[Partition]) -> list[Partition]:
+        """Return the leaders to replace and the followers to report now, without `others`."""
+        now_ms = self._services.clock.monotonic_ms()
+        self._until_ms = {
+            key: until_ms for key, until_ms in self._until_ms.items() if now_ms < until_ms
+        }
+        return [
+            partition
+            for partition in partitions
+            if self.is_unfit(partition.log.directory)
+            and self._is_of_use(partition)
+            and self._key(partition) not in self._until_ms
+            and partition not in others
+        ]
+
+    def asked(self, partitions: Iterable[Partition]) -> None:
+        """Note that the controller is asked to replace these leaders, or learns of the others."""
+        now_ms = self._services.clock.monotonic_ms()
+        interval_s = self._services.config.leader_imbalance_check_interval_seconds
+        report_ms = interval_s * _MS_PER_S // 2
+        for partition in partitions:
+            pause_ms = UNFIT_PAUSE_MS if partition.is_leader else report_ms
+            self._until_ms[self._key(partition)] = now_ms + pause_ms
+
+    def forget(self) -> None:
+        """Forget what was asked for: the controller has forgotten it, or is about to."""
+        self._until_ms.clear()
+
+    def forget_reports(self) -> None:
+        """Forget what was reported of followers."""
+        self._until_ms = {
+            key: until_ms for key, until_ms in self._until_ms.items() if key[2] == _ANY
+        }
+
+    def _is_of_use(self, partition: Partition) -> bool:
+        leadership = partition.leadership
+        if leadership is not None:
+            return leadership.can_be_replaced
+        return partition.has_role and self.is_slow(partition.log.directory)
+
+    def _key(self, partition: Partition) -> tuple[TopicPartition, int, int]:
+        view = self._services.view
+        controller = _ANY if partition.is_leader else view.controller_epoch
+        return partition.topic_partition, partition.leader_epoch, controller

@@ -1,0 +1,599 @@
+"""One fetch: its reads and its wait.
+
+The fetch looks at the dirty partitions of a session; `fetch_checks` decides whether they may be
+read. It reads logs up to the end that the session may see. It responds when there is enough data or
+the time is over. What it may read is granted by the budget of unread responses; without a grant it
+waits for its turn. A partition knows its follower's fetch offset before anything is read, so that
+the response carries the moved high watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tidelog.broker.cluster_view import CommandedLeader
+from tidelog.broker.replicas.fetching.fetch_checks import ReadReplicas, Refusal, readable
+from tidelog.broker.replicas.fetching.fetch_growth import FoundBytes, growth_bytes, note_seen
+from tidelog.broker.replicas.fetching.fetch_reads import DiskRead, FetchReads
+from tidelog.broker.replicas.fetching.fetch_sessions import FetchSession, SessionPartition
+from tidelog.broker.replicas.fetching.throttled_reads import ThrottledReads
+from tidelog.broker.server.requests import Pending, RequestConnection
+from tidelog.core.completion import Completion
+from tidelog.core.disk_reads import HUNG_MS
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.types import TopicPartition
+from tidelog.log.segment_reads import NotCached
+from tidelog.replication.pending_reads import NO_READ, PendingRead
+from tidelog.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.server.timers import Timeout
+    from tidelog.broker.services import Services
+    from tidelog.log.partition_log import LogSlice
+
+#: Partitions that a request has checked already: they may be read here.
+Checked = Mapping[SessionPartition, "Partition"]
+_NONE_CHECKED: Checked = {}
+#: Refusals that name the leader (KIP-951): without it, librdkafka backs off for half a second.
+_LEADER_HINT_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_LEADER_HINT_VERSION = 16
+#: Clients of earlier versions do not know KAFKA_STORAGE_ERROR (KIP-112, D4).
+_STORAGE_ERROR_VERSION = 6
+
+
+class DelayedFetch:
+    """One fetch under way: it reads, waits, and responds once."""
+
+    __slots__ = (
+        "_all_partitions",
+        "_answered",
+        "_answers",
+        "_connection",
+        "_held",
+        "_is_deferred",
+        "_is_final",
+        "_max_bytes",
+        "_min_bytes",
+        "_missing_bytes",
+        "_overdue",
+        "_read_number",
+        "_reads",
+        "_received_ms",
+        "_replicas",
+        "_room",
+        "_services",
+        "_session",
+        "_throttled",
+        "_timeout",
+        "_unthrottling",
+        "_version",
+        "pending",
+    )
+
+    def __init__(
+        self,
+        services: Services,
+        replicas: ReadReplicas,
+        session: FetchSession,
+        version: int,
+        min_bytes: int,
+        max_bytes: int,
+        all_partitions: bool,
+        connection: RequestConnection,
+        received_ms: int = 0,
+    ) -> None:
+        """`connection` sent the request: leader hints name endpoints of its listener.
+
+        `received_ms` is the monotonic time of its arrival.
+        """
+        self._services = services
+        self._replicas = replicas
+        self._connection = connection
+        self._session = session
+        self._version = version
+        responses = services.responses
+        self._room = responses.brokers if connection.is_broker else responses.clients
+        self._reads = FetchReads(self._room)
+        #: Directories whose disk may not be read now, and has records for this fetch.
+        self._held: dict[str, None] = {}
+        #: Whether this fetch waits for its turn to read, and whether it responds then in any case.
+        self._is_deferred = self._is_final = False
+        # A response never holds more than max_bytes: like Kafka, wait for no more than fits.
+        self._min_bytes = min(min_bytes, max_bytes)
+        self._max_bytes = max_bytes
+        #: The response to a full fetch names every partition, even without room for its records
+        #: (Java clients throw away a response that omits one). The response to an incremental fetch
+        #: names changed partitions only.
+        self._all_partitions = all_partitions
+        self._missing_bytes = 0
+        self._received_ms = received_ms
+        #: Number of this fetch among the pending reads of a follower (F5).
+        self._read_number = NO_READ
+        #: Kept while waiting, so that only changed partitions are looked at again.
+        self._answers: dict[SessionPartition, PartitionData] = {}
+        self._timeout: Timeout | None = None
+        #: Fires when the disk has taken too long for the records that are missing.
+        self._overdue: Timeout | None = None
+        self._throttled = ThrottledReads(replicas.throttles, session)
+        #: Fires when the throttle lets a waiting follower go on.
+        self._unthrottling: Timeout | None = None
+        self._answered = False
+        self.pending: Pending | None = None
+
+    def start(self, max_wait_ms: int, checked: Checked = _NONE_CHECKED) -> FetchResponse | Pending:
+        """Respond at once where there is enough, an error, or no wish to wait; else wait.
+
+        Later looks check each partition again: `checked` counts for this call alone.
+        """
+        if self._session.waiting is not None:
+            self._session.waiting.abandoned()
+        self._read(max_wait_ms <= 0 or not self._session.partitions, checked)
+        if self._answered:
+            return self._response()
+        self.pending = Pending()
+        self.pending.on_cancel(self._cancelled)
+        if not self._reads.under_way:
+            self._wait(max_wait_ms)
+        return self.pending
+
+    def partition_readable(self, partition: SessionPartition) -> None:
+        """Look again at a partition of the session that has changed while this fetch waits."""
+        watched = partition.watched
+        if self._reads.under_way or self._is_deferred:
+            return
+        if watched is not None and watched.is_leader:
+            growth = growth_bytes(partition, watched)
+            if growth >= 0:
+                self._missing_bytes -= growth
+                # A follower that waited for the throttle lacks bytes that were there before (R15).
+                if self._missing_bytes > 0 and partition not in self._session.throttled:
+                    return
+        self._read(final=False)
+        if self._answered:
+            self._complete()
+        else:
+            self._await_throttle()
+
+    def abandoned(self) -> None:
+        """Respond with nothing: the session went on without this fetch.
+
+        The partitions that this fetch had looked at are still news for the next one (V61).
+        """
+        session = self._session
+        for item in self._answers:
+            if session.partitions.get(item.key) is item:
+                session.dirty[item] = None
+        self._answers.clear()
+        self._answered = True
+        self._drop_read()  # nothing else ends the entry of a fetch without a response (F7)
+        self._complete()
+
+    def _cancelled(self) -> None:
+        self._answered = True
+        self._drop_read()  # the follower is gone (F7)
+        self._close()
+
+    def _wait(self, max_wait_ms: int) -> None:
+        self._session.waiting = self
+        self._timeout = self._services.serving_timers.after(max_wait_ms, self._timed_out)
+        self._await_throttle()
+
+    # the budget of unread responses
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the time of a fetch that waits for its turn is over."""
+        return self._is_final
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of responses that its connection holds."""
+        return self._connection.unread_bytes
+
+    def _defer(self, final: bool) -> None:
+        """Wait for this fetch's turn to read."""
+        self._is_deferred = True
+        self._is_final = self._is_final or final
+        self._services.tracer.mark("fetch_waits_for_turn")
+        self._room.wait(self)
+
+    def resume(self, granted_bytes: int) -> None:
+        """Read what is granted now; see `core.response_budget.WaitingFetch`."""
+        self._is_deferred = False
+        self._read(self._is_final, granted_bytes=granted_bytes)
+        if self._answered:
+            self._complete()
+        elif not self._reads.under_way:
+            self._await_throttle()
+
+    def _await_throttle(self) -> None:
+        """Look again when the throttle lets this follower have the records that it lacks (R15)."""
+        if self._throttled.waits and self._unthrottling is None:
+            delay_ms = self._throttled.recover_in_ms()
+            timers = self._services.serving_timers
+            self._unthrottling = timers.after(delay_ms, self._throttle_recovered)
+
+    def _throttle_recovered(self) -> None:
+        self._unthrottling = None
+        if self._look_again():
+            self._services.tracer.mark("throttled_fetch_resumed")
+
+    def directory_ready(self) -> None:
+        """Look again at a directory; see `core.disk_reads.HeldFetch`."""
+        self._look_again()
+
+    def _look_again(self) -> bool:
+        """Look at the dirty partitions while this fetch waits; return whether it responds."""
+        if self._answered or self._reads.under_way or self._is_deferred:
+            return False
+        self._read(final=False)
+        if self._answered:
+            self._complete()
+        else:
+            self._await_throttle()
+        return self._answered
+
+    def _timed_out(self) -> None:
+        if self._is_deferred:
+            self._is_final = True
+        elif not self._answered and not self._reads.under_way:
+            self._read(final=True)
+            if self._answered:
+                self._complete()
+
+    def _complete(self) -> None:
+        pending = self.pending
+        self._close()
+        if pending is not None:
+            pending.complete(self._response())
+
+    def _close(self) -> None:
+        session = self._session
+        self._reads.release()
+        self._leave_held()
+        if self._is_deferred:
+            self._is_deferred = False
+            self._room.leave(self)
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
+        if session.waiting is self:
+            session.waiting = None
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
+        if self._unthrottling is not None:
+            self._unthrottling.cancel()
+            self._unthrottling = None
+        if not session.session_id:
+            for partition in session.partitions.values():
+                partition.unwatch()
+
+    # reading
+
+    def _read(
+        self, final: bool, checked: Checked = _NONE_CHECKED, granted_bytes: int | None = None
+    ) -> None:
+        """Look at the dirty partitions; set `_answered` when the response is complete.
+
+        `granted_bytes`: what may be read; None: what the room grants.
+        """
+        if granted_bytes is None:
+            granted_bytes = self._room.grant_bytes
+            if granted_bytes == 0:
+                self._defer(final)
+                return
+        session = self._session
+        self._throttled.begin_look()
+        self._leave_held()
+        remaining = self._max_bytes
+        least = self._min_bytes
+        if granted_bytes < remaining:
+            remaining = granted_bytes
+            least = min(least, granted_bytes)
+        total = 0
+        urgent = False
+        answers = self._answers
+        found = FoundBytes()
+        reads: list[DiskRead] = []
+        for item in list(session.dirty):
+            is_full = total > 0 and remaining <= 0
+            if is_full and not self._all_partitions:
+                break
+            min_one = total == 0 and granted_bytes > 0
+            answer, read = self._look(item, checked.get(item), remaining, min_one)
+            if answer is None:
+                del session.dirty[item]
+                answers.pop(item, None)
+                continue
+            if read is not None:
+                room = min(item.max_bytes, remaining)
+                if read.done:
+                    if isinstance(read.error, NotCached):
+                        answers[item] = answer  # named, and dirty until its disk may be read
+                        continue
+                    size = _take(self._services, answer, read)
+                    urgent = urgent or answer.error_code != 0
+                    if read.error is None:
+                        self._found(found, item, read.result(), room)
+                else:
+                    size = room
+                    reads.append(DiskRead(item, answer, read, size))
+                self._throttled.read(item, size)
+                total += size
+                remaining -= size
+                # It stays dirty, at the end: other partitions come first next time.
+                del session.dirty[item]
+                session.dirty[item] = None
+            elif answer.error_code or answer.diverging_epoch.epoch >= 0:
+                urgent = True
+            elif not is_full and granted_bytes:
+                del session.dirty[item]
+            answers[item] = answer
+        if total:
+            self._room.read(total)
+        if reads:
+            self._await_reads(reads, total)
+        elif final or urgent or found.bytes >= least or not found.can_grow(len(session.partitions)):
+            self._answered = True
+            self._reads_done()
+        else:
+            self._wait_for_bytes(least - found.bytes)
+
+    def _wait_for_bytes(self, missing_bytes: int) -> None:
+        """Wait until so many bytes have come, or a disk that may not be read now may be.
+
+        A fetch that waits holds no records: their partitions are dirty, and are read again.
+        """
+        self._missing_bytes = missing_bytes
+        for directory in self._held:
+            self._services.tracer.mark("fetch_waits_for_directory")
+            self._room.reads.wait(directory, self)
+        for item, answer in self._answers.items():
+            answer.records = b""
+            if item.watched is not None:
+                note_seen(item, item.watched)
+
+    def _found(self, found: FoundBytes, item: SessionPartition, part: LogSlice, room: int) -> None:
+        """Note a read that is done, for which there was this room."""
+        partition = item.watched
+        if partition is not None:
+            found.read(partition.log, part, self._session.end_offset(partition), room)
+
+    def _await_reads(self, reads: list[DiskRead], size_bytes: int) -> None:
+        """Respond when all reads from the disk are done; they bring `size_bytes` at most."""
+        pending = self._session.reads
+        if pending is not None:
+            self._read_number = pending.begin(self._pending_read())
+        if self._services.config.leader_relinquish_on_slow_reads_enable:
+            for read in reads:
+                read.begin(self._services.clock.monotonic_ms())
+        if not self._counts_pending_reads:
+            timers = self._services.serving_timers
+            self._overdue = timers.after(HUNG_MS, self._reads_overdue)
+        self._reads.begin(reads, size_bytes, self._one_read)
+
+    def _one_read(self, read: DiskRead) -> None:
+        """Take over a read that is done."""
+        read.end()
+        is_last = not self._reads.under_way
+        if self._answered:
+            if is_last and self._session.reads is not None:
+                self._session.reads.ended(self._read_number)
+            return
+        if read.is_over:
+            # The log may have been truncated, or the bytes be of an epoch unknown to the reader.
+            refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._answers[read.item] = self._refused(read.item, refusal)
+        else:
+            _take(self._services, read.answer, read.completion)
+        if is_last:
+            self._answered = True
+            self._reads_done()
+            if self.pending is not None:
+                self._complete()
+
+    @property
+    def _counts_pending_reads(self) -> bool:
+        """Whether the leader keeps this follower in sync while it reads for it (F5)."""
+        reads = self._session.reads
+        return reads is not None and reads.is_watched
+
+    def _reads_overdue(self) -> None:
+        """Respond with what is here: the disk has not read the rest, and may never do so."""
+        self._overdue = None
+        if not self._answered and self._reads.under_way:
+            self._services.tracer.mark("fetch_answered_without_slow_read")
+            self._answered = True
+            self._drop_read()
+            self._complete()
+
+    def _drop_read(self) -> None:
+        """Let this fetch's reads go on, which prove nothing of a follower any more (F7)."""
+        reads = self._session.reads
+        if reads is not None:
+            reads.drop(self._read_number)
+
+    def _leave_held(self) -> None:
+        """Wait for no directory any more."""
+        held, self._held = self._held, {}
+        for directory in held:
+            self._room.reads.leave(directory, self)
+
+    def _pending_read(self) -> PendingRead:
+        return PendingRead(self._session.broker_epoch, self._received_ms)
+
+    def _reads_done(self) -> None:
+        """Note that the leader has read for this fetch, and the response leaves (F6)."""
+        reads = self._session.reads
+        if reads is not None and (reads.is_watched or self._read_number != NO_READ):
+            now_ms = self._services.clock.monotonic_ms()
+            reads.done(self._read_number, self._pending_read(), now_ms)
+
+    def _look(
+        self, item: SessionPartition, partition: Partition | None, max_bytes: int, min_one: bool
+    ) -> tuple[PartitionData | None, Completion[LogSlice] | None]:
+        """Return the response for one partition, and the read that fills it where there is data.
+
+        The response is None where an incremental fetch has nothing new. `partition` is the replica
+        where the request has already checked that it may be read.
+        """
+        if partition is None:
+            found = readable(self._replicas, self._session, item)
+            if isinstance(found, Refusal):
+                return self._refused(item, found), None
+            partition = found
+            item.watch(partition)
+        log = partition.log
+        high_watermark = partition.high_watermark
+        offset = item.fetch_offset
+        end = self._session.end_offset(partition)
+        has_all = offset >= end
+        if has_all:
+            self._throttled.has_all(item)
+        if has_all or self._throttled.leaves_out(item, partition):
+            if (
+                high_watermark == item.sent_high_watermark
+                and log.log_start_offset == item.sent_log_start_offset
+                and not self._all_partitions
+            ):
+                note_seen(item, partition)
+                return None, None
+            return _answer(item, partition), None
+        answer = _answer(item, partition)
+        if max_bytes <= 0 and not min_one:
+            return answer, None  # named for completeness; its records come with the next fetch
+        size, directory = min(item.max_bytes, max_bytes), partition.directory.path
+        try:
+            if self._counts_pending_reads or self._room.reads.may_begin(directory):
+                read = log.read(offset, size, end, min_one_batch=min_one)
+            else:
+                read = log.read(offset, size, end, min_one_batch=min_one, may_wait=False)
+                if isinstance(read.error, NotCached):
+                    self._held[directory] = None
+        except KafkaError as failure:
+            answer.error_code = failure.code
+            return answer, None
+        return answer, read
+
+    def _refused(self, item: SessionPartition, refusal: Refusal) -> PartitionData:
+        answer = _answer(item, refusal.partition)
+        answer.error_code = refusal.error
+        if refusal.diverging is not None:
+            answer.diverging_epoch = EpochEndOffset(*refusal.diverging)
+        if (
+            refusal.error in _LEADER_HINT_ERRORS
+            and item.topic_partition is not None
+            and self._version >= _LEADER_HINT_VERSION
+        ):
+            self._hint(item.topic_partition, answer)
+        return answer
+
+    def _hint(self, topic_partition: TopicPartition, answer: PartitionData) -> None:
+        """Name the leader that this broker knows of, itself included (KIP-951)."""
+        services = self._services
+        latest = services.view.latest_leader(topic_partition)
+        own = self._replicas.get(topic_partition)
+        if own is not None and own.role.is_leader:
+            # The view does not show yet that this broker leads on under another leader epoch.
+            latest = CommandedLeader(services.broker_id, own.leader_epoch)
+        if latest is not None:
+            answer.current_leader = LeaderIdAndEpoch(*latest)
+
+    # responding
+
+    def _response(self) -> FetchResponse:
+        session = self._session
+        self._throttled.sent(self._answers)
+        self._replicas.reassignments.sent(
+            session.replica_id,
+            (
+                (item.topic_partition, len(answer.records or b""))
+                for item, answer in self._answers.items()
+            ),
+        )
+        topics: dict[object, FetchableTopicResponse] = {}
+        hinted: dict[int, None] = {}
+        for item, answer in self._answers.items():
+            if not self._all_partitions and not _is_news(item, answer):
+                continue
+            # A reader ignores the offsets of an error response: they are news again afterwards
+            # (KIP-227).
+            item.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
+            item.sent_log_start_offset = answer.log_start_offset
+            if (
+                answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+                and self._version < _STORAGE_ERROR_VERSION
+            ):
+                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            topic = topics.get(item.key[0])
+            if topic is None:
+                topic = topics[item.key[0]] = _topic_response(item)
+            topic.partitions.append(answer)
+            if answer.current_leader.leader_id >= 0:
+                hinted[answer.current_leader.leader_id] = None
+        response = FetchResponse(session_id=session.session_id, responses=list(topics.values()))
+        if self._version >= _LEADER_HINT_VERSION:
+            for leader in hinted:
+                endpoint = self._services.view.endpoint(leader, self._connection.listener)
+                if endpoint is not None:
+                    response.node_endpoints.append(
+                        NodeEndpoint(leader, endpoint.host, endpoint.port)
+                    )
+        if not session.session_id:
+            self._close()
+        return response
+
+
+def _answer(item: SessionPartition, partition: Partition | None) -> PartitionData:
+    # Empty, not null, where there is nothing, as Kafka does: librdkafka takes null as damage.
+    answer = PartitionData(partition_index=item.key[1], high_watermark=-1, records=b"")
+    if partition is not None:
+        answer.high_watermark = partition.high_watermark
+        answer.last_stable_offset = partition.last_stable_offset
+        answer.log_start_offset = partition.log.log_start_offset
+        answer.aborted_transactions = None
+    return answer
+
+
+def _take(services: Services, answer: PartitionData, read: Completion[LogSlice]) -> int:
+    """Put the bytes of a read into the response; return their number."""
+    error = read.error
+    if error is None:
+        data = read.result()
+        answer.records = data.data
+        return len(data.data)
+    if isinstance(error, KafkaError):
+        answer.error_code = error.code
+    elif isinstance(error, StorageError):
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    else:
+        services.unexpected("read for a fetch", error)
+        answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return 0
+
+
+def _is_news(item: SessionPartition, answer: PartitionData) -> bool:
+    return bool(
+        answer.records
+        or answer.error_code
+        or answer.diverging_epoch.epoch >= 0
+        or answer.high_watermark != item.sent_high_watermark
+        or answer.log_start_offset != item.sent_log_start_offset
+    )
+
+
+def _topic_response(item: SessionPartition) -> FetchableTopicResponse:
+    name_or_id = item.key[0]
+    if isinstance(name_or_id, bytes):
+        return FetchableTopicResponse(topic_id=name_or_id)
+    return FetchableTopicResponse(topic=name_or_id)

@@ -1,0 +1,166 @@
+"""The checks whether a fetch may read a partition here, and the report of a follower's progress.
+
+The checks cover where the partition is, and under which topic id and leader epoch it is led (V23,
+V37, G4). They also cover the follower, as a follower that would not count may read nothing (V63).
+The last ones are the reader's history (KIP-595) and its offset (V36).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import NO_EPOCH, EpochEnd, TopicPartition
+from tidelog.replication import truncation
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.fetching.fetch_sessions import FetchSession, SessionPartition
+    from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.replicas.hosting.reassignment_meters import ReassignmentMeters
+    from tidelog.broker.replicas.hosting.takeovers import Takeovers
+    from tidelog.core.types import TopicId
+
+#: Errors of a follower whose leader epoch or broker epoch differs from what the leader knows.
+_EPOCH_ERRORS = (
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+
+
+class ReadReplicas(Protocol):
+    """The replicas of a broker as fetches read them."""
+
+    takeovers: Takeovers
+    throttles: ReplicationThrottles
+    reassignments: ReassignmentMeters
+
+    def get(self, topic_partition: TopicPartition) -> Partition | None:
+        """Return the replica of a partition, None when there is none."""
+
+    def published_topic_name(self, topic_id: TopicId) -> str | None:
+        """Return the name of a topic id, by published state or by a replica that is here."""
+
+    def missing_replica_error(self, topic_partition: TopicPartition) -> ErrorCode:
+        """Return the error for a partition without a replica here."""
+
+
+class Refusal(NamedTuple):
+    """Why a read is refused: an error, or the place where the reader's history diverges."""
+
+    error: ErrorCode
+    diverging: EpochEnd | None = None
+    #: Set where this broker leads the partition: the response carries its offsets all the same.
+    partition: Partition | None = None
+
+
+def readable(
+    replicas: ReadReplicas, session: FetchSession, item: SessionPartition
+) -> Partition | Refusal:
+    """Return the replica that a session's partition may read from its fetch offset on."""
+    partition = _find(replicas, item)
+    if isinstance(partition, ErrorCode):
+        return Refusal(partition)
+    if session.replica_id >= 0:
+        error = partition.role.check_follower(
+            session.replica_id, session.broker_epoch, item.current_leader_epoch
+        )
+        if error:
+            return Refusal(error)
+    log = partition.log
+    last_epoch = item.last_fetched_epoch
+    if item.fetch_offset == item.log_start_offset == log.log_start_offset:
+        # The follower's log is empty and starts where a replica that starts over begins (V67). Its
+        # last epoch is ignored: a Kafka broker keeps that epoch, and would fetch from there again
+        # and again.
+        last_epoch = NO_EPOCH
+    try:
+        end = partition.diverging_epoch(last_epoch, item.fetch_offset)
+    except KafkaError as refused:
+        end = None
+        if session.replica_id >= 0:
+            end = truncation.below_log_start(
+                log.epochs, log.log_start_offset, last_epoch, item.fetch_offset
+            )
+        if end is None:
+            return Refusal(refused.code, None, partition)
+    if end is not None:
+        return Refusal(ErrorCode.NONE, end, partition)
+    if not log.log_start_offset <= item.fetch_offset <= log.log_end_offset:
+        return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, None, partition)
+    return partition
+
+
+def _find(replicas: ReadReplicas, item: SessionPartition) -> Partition | ErrorCode:
+    if item.topic_partition is None:
+        topic = replicas.published_topic_name(item.key[0])  # type: ignore[arg-type]
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        item.topic_partition = TopicPartition(topic, item.key[1])
+    partition = replicas.get(item.topic_partition)
+    if partition is None:
+        return replicas.missing_replica_error(item.topic_partition)
+    topic_id = item.key[0]
+    if isinstance(topic_id, bytes) and not partition.has_topic_id(topic_id):
+        return ErrorCode.INCONSISTENT_TOPIC_ID
+    return partition.check_leader_epoch(item.current_leader_epoch) or partition
+
+
+def note_follower(
+    replicas: ReadReplicas, session: FetchSession, item: SessionPartition, now_ms: int
+) -> Partition | None:
+    """Report a follower's progress to the partition (V60); return the partition, which may be read.
+
+    None where the fetch will be refused: an offset of a diverging history says nothing. The read
+    will give the reason.
+    """
+    partition = readable(replicas, session, item)
+    if isinstance(partition, Refusal):
+        if partition.error in _EPOCH_ERRORS and session.replica_id >= 0:
+            _note_epoch(replicas, session, item, now_ms)
+        if replicas.takeovers.watched and partition.partition is not None:
+            _note_refusal(replicas, session, partition, partition.partition, now_ms)
+        return None
+    item.watch(partition)
+    role = partition.role
+    leadership = role.leadership
+    known = None if leadership is None else leadership.followers.get(session.replica_id)
+    if known is not None and item.fetch_offset < known.fetch_offset:
+        # It may be a late request of a connection that the follower has replaced. Its present
+        # session would not name the partition again: it has to start over (V60).
+        partition.watchers.offset_went_back(item)
+    role.follower_fetched(
+        session.replica_id,
+        session.broker_epoch,
+        item.fetch_offset,
+        item.log_start_offset,
+        now_ms,
+        item.is_synced,
+        session.reads,
+    )
+    return partition
+
+
+def _note_epoch(
+    replicas: ReadReplicas, session: FetchSession, item: SessionPartition, now_ms: int
+) -> None:
+    """Note a follower whose fetches do not count because of an epoch (V63)."""
+    partition = None if item.topic_partition is None else replicas.get(item.topic_partition)
+    leadership = None if partition is None else partition.leadership
+    if leadership is not None:
+        leadership.fetch_refused(session.replica_id, now_ms)
+
+
+def _note_refusal(
+    replicas: ReadReplicas,
+    session: FetchSession,
+    refusal: Refusal,
+    partition: Partition,
+    now_ms: int,
+) -> None:
+    """Note a follower of the present leader epoch whose log still differs (V80)."""
+    if refusal.diverging is not None:
+        replicas.takeovers.diverged(partition, session.replica_id, now_ms)
+    else:
+        replicas.takeovers.connected(partition, session.replica_id, now_ms)

@@ -1,0 +1,457 @@
+"""One partition of a fetcher: the effect of a response on its log, and when it is fetched again.
+
+Runs the effects of `replication.follower` on the log. Keeps the partition out of the fetches while
+it must wait (V66). It waits for a truncation, a question to the leader, or a backoff that grows
+with each failure. With `flush.before.ack` it also waits until its log is synced, so that its fetch
+offset is its synced offset (V69). Partitions of one fetch response are synced together: the next
+fetch waits for them as it waits for slow appends. Ends with its role. Operations still under way
+then change the log, but no role (V33).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidelog.core import protocol_level
+from tidelog.core.completion import Completion
+from tidelog.core.errors import (
+    ConnectionLost,
+    ErrorCode,
+    InvariantError,
+    KafkaError,
+    StorageError,
+)
+from tidelog.core.ports import Buffer
+from tidelog.core.types import EpochEnd
+from tidelog.replication.effects import (
+    APPEND,
+    AdvanceLogStart,
+    AskLogStart,
+    BackOff,
+    Effects,
+    Flush,
+    TruncateFullyAndStartAt,
+    TruncateTo,
+)
+from tidelog.replication.follower import FollowerReplica
+from tidelog.wire.messages.fetch import PartitionData
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tidelog.wire.registry import LIST_OFFSETS
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.server.timers import Timeout
+    from tidelog.broker.services import Services
+
+_EARLIEST_TIMESTAMP = -2
+_OFFSETS_PURPOSE = "fetcher-offsets"
+#: The first pause; doubled with each failure up to `replica.fetch.backoff.ms`. Short, because a new
+#: leader may learn of its leadership a moment after its followers.
+_FIRST_BACKOFF_MS = 10
+#: The pause while the log's disk is full: each fetch brings records for which there is no room.
+_FULL_PAUSE_MS = 2_000
+
+
+class FetchOrder(Protocol):
+    """The fetcher of a followed partition, which decides what to ask for next."""
+
+    def ready(self, followed: FollowedPartition) -> None:
+        """Fetch the partition from now on."""
+
+    def not_ready(self, followed: FollowedPartition) -> None:
+        """Leave the partition out of the fetches until it is ready again."""
+
+    def append_begun(self, followed: FollowedPartition) -> None:
+        """Note that fetched records are on their way to the log."""
+
+    def append_done(self, followed: FollowedPartition) -> None:
+        """Note that fetched records are in the log, or could not be written."""
+
+    def pump(self) -> None:
+        """Send the next fetch, where there is something to ask for."""
+
+
+class FollowedPartition:
+    """A follower role as its fetcher sees it."""
+
+    __slots__ = (
+        "_backoff",
+        "_ended",
+        "_failures",
+        "_fetcher",
+        "_is_syncing",
+        "_services",
+        "is_ready",
+        "key",
+        "partition",
+        "read_in",
+        "role",
+        "sent_in",
+        "sent_log_start",
+        "sent_ms",
+        "sent_position",
+    )
+
+    def __init__(
+        self,
+        services: Services,
+        fetcher: FetchOrder,
+        key: tuple[bytes, int],
+        partition: Partition,
+        role: FollowerReplica,
+    ) -> None:
+        self._services = services
+        self._fetcher = fetcher
+        self.key = key
+        self.partition = partition
+        self.role = role
+        #: The position that the session knows, and the request that sent it; 0: not in the session.
+        #: `sent_ms` is the monotonic time of that request.
+        self.sent_position = role.position
+        self.sent_in = 0
+        self.sent_ms = 0
+        self.sent_log_start = -1
+        #: The request whose response had records last; 0 for none.
+        self.read_in = 0
+        #: Whether it can be fetched now.
+        self.is_ready = False
+        self._backoff: Timeout | None = None
+        self._failures = 0
+        self._is_syncing = False
+        self._ended = False
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the log is on the disk up to the fetch offset, and the leader may know (V69)."""
+        log = self.partition.log
+        return log.config.flush_before_ack and log.recovery_point >= self.role.position.fetch_offset
+
+    def renew(self) -> None:
+        """Fetch again after `flush.before.ack` changed: the leader must learn what is synced."""
+        if self.is_ready:
+            self._ready()
+            self._fetcher.pump()
+
+    def begin(self) -> None:
+        """Start to fetch."""
+        effects = self.role.begin()
+        if effects:
+            self._run(effects)
+        else:
+            self._ready()
+
+    def end(self) -> None:
+        """Stop fetching; the role is over."""
+        self._ended = True
+        self.is_ready = False
+        if self._backoff is not None:
+            self._backoff.cancel()
+
+    def answered(self, data: PartitionData) -> bool:
+        """Handle a response to `sent_position`; return True when its bytes must be kept."""
+        diverging = data.diverging_epoch
+        high_watermark = self.role.high_watermark
+        if not data.error_code:
+            self.partition.told_high_watermark = data.high_watermark
+        effects = self.role.answered(
+            self.sent_position,
+            data.error_code,
+            EpochEnd(diverging.epoch, diverging.end_offset) if diverging.epoch >= 0 else None,
+            self.partition.log.epochs,
+            data.high_watermark,
+            data.log_start_offset,
+            bool(data.records),
+        )
+        if effects is APPEND:
+            assert data.records is not None
+            return self._append(data.records)  # type: ignore[arg-type]
+        if effects:
+            if self.role.high_watermark < high_watermark:
+                self._services.tracer.mark("truncated_below_high_watermark")
+            self._run(effects)
+        if not data.error_code:
+            self._failures = 0
+            if self.is_ready and self.role.log_start_offset != self.sent_log_start:
+                # Retention has moved it: the leader may be waiting for that (KIP-107).
+                self._fetcher.ready(self)
+        return False
+
+    # effects
+
+    def _append(self, records: Buffer) -> bool:
+        log = self.partition.log
+        if log.directory.space.is_full:
+            # The directory has said so once; a line for each partition and fetch would be a flood.
+            self._run(self.role.not_appended(ErrorCode.KAFKA_STORAGE_ERROR))
+            return False
+        try:
+            completion = log.plan_follower_append(records)
+        except (KafkaError, StorageError) as error:
+            self._append_failed(error)
+            return False
+        log.submit_planned()
+        if completion.done:
+            self._appended(completion)
+            return False
+        self.is_ready = False
+        self.partition.track(completion)
+        self._fetcher.append_begun(self)
+        completion.then(self._appended_late)
+        return True
+
+    def _appended(self, completion: Completion[Any]) -> None:
+        error = completion.error
+        if error is not None:
+            self._append_failed(error)
+            return
+        self._failures = 0
+        log = self.partition.log
+        effects = self.role.appended(log.log_end_offset, log.epochs.latest_epoch)
+        if effects:
+            self._run(effects)
+        self._ready()
+
+    def _appended_late(self, completion: Completion[Any]) -> None:
+        if self._ended:
+            self._services.tracer.mark("append_outlived_role")
+        else:
+            self._appended(completion)
+            self._fetcher.append_done(self)
+
+    def _flushed(self, completion: Completion[None]) -> None:
+        """Take up the position behind records that are flushed at last, and fetch from there."""
+        if self._ended:
+            return
+        if completion.error is None:
+            self._services.tracer.mark("append_flushed_again")
+        self._appended(completion)
+        self._fetcher.pump()
+
+    def _append_failed(self, error: BaseException) -> None:
+        """Back off after bad records or a full disk; the fetcher asks for them again later."""
+        if isinstance(error, KafkaError):
+            code = error.code
+        elif isinstance(error, StorageError):
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            self._services.unexpected(f"append to {self.partition.topic_partition}", error)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        self._services.tracer.log(
+            "server",
+            logging.ERROR,
+            f"cannot append records of leader {self.role.leader} to"
+            f" {self.partition.topic_partition}: {error}",
+        )
+        self._run(self.role.failed(code))
+
+    def _run(self, effects: Effects) -> None:
+        for effect in effects:
+            if isinstance(effect, BackOff):
+                self._back_off(effect.error)
+            elif isinstance(effect, Flush):
+                self._not_ready()
+                self.partition.log.flush().then(self._flushed)
+            elif isinstance(effect, TruncateTo):
+                is_empty = effect.offset >= self.role.log_end_offset
+                self._truncate(
+                    self.partition.log.truncate_to(effect.offset), effect.offset, is_empty
+                )
+            elif isinstance(effect, TruncateFullyAndStartAt):
+                is_empty = self.role.log_start_offset == self.role.log_end_offset == effect.offset
+                completion = self.partition.log.truncate_fully_and_start_at(effect.offset)
+                self._truncate(completion, effect.offset, is_empty)
+            elif isinstance(effect, AskLogStart):
+                self._ask_log_start()
+            elif isinstance(effect, AdvanceLogStart):
+                self.partition.log.advance_log_start(effect.offset)
+                if self.is_ready:
+                    # The leader learns of it from the next fetch (V67).
+                    self._fetcher.ready(self)
+            else:
+                raise InvariantError(f"{effect} is not an effect of a follower")
+
+    def _ready(self) -> None:
+        log = self.partition.log
+        if log.config.flush_before_ack and log.recovery_point < log.log_end_offset:
+            self._sync()
+            return
+        self.is_ready = True
+        self._fetcher.ready(self)
+
+    def _sync(self) -> None:
+        """Sync the log before the next fetch, whose offset promises that (V69)."""
+        self.is_ready = False
+        self._fetcher.append_begun(self)
+        if not self._is_syncing:
+            self._is_syncing = True
+            self.partition.log.flush().then(self._synced)
+
+    def _synced(self, completion: Completion[None]) -> None:
+        self._is_syncing = False
+        if self._ended:
+            self._services.tracer.mark("sync_outlived_role")
+            return
+        if self.role.is_busy or self._backoff is not None:
+            return  # the end of that looks again whether the log is synced
+        if completion.error is not None:
+            self._sync_failed(completion.error)
+        else:
+            self._services.tracer.mark("follower_synced")
+            self._ready()
+        self._fetcher.append_done(self)
+
+    def _sync_failed(self, error: BaseException) -> None:
+        """Back off: a full disk may have room later; after a device error the broker ends (D17)."""
+        self._services.tracer.log(
+            "server",
+            logging.ERROR,
+            f"partition {self.partition.topic_partition}: cannot sync the log before the next"
+            f" fetch (flush.before.ack): {error}",
+        )
+        self._run(self.role.failed(ErrorCode.KAFKA_STORAGE_ERROR))
+
+    def _not_ready(self) -> None:
+        self.is_ready = False
+        self._fetcher.not_ready(self)
+
+    def _back_off(self, error: int) -> None:
+        self._not_ready()
+        limit_ms = self._services.config.replica_fetch_backoff_ms
+        delay_ms = min(_FIRST_BACKOFF_MS << min(self._failures, 10), limit_ms)
+        if error == ErrorCode.KAFKA_STORAGE_ERROR and self.partition.log.directory.space.is_full:
+            delay_ms = max(delay_ms, _FULL_PAUSE_MS)
+        self._failures += 1
+        if error == ErrorCode.FENCED_LEADER_EPOCH:
+            self._services.tracer.mark("follower_behind_leader_epoch")
+        elif error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+            self._services.tracer.mark("follower_ahead_of_leader_epoch")
+            # The response may have waited behind a slow read for long. The leader has its role by
+            # now, and counts on the next fetch to keep this follower in sync (F7).
+            delay_ms -= min(self._services.clock.monotonic_ms() - self.sent_ms, delay_ms)
+        self._services.tracer.event(
+            "fetch_backoff",
+            partition=str(self.partition.topic_partition),
+            leader=self.role.leader,
+            error=error,
+            delay_ms=delay_ms,
+        )
+        if delay_ms:
+            self._backoff = self._services.timers.after(delay_ms, self._backed_off)
+        else:
+            self._resume()
+
+    def _backed_off(self) -> None:
+        self._backoff = None
+        if not self._ended:
+            self._resume()
+            self._fetcher.pump()
+
+    def _resume(self) -> None:
+        """Ask again after an error, with the next fetch."""
+        log = self.partition.log
+        effects = self.role.resumed(
+            log.log_start_offset, log.log_end_offset, log.epochs.latest_epoch
+        )
+        if effects:
+            self._run(effects)
+        else:
+            self._ready()
+
+    def _truncate(self, completion: Completion[None], offset: int, is_empty: bool) -> None:
+        self._not_ready()
+        # The histories can diverge at the log end itself; then nothing is removed.
+        if not is_empty:
+            self._report_truncation(offset)
+        if completion.done:
+            self._truncated(completion)
+            return
+        self.partition.track(completion)
+        completion.then(self._truncated_late)
+
+    def _report_truncation(self, offset: int) -> None:
+        self._mark_truncation(offset)
+        role = self.role
+        log_end_offset = role.log_end_offset
+        self._services.tracer.event(
+            "truncated",
+            partition=str(self.partition.topic_partition),
+            leader_epoch=role.leader_epoch,
+            log_end_offset=log_end_offset,
+            to=offset,
+        )
+        level, why = logging.INFO, f"to match leader {role.leader} of epoch {role.leader_epoch}"
+        if role.damaged_from is not None:
+            self._services.tracer.mark("damage_truncated")
+            level, damage = logging.WARNING, self.partition.log.damage
+            reason = "damaged" if damage is None else damage.reason
+            why = f"to refetch the records from leader {role.leader}: {reason}"
+        self._services.tracer.log(
+            "server",
+            level,
+            f"truncating {self.partition.topic_partition} from {log_end_offset} to {offset} {why}",
+        )
+
+    def _mark_truncation(self, offset: int) -> None:
+        tracer = self._services.tracer
+        tracer.mark("truncated")
+        starts = [start for _, start in self.partition.log.epochs.entries()]
+        if any(offset < start < self.role.log_end_offset for start in starts):
+            tracer.mark("truncated_over_two_epochs")
+
+    def _truncated(self, completion: Completion[None]) -> None:
+        if completion.error is not None:
+            self._append_failed(completion.error)
+            return
+        log = self.partition.log
+        self.role.truncated(log.log_start_offset, log.log_end_offset, log.epochs.latest_epoch)
+        self._ready()
+
+    def _truncated_late(self, completion: Completion[None]) -> None:
+        if self._ended:
+            self._services.tracer.mark("truncation_outlived_role")
+        else:
+            self._truncated(completion)
+            self._fetcher.pump()
+
+    # where the leader's log starts
+
+    def _ask_log_start(self) -> None:
+        self._not_ready()
+        services = self._services
+        name, number = self.partition.topic_partition
+        question = ListOffsetsPartition(number, self.role.leader_epoch, _EARLIEST_TIMESTAMP)
+        try:
+            connection = services.peers.connection(self.role.leader, _OFFSETS_PURPOSE)
+        except ConnectionLost:
+            self._run(self.role.failed(ErrorCode.NETWORK_EXCEPTION))
+            return
+        connection.send(
+            LIST_OFFSETS,
+            protocol_level.request_versions(
+                services.config.inter_broker_protocol_version
+            ).list_offsets,
+            ListOffsetsRequest(
+                replica_id=services.broker_id, topics=[ListOffsetsTopic(name, [question])]
+            ),
+            services.config.replica_socket_timeout_ms,
+            self._log_start_answered,
+        )
+
+    def _log_start_answered(self, answer: Any, error: Exception | None) -> None:
+        if self._ended:
+            return
+        code, offset = ErrorCode.NETWORK_EXCEPTION.value, -1
+        if error is None:
+            for topic in answer.topics:
+                for outcome in topic.partitions:
+                    code, offset = outcome.error_code, outcome.offset
+        if code or offset < 0:
+            self._run(self.role.failed(ErrorCode.UNKNOWN_SERVER_ERROR))
+        else:
+            self._run(self.role.leader_log_starts_at(offset))
+        self._fetcher.pump()

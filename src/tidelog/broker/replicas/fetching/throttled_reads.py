@@ -1,0 +1,93 @@
+"""The reads of one fetch as the leader's side of the replication throttle sees them (R15).
+
+Partitions that the throttle leaves out wait in the session, so that no later fetch looks at each of
+them. They come first when the rate allows reads again, and each that was read goes behind the
+others: all of them have their turn. Bytes count when the response leaves; within one look the bytes
+read so far count too, so that one read exceeds the rate and not one of each partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.fetching.fetch_sessions import FetchSession, SessionPartition
+    from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.wire.messages.fetch import PartitionData
+
+
+class ThrottledReads:
+    """The throttle of one fetch; a consumer's is never throttled."""
+
+    __slots__ = ("_bytes", "_follower", "_is_active", "_session", "_throttles")
+
+    def __init__(self, throttles: ReplicationThrottles, session: FetchSession) -> None:
+        self._throttles = throttles
+        self._session = session
+        self._follower = session.replica_id
+        #: Bytes of throttled partitions that the present look has read.
+        self._bytes = 0
+        #: Whether any partition was throttled when the present look began.
+        self._is_active = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether the throttle holds records of this session back."""
+        return bool(self._session.throttled)
+
+    def recover_in_ms(self) -> int:
+        """Return when to look at them again."""
+        return self._throttles.leader_recovers_in_ms()
+
+    def begin_look(self) -> None:
+        """Begin a look at the session: partitions that waited may have their turn now."""
+        self._bytes = 0
+        self._is_active = self._throttles.leader.is_active
+        session, number = self._session, self._throttles.settings_number
+        is_changed, session.throttled_under = session.throttled_under != number, number
+        if session.throttled and (is_changed or not self._throttles.leader_is_exceeded()):
+            session.unthrottle()
+
+    def leaves_out(self, item: SessionPartition, partition: Partition) -> bool:
+        """Return whether the records of a partition must wait; then it waits in the session."""
+        if self._follower < 0:
+            return False
+        if self._is_active and self._throttles.leaves_out(partition, self._follower, self._bytes):
+            self._session.throttle(item)
+            return True
+        if self._session.throttled:
+            self._session.throttled.pop(item, None)
+        return False
+
+    def has_all(self, item: SessionPartition) -> None:
+        """Let a partition wait no longer, as its follower has all records.
+
+        It may have waited in a fetch that overtook the records of the response before.
+        """
+        if self._session.throttled:
+            self._session.throttled.pop(item, None)
+
+    def read(self, item: SessionPartition, size: int) -> None:
+        """Note a read of this look."""
+        if self._is_active and self._follower >= 0 and self._is_throttled(item):
+            self._bytes += size
+
+    def sent(self, answers: Mapping[SessionPartition, PartitionData]) -> None:
+        """Count the bytes of throttled partitions in the response that leaves."""
+        if self._follower < 0 or not self._throttles.leader.is_active:
+            return
+        total = out_of_sync = 0
+        for item, answer in answers.items():
+            if answer.records and item.watched is not None and self._is_throttled(item):
+                size = len(answer.records)
+                total += size
+                if self._throttles.is_held_back(item.watched, self._follower):
+                    out_of_sync += size
+        if total:
+            self._throttles.sent(total, out_of_sync)
+
+    def _is_throttled(self, item: SessionPartition) -> bool:
+        name = item.topic_partition
+        return name is not None and self._throttles.leader.is_throttled(name)

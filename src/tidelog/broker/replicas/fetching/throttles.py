@@ -1,0 +1,314 @@
+"""Both sides of the replication throttle of one broker, fed from its configuration (R15, KIP-73).
+
+The rates come from the broker's configuration, the throttled replicas from the topics that have a
+replica here. `replication.throttle` decides; `delayed_fetch` leaves partitions out of responses to
+followers, and `fetchers` out of this broker's own fetches. `throttle_watch` reports followers that
+fall behind for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.replicas.metrics import (
+    FOLLOWER_REPLICATION_BYTE_RATE,
+    LEADER_REPLICATION_BYTE_RATE,
+)
+from tidelog.core import throttle_keys
+from tidelog.core.config import BrokerConfig
+from tidelog.core.throttle_keys import ThrottledPartitions
+from tidelog.core.types import TopicPartition
+from tidelog.replication.throttle import MoveRates, SideThrottle, ThrottleSettings
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.services import Services
+    from tidelog.core.topic_config import TopicConfig
+    from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
+
+_MS_PER_S: Final = 1_000
+
+
+class ReplicationThrottles:
+    """The two sides, and the replicas that wait on each."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        config = services.config
+        windows = config.replication_quota_window_num
+        window_ms = config.replication_quota_window_size_seconds * _MS_PER_S
+        #: Rates that came with reassignments, by partition (R4).
+        self.moves = MoveRates()
+        self.leader = SideThrottle(windows, window_ms, self.moves)
+        self.follower = SideThrottle(windows, window_ms, self.moves)
+        #: Throttled partitions by topic, of topics that throttle any.
+        self._leader_topics: dict[str, ThrottledPartitions] = {}
+        self._follower_topics: dict[str, ThrottledPartitions] = {}
+        #: Replicas that these reassignments add: only they wait for such a rate.
+        self._added: dict[TopicPartition, tuple[int, ...]] = {}
+        #: Partitions whose reassignments do not copy to the replica here, for the moment or at all.
+        self.idle: dict[TopicPartition, None] = {}
+        #: Followers, by partition, that the leader's side has left out since `throttle_watch` last
+        #: looked; and partitions that the follower's side has.
+        self.left_out: dict[tuple[TopicPartition, int], None] = {}
+        self.not_fetched: dict[TopicPartition, None] = {}
+        #: Rises when followers may wait no longer on the leader's side, though no time has passed.
+        self.settings_number = 0
+        #: Rises when other replicas may have to wait on the follower's side, though their positions
+        #: are the same.
+        self.hold_number = 0
+        #: Looks again at what this broker does not fetch: the follower's side has changed.
+        self.fetch_again: Callable[[], None] = lambda: None
+        self.rates_changed()
+
+    # configuration
+
+    def topic_changed(self, topic: str, config: TopicConfig) -> None:
+        """Take a topic's throttled replicas; `rates_changed` puts them in force."""
+        broker_id = self._services.broker_id
+        leaders = throttle_keys.on_broker(config.leader_replication_throttled_replicas, broker_id)
+        followers = throttle_keys.on_broker(
+            config.follower_replication_throttled_replicas, broker_id
+        )
+        for topics, partitions in (
+            (self._leader_topics, leaders),
+            (self._follower_topics, followers),
+        ):
+            topics.pop(topic, None)
+            if partitions:
+                topics[topic] = partitions
+
+    def topic_gone(self, topic: str) -> None:
+        """Forget a topic without a replica here: its configuration is read when one comes."""
+        leads = self._leader_topics.pop(topic, None)
+        follows = self._follower_topics.pop(topic, None)
+        if leads or follows:
+            self.rates_changed()
+
+    def rates_changed(self) -> None:
+        """Put the broker's rates and the topics' replicas in force."""
+        services = self._services
+        config: BrokerConfig = services.config
+        now_ms = services.clock.monotonic_ms()
+        leading = ThrottleSettings(
+            config.leader_replication_throttled_rate, dict(self._leader_topics)
+        )
+        following = ThrottleSettings(
+            config.follower_replication_throttled_rate, dict(self._follower_topics)
+        )
+        if self.leader.configure(leading, now_ms):
+            self.settings_number += 1
+            self._report("leader", self.leader)
+        if self.follower.configure(following, now_ms):
+            self._report("follower", self.follower)
+            self._look_at_fetches()
+
+    def role_taken(
+        self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
+    ) -> bool:
+        """Take what a role says of its partition's reassignment: rate, and who does not copy.
+
+        Returns whether that is news. Both sides look at a partition with a role of a new epoch.
+        """
+        added = tuple(state.adding_replicas) if state.throttle else ()
+        is_news = added != self._added.pop(topic_partition, ())
+        if added:
+            self._added[topic_partition] = added
+        is_news = self.moved(topic_partition, state.throttle) or is_news
+        is_idle = self._services.broker_id in state.idle
+        if is_idle == (topic_partition in self.idle):
+            return is_news
+        if is_idle:
+            self.idle[topic_partition] = None
+            self._services.tracer.mark("move_paused")
+        else:
+            del self.idle[topic_partition]
+        return True
+
+    def role_repeated(
+        self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
+    ) -> None:
+        """Take the same of a role of the present epoch; look at what waits where it differs."""
+        if self.role_taken(topic_partition, state):
+            self.settings_number += 1
+            self._look_at_fetches()
+
+    def left(self, topic_partition: TopicPartition) -> None:
+        """Forget the reassignment of a replica that is hosted no longer."""
+        self.moved(topic_partition, 0)
+        self._added.pop(topic_partition, None)
+        self.idle.pop(topic_partition, None)
+
+    def moved(self, topic_partition: TopicPartition, rate: int) -> bool:
+        """Take the rate that a role brings along with a reassignment; 0 without one (R4).
+
+        Returns whether it is another one. The lowest rate of all reassignments here holds, and of
+        what is configured.
+        """
+        if not self.moves.put(topic_partition, rate):
+            return False
+        now_ms = self._services.clock.monotonic_ms()
+        if rate:
+            self._services.tracer.mark("move_throttled")
+        else:
+            self._services.tracer.mark("move_throttle_ended")
+        if self.leader.moves_changed(now_ms):
+            self.settings_number += 1
+        if self.follower.moves_changed(now_ms):
+            self._look_at_fetches()
+        return True
+
+    def _look_at_fetches(self) -> None:
+        self.hold_number += 1
+        self.fetch_again()
+
+    def _report(self, side: str, throttle: SideThrottle) -> None:
+        self._services.tracer.event(
+            "throttle_changed",
+            side=side,
+            rate=throttle.rate,
+            topics=tuple(throttle.settings.topics),
+        )
+
+    def spares(
+        self, topic_partition: TopicPartition, broker_id: int, throttle: SideThrottle
+    ) -> bool:
+        """Return whether a replica never waits: only a move throttles, and does not add it (R4).
+
+        A replica that was there before catches up as fast as it can.
+        """
+        if topic_partition not in self.moves or broker_id in self._added.get(topic_partition, ()):
+            return False
+        topic, number = topic_partition
+        configured = throttle.settings.topics.get(topic)
+        return configured is None or number not in configured
+
+    # the leader's side
+
+    def leaves_out(self, partition: HostedReplica, follower: int, further_bytes: int) -> bool:
+        """Return whether a follower must wait for records of a partition led here.
+
+        `further_bytes` were read for it in the same fetch. A member of the maximal ISR never
+        waits: the high watermark waits for it.
+        """
+        leadership = partition.leadership
+        if leadership is None:
+            return False
+        topic_partition = partition.topic_partition
+        progress = leadership.followers.get(follower)
+        is_in_sync = progress is None or progress.in_maximal_isr
+        is_in_sync = is_in_sync or self.spares(topic_partition, follower, self.leader)
+        now_ms = self._services.clock.monotonic_ms()
+        if not self.leader.leaves_out(topic_partition, is_in_sync, now_ms, further_bytes):
+            return False
+        self.left_out[topic_partition, follower] = None
+        self._services.tracer.mark("follower_throttled_by_leader")
+        return True
+
+    def leader_is_exceeded(self) -> bool:
+        """Return whether followers wait now on the leader's side."""
+        return self.leader.is_exceeded(self._services.clock.monotonic_ms())
+
+    def leader_recovers_in_ms(self) -> int:
+        """Return when followers wait no longer on the leader's side, at the earliest."""
+        return self.leader.recovers_in_ms(self._services.clock.monotonic_ms())
+
+    def is_held_back(self, partition: HostedReplica, follower: int) -> bool:
+        """Return whether the leader's side may leave out a follower: throttled, outside the ISR."""
+        leadership = partition.leadership
+        if leadership is None or not self.leader.is_throttled(partition.topic_partition):
+            return False
+        progress = leadership.followers.get(follower)
+        if self.spares(partition.topic_partition, follower, self.leader):
+            return False
+        return progress is not None and not progress.in_maximal_isr
+
+    def sent(self, count: int, out_of_sync_count: int) -> None:
+        """Count the bytes of throttled partitions in a response to a follower."""
+        now_ms = self._services.clock.monotonic_ms()
+        self.leader.record(count, out_of_sync_count, now_ms)
+        rate = self.leader.byte_rate(now_ms)
+        self._services.metrics.put(LEADER_REPLICATION_BYTE_RATE, rate)
+
+    # the follower's side
+
+    def is_caught_up(self, partition: HostedReplica) -> bool:
+        """Return whether the follower's side never lets a followed partition wait.
+
+        The follower has reached the high watermark that a leader reported last, as in Kafka, or it
+        is in the ISR by published state.
+        """
+        reported = partition.told_high_watermark
+        return 0 <= reported <= partition.log.log_end_offset or self._is_member(partition)
+
+    def _is_member(self, partition: HostedReplica) -> bool:
+        """Return whether this follower is in the ISR by published state."""
+        published = self._services.view.partition(partition.topic_partition)
+        return published is not None and self._services.broker_id in published.isr
+
+    def waits(self, partition: HostedReplica) -> bool:
+        """Return whether this follower must leave a partition out of its fetches.
+
+        One that does not copy is left out even at the high watermark, which may stand still while
+        the leader's log grows.
+        """
+        if partition.topic_partition in self.idle and not self._is_member(partition):
+            return True
+        follower = self.follower
+        if not follower.is_active:
+            return False
+        topic_partition = partition.topic_partition
+        now_ms = self._services.clock.monotonic_ms()
+        is_spared = self.spares(topic_partition, self._services.broker_id, follower)
+        is_caught_up = is_spared or self.is_caught_up(partition)
+        if not follower.leaves_out(topic_partition, is_caught_up, now_ms):
+            return False
+        self.not_fetched[topic_partition] = None
+        self._services.tracer.mark("follower_throttled_itself")
+        return True
+
+    @property
+    def may_hold_fetches(self) -> bool:
+        """Whether this broker may leave partitions out of its own fetches."""
+        return self.follower.is_active or bool(self.idle)
+
+    @property
+    def holds_fetches(self) -> bool:
+        """Whether it leaves partitions out now: the rate is exceeded, or a move pauses."""
+        return bool(self.idle) or self.follower_is_exceeded()
+
+    def follower_is_exceeded(self) -> bool:
+        """Return whether replicas wait now on the follower's side."""
+        return self.follower.is_exceeded(self._services.clock.monotonic_ms())
+
+    def follower_recovers_in_ms(self) -> int:
+        """Return when replicas wait no longer on the follower's side, at the earliest."""
+        return self.follower.recovers_in_ms(self._services.clock.monotonic_ms())
+
+    def received(self, partition: HostedReplica, count: int) -> None:
+        """Count the bytes of a followed partition in a response, if it is throttled."""
+        if not self.follower.is_active:
+            return
+        if not self.follower.is_throttled(partition.topic_partition):
+            return
+        now_ms = self._services.clock.monotonic_ms()
+        out_of_sync_count = 0 if self.is_caught_up(partition) else count
+        was_exceeded = self.follower.is_exceeded(now_ms)
+        self.follower.record(count, out_of_sync_count, now_ms)
+        if not was_exceeded and self.follower.is_exceeded(now_ms):
+            self.hold_number += 1
+        rate = self.follower.byte_rate(now_ms)
+        self._services.metrics.put(FOLLOWER_REPLICATION_BYTE_RATE, rate)
+
+    def show_rates(self) -> None:
+        """Put the present rates into the metrics, where partitions are throttled."""
+        now_ms = self._services.clock.monotonic_ms()
+        for throttle, metric in (
+            (self.leader, LEADER_REPLICATION_BYTE_RATE),
+            (self.follower, FOLLOWER_REPLICATION_BYTE_RATE),
+        ):
+            if throttle.is_active:
+                self._services.metrics.put(metric, throttle.byte_rate(now_ms))
+            else:
+                self._services.metrics.drop(metric)

@@ -1,0 +1,116 @@
+"""Appends that cannot be planned at once, because a batch must first be checked on a thread.
+
+A compressed batch may have so much inside that its check would hold the loop for a quarter of a
+second. Its directory's thread checks it, and later appends to the same partition wait behind it.
+Appends of a partition are planned in the order of their arrival. Otherwise a producer's sequence
+numbers would be out of order. Where the leadership ends first, all are refused (V38).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError, TidelogError
+from tidelog.core.ports import Buffer
+from tidelog.log.append_validation import Checked, CostlyBatch
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.log.partition_log import AppendInfo
+
+
+class Late(NamedTuple):
+    """An append that waits."""
+
+    records: Buffer
+    acks: int
+    now_ms: int
+    completion: Completion[AppendInfo]
+
+
+class PlanningRole(Protocol):
+    """The leader's role that plans appends."""
+
+    def plan(
+        self, records: Buffer, acks: int, now_ms: int, checked: Checked | None
+    ) -> Completion[AppendInfo]:
+        """Plan an append; raises CostlyBatch where the batch must be checked first."""
+
+    def refused(self, records: Buffer, error: KafkaError | StorageError) -> None:
+        """Note a refusal: no batch behind a refused one may come first (V38)."""
+
+
+class LateAppends:
+    """The late appends of one leader; the first one is being checked.
+
+    A leader that stays leader under a new leader epoch passes them to its next role.
+    """
+
+    __slots__ = ("_partition", "role", "waiting")
+
+    def __init__(self, partition: HostedReplica, role: PlanningRole) -> None:
+        self._partition = partition
+        #: The role that plans them.
+        self.role = role
+        self.waiting: list[Late] = []
+
+    def add(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
+        """Append when the batch is checked and all appends before it are planned."""
+        late = Late(records, acks, now_ms, Completion())
+        self.waiting.append(late)
+        if len(self.waiting) == 1:
+            self._check(late)
+        return late.completion
+
+    def refuse(self) -> None:
+        """Refuse all waiting appends, as the leadership is over."""
+        waiting, self.waiting = self.waiting, []
+        for late in waiting:
+            error = KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"the leadership of {self._partition.topic_partition} ended before the"
+                " records were appended",
+            )
+            self.role.refused(late.records, error)
+            late.completion.fail(error)
+
+    def _check(self, late: Late) -> None:
+        check = self._partition.log.check_on_thread(late.records)
+        check.then(lambda done: self._checked(late, done))
+
+    def _checked(self, late: Late, done: Completion[Checked]) -> None:
+        waiting = self.waiting
+        if not waiting or waiting[0] is not late:
+            return  # refused meanwhile
+        if done.error is not None:
+            waiting.pop(0)
+            late.completion.fail(done.error)
+        else:
+            self._begin(waiting.pop(0), done.result())
+        while waiting:
+            try:
+                self._begin(waiting[0], None)
+            except CostlyBatch:
+                self._check(waiting[0])
+                break
+            waiting.pop(0)
+        self._partition.flush_appends()
+
+    def _begin(self, late: Late, checked: Checked | None) -> None:
+        """Plan an append; raises CostlyBatch where its batch must be checked first."""
+        try:
+            planned = self.role.plan(late.records, late.acks, late.now_ms, checked)
+        except CostlyBatch:
+            raise
+        except TidelogError as error:
+            late.completion.fail(error)
+            return
+        planned.then(lambda done: _pass_on(done, late.completion))
+
+
+def _pass_on(done: Completion[AppendInfo], to: Completion[AppendInfo]) -> None:
+    if done.error is not None:
+        to.fail(done.error)
+    else:
+        to.resolve(done.result())

@@ -1,0 +1,61 @@
+"""The entries in traces and the state change log when a replica takes a role.
+
+Marks name the rare states of an election, so that a search of the simulator can aim at them. The
+event and the log line give the role with its epochs and offsets. Changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.core.ports import Tracer
+    from tidelog.replication.follower import FollowerReplica
+    from tidelog.replication.leader import LeaderReplica
+    from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
+
+
+def mark_election(
+    tracer: Tracer, partition: HostedReplica, state: LeaderAndIsrPartitionState
+) -> None:
+    """Mark the rare states of an election; the replica is about to lead and has its old role."""
+    log_end_offset, before = partition.log.log_end_offset, partition.leadership
+    if partition.high_watermark < log_end_offset:
+        tracer.mark("high_watermark_stale_at_election")
+    if partition.log.epochs.latest_start_offset == log_end_offset:
+        tracer.mark("empty_epoch_at_election")
+    if before is not None:
+        tracer.mark("led_on_under_new_epoch")
+        committed = before.isr.committed
+        joining = any(len(change.isr) > len(committed) for change in before.isr.in_flight)
+        if joining and len(state.isr) < len(committed):
+            tracer.mark("isr_shrank_while_expand_in_flight")
+
+
+def role_taken(
+    tracer: Tracer,
+    partition: HostedReplica,
+    core: LeaderReplica | FollowerReplica,
+    state: LeaderAndIsrPartitionState,
+    event: str,
+) -> None:
+    """Report a role that was taken: `event` is "became_leader" or "became_follower"."""
+    tracer.event(
+        event,
+        partition=str(partition.topic_partition),
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        isr=tuple(state.isr),
+        log_end_offset=core.log_end_offset,
+        high_watermark=core.high_watermark,
+    )
+    tracer.log(
+        "state_change",
+        logging.DEBUG,
+        f"{event} of {partition.topic_partition}: leader {state.leader} epoch "
+        f"{state.leader_epoch}.{state.partition_epoch}, log end {core.log_end_offset}, "
+        f"high watermark {core.high_watermark}",
+    )

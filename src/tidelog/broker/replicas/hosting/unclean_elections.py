@@ -1,0 +1,82 @@
+"""The data at risk from an unclean election, as far as the elected replica can know (V13).
+
+Reported once the replica leads: to the log, to traces, and as a cluster event. Three ranges of
+offsets matter. Records committed beyond the end of its log are lost here; the last leader may have
+reported how far they went. Other records beyond the end are lost, too, and the replica cannot know
+of them. Records between its high watermark and its log end stay, and may never have been committed.
+The event of the leader change names the members of the ISR before: they have the lost records.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.controller import cluster_events
+
+if TYPE_CHECKING:
+    from tidelog.broker.events.cluster_events import ClusterEvents
+    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.services import Services
+    from tidelog.log.partition_log import PartitionLog
+    from tidelog.replication.leader import LeaderReplica
+
+
+def report(
+    services: Services,
+    events: ClusterEvents,
+    partition: HostedReplica,
+    role: LeaderReplica,
+    latest_epoch: int,
+) -> None:
+    """Report a leadership that began uncleanly.
+
+    `latest_epoch` is that of the log's last records, -1 for an empty log.
+    """
+    log = partition.log
+    fields = {
+        "leader": services.broker_id,
+        "log_start_offset": log.log_start_offset,
+        "log_end_offset": role.log_end_offset,
+        "high_watermark": role.high_watermark,
+        "told_high_watermark": partition.told_high_watermark,
+        "latest_epoch": latest_epoch,
+        "latest_timestamp_ms": _latest_timestamp_ms(log),
+    }
+    tracer = services.tracer
+    tracer.event(
+        "unclean_leader",
+        partition=str(partition.topic_partition),
+        leader_epoch=role.leader_epoch,
+        **fields,
+    )
+    tracer.log(
+        "state_change",
+        logging.WARNING,
+        f"unclean election: broker {services.broker_id} leads {partition.topic_partition} from"
+        f" outside the ISR, epoch {role.leader_epoch}, after epoch {latest_epoch} of its log"
+        f" [{log.log_start_offset}, {role.log_end_offset}): {_lost(partition, role)}; from offset"
+        f" {role.high_watermark} on it is not known whether others had the same",
+    )
+    events.record(
+        [
+            cluster_events.unclean_election(
+                partition.topic_partition, partition.topic_id, role.leader_epoch, fields
+            )
+        ]
+    )
+
+
+def _lost(partition: HostedReplica, role: LeaderReplica) -> str:
+    end, high_watermark = role.log_end_offset, partition.told_high_watermark
+    if high_watermark > end:
+        return (
+            f"records from offset {end} up to {high_watermark} were committed and are lost,"
+            " and what came after them"
+        )
+    return f"records from offset {end} on are lost if there were any"
+
+
+def _latest_timestamp_ms(log: PartitionLog) -> int:
+    """Return the greatest timestamp of any record, -1 where there is none."""
+    return max((segment.max_timestamp_ms for segment in log.segments), default=-1)

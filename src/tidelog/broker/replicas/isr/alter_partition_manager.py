@@ -1,0 +1,266 @@
+"""The queue of ISR changes on their way to the controller (A1, A2, A5, A8, A10).
+
+Leaders propose a change (`replication.leader`) and go on; this queue sends it. One AlterPartition
+request is in flight at a time. Changes queued meanwhile go with the next request; a later change of
+a partition replaces an unsent one. The queue retries a request that the controller did not consider
+(NOT_CONTROLLER, STALE_BROKER_EPOCH) or whose response did not come. The retry goes to the
+controller of that time, 50 ms later and with growing pauses. Each leader then decides whether it
+requests the same change again or a newer one, which supersedes it (A8). Changes that their leader
+no longer wants drop out.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from tidelog.broker.peers import PeerConnection
+from tidelog.broker.replicas.hosting.hosted_replica import ChangingReplica
+from tidelog.broker.replicas.isr import alter_partition_requests as requests
+from tidelog.broker.services import Services
+from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError
+from tidelog.core.types import TopicPartition
+from tidelog.replication.isr import IsrChange
+from tidelog.wire.messages.alter_partition import AlterPartitionResponse, ResponsePartitionData
+from tidelog.wire.messages.api_versions import ApiVersionsRequest
+from tidelog.wire.registry import ALTER_PARTITION, API_VERSIONS
+
+_API_VERSIONS_VERSION = 3
+_FIRST_RETRY_MS = 50
+_MAX_RETRY_MS = 800
+_PURPOSE = "isr-changes"
+
+
+#: Changes of one request, by topic and partition as the request names them.
+_Sent = dict[tuple[requests.TopicKey, int], tuple[ChangingReplica, IsrChange]]
+
+
+class AlterPartitionManager:
+    """The queue of one broker."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._queue: dict[TopicPartition, tuple[ChangingReplica, IsrChange]] = {}
+        self._in_flight = False
+        #: The awaited request, and its controller: (epoch, broker id).
+        self._attempt = 0
+        self._asked: tuple[int, int] = (-1, -1)
+        self._awaited: _Sent = {}
+        self._versions = requests.ControllerVersions(requests.HIGHEST_VERSION)
+        #: A send is due: at the end of this event, or when a pause is over.
+        self._due = False
+        self._failures = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def submit(self, partition: ChangingReplica, change: IsrChange) -> None:
+        """Send a change, with all others of this event; replaces one that was not sent (A8)."""
+        self._queue[partition.topic_partition] = (partition, change)
+        self._soon()
+
+    def withdraw(self, partition: ChangingReplica) -> None:
+        """Drop the unsent change of a partition."""
+        self._queue.pop(partition.topic_partition, None)
+
+    def retry(self, partition: ChangingReplica, change: IsrChange, after_ms: int = 0) -> None:
+        """Send a change again after a pause: the controller left its outcome open.
+
+        The pause begins in `after_ms`, so long as the controller holds the change back (A11). Other
+        changes do not wait for that.
+        """
+        if after_ms > 0:
+            self._services.serving_timers.after(after_ms, lambda: self.retry(partition, change))
+            return
+        if self._closed:
+            return
+        self._queue.setdefault(partition.topic_partition, (partition, change))
+        self._later()
+
+    def controller_changed(self) -> None:
+        """Send the changes to the new controller, if the view names another one (A2).
+
+        The response of the earlier controller is not awaited any more.
+        """
+        if self._in_flight and self._asked != self._controller():
+            self._attempt += 1
+            self._failures = 0
+            self._services.tracer.mark("isr_changes_put_to_new_controller")
+            awaited = self._awaited
+            self._unanswered(awaited, "the controller has changed", len(awaited))
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._closed = True
+        self._queue.clear()
+
+    # sending
+
+    def _controller(self) -> tuple[int, int]:
+        return self._services.view.controller_epoch, self._services.view.controller_id
+
+    def _soon(self) -> None:
+        if not self._due and not self._in_flight:
+            self._due = True
+            self._services.ports.loop.call_soon(self._send)
+
+    def _later(self) -> None:
+        if self._due or self._in_flight or self._closed:
+            return
+        self._due = True
+        delay_ms = min(_FIRST_RETRY_MS << min(self._failures, 10), _MAX_RETRY_MS)
+        self._failures += 1
+        self._services.serving_timers.after(delay_ms, self._send)
+
+    def _send(self) -> None:
+        self._due = False
+        if self._closed or self._in_flight:
+            return
+        services, controller = self._services, self._controller()
+        try:
+            version = self._versions.version(controller)
+        except KafkaError as error:
+            services.tracer.log("server", logging.WARNING, f"ISR changes wait: {error}")
+            self._later()
+            return
+        changes = self._taken(version)
+        if not changes:
+            return
+        self._in_flight = True
+        self._awaited = changes
+        self._asked = controller
+        self._attempt += 1
+        try:
+            connection = services.peers.connection(services.view.controller_id, _PURPOSE)
+        except ConnectionLost as error:
+            self._put_back(changes)
+            self._unanswered({}, str(error), len(changes))
+            return
+        if self._versions.must_ask(controller):
+            self._put_back(changes)
+            self._ask_versions(connection)
+            return
+        for partition, change in changes.values():
+            partition.role.change_sent(change)
+        self._request(connection, version, changes)
+
+    def _taken(self, version: int) -> _Sent:
+        """Empty the queue; return what is to be sent of it."""
+        queue, self._queue = self._queue, {}
+        changes: _Sent = {}
+        for partition, change in queue.values():
+            if partition.role.is_change_to_be_sent(change):
+                topic, number = partition.topic_partition
+                key = requests.topic_key(version, partition.topic_id, topic)
+                changes[key, number] = (partition, change)
+        return changes
+
+    def _put_back(self, changes: _Sent) -> None:
+        """Queue changes again that no request carried."""
+        for partition, change in changes.values():
+            self._queue.setdefault(partition.topic_partition, (partition, change))
+
+    def _request(self, connection: PeerConnection, version: int, changes: _Sent) -> None:
+        services, attempt = self._services, self._attempt
+        named = {
+            key: requests.RequestedChange(
+                partition.topic_id, partition.topic_partition, change, partition.role.minimum
+            )
+            for key, (partition, change) in changes.items()
+        }
+        connection.send(
+            ALTER_PARTITION,
+            version,
+            requests.make(version, services.broker_id, services.broker_epoch, named),
+            services.config.request_timeout_ms,
+            lambda answer, error: self._answered(attempt, version, changes, answer, error),
+        )
+
+    def _ask_versions(self, connection: PeerConnection) -> None:
+        """Ask a controller that left a request without a response which versions it serves."""
+        attempt, asked = self._attempt, self._asked
+        self._awaited = {}
+
+        def answered(answer: Any, error: Exception | None) -> None:
+            if self._closed or attempt != self._attempt:
+                return
+            if error is not None:
+                self._unanswered({}, f"no response to ApiVersions: {error}", len(self._queue))
+                return
+            self._versions.learn(asked, answer)
+            self._in_flight = False
+            self._soon()
+
+        connection.send(
+            API_VERSIONS,
+            _API_VERSIONS_VERSION,
+            ApiVersionsRequest("tidelog", ""),
+            self._services.config.request_timeout_ms,
+            answered,
+        )
+
+    def _answered(
+        self, attempt: int, version: int, changes: _Sent, answer: Any, error: Exception | None
+    ) -> None:
+        if self._closed or attempt != self._attempt:
+            if error is None and not self._closed:
+                self._services.tracer.mark("isr_answer_after_new_controller")
+            return
+        if error is not None:
+            self._versions.unanswered(self._asked)
+            self._unanswered(changes, str(error), len(changes))
+            return
+        self._versions.responded(self._asked)
+        response: AlterPartitionResponse = answer
+        if response.error_code:
+            self._unanswered(changes, _error(response.error_code).name, len(changes))
+            return
+        self._in_flight = False
+        self._failures = 0
+        for topic in response.topics:
+            key = requests.topic_key(version, topic.topic_id, topic.topic_name)
+            for outcome in topic.partitions:
+                sent = changes.pop((key, outcome.partition_index), None)
+                if sent is not None:
+                    _settle(*sent, outcome)
+        for partition, change in changes.values():
+            # The response does not name it: its outcome is unknown, or the controller holds it.
+            partition.role.change_unanswered(change, response.held_ms)
+        if self._queue:
+            self._soon()
+
+    def _unanswered(self, changes: _Sent, why: str, count: int) -> None:
+        """Let each leader decide again, after a pause: the outcome of every change is unknown (A2).
+
+        `count` is the number of changes that wait, for the log.
+        """
+        self._in_flight = False
+        services = self._services
+        services.tracer.mark("isr_change_asked_again")
+        services.tracer.event("isr_changes_unanswered", count=count, why=why)
+        services.tracer.log("server", logging.INFO, f"retrying {count} ISR changes: {why}")
+        self._later()
+        for partition, change in changes.values():
+            partition.role.change_unanswered(change)
+
+
+def _settle(partition: ChangingReplica, change: IsrChange, outcome: ResponsePartitionData) -> None:
+    """Pass the controller's outcome of one change to its leader."""
+    if outcome.error_code:
+        partition.role.change_refused(change, _error(outcome.error_code))
+        return
+    partition.role.change_accepted(
+        change,
+        tuple(outcome.isr),
+        outcome.leader_epoch,
+        outcome.partition_epoch,
+        outcome.has_eligible,
+    )
+
+
+def _error(code: int) -> ErrorCode:
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,85 @@
+"""ISR changes that a leader did not ask for, or of which it never heard (A3, A9).
+
+The controller sends the outcome of an AlterPartition to its sender, and metadata to every broker.
+Where another peer sent the request in the leader's name, the leader learns of it by metadata alone:
+its partition epoch is behind the published one, and it has no change under way. A response or a
+command may still be on its way then. If the leader is still behind a second later, the broker asks
+the controller for all its commands, so that no leader goes on with another ISR than the published
+one. Decides nothing about ISRs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tidelog.core.types import TopicPartition
+from tidelog.replication.leader import LeaderReplica
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.command_requests import CommandRequests
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.services import Services
+    from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
+
+#: A response to the leader's own request travels on another connection than metadata does.
+GRACE_MS: Final = 1_000
+
+
+class FoundReplicas(Protocol):
+    """The replicas of a broker, found by their partitions."""
+
+    def get(self, topic_partition: TopicPartition) -> Partition | None:
+        """Return the replica of a partition, None when there is none."""
+
+
+class ForeignIsrChanges:
+    """Published ISRs that leaders of this broker may not know."""
+
+    def __init__(
+        self, services: Services, replicas: FoundReplicas, requests: CommandRequests
+    ) -> None:
+        self._services = services
+        self._replicas = replicas
+        self._requests = requests
+        #: Leader epoch and published partition epoch of partitions whose leader is behind.
+        self._behind: dict[TopicPartition, tuple[int, int]] = {}
+
+    def published(self, message: UpdateMetadataRequest) -> None:
+        """Look at the metadata of partitions that this broker leads."""
+        own = self._services.broker_id
+        found = [
+            (TopicPartition(topic.topic_name, state.partition_index), state)
+            for topic in message.topic_states
+            for state in topic.partition_states
+            if state.leader == own
+        ]
+        is_idle = not self._behind
+        for topic_partition, state in found:
+            epochs = (state.leader_epoch, state.zk_version)
+            if self._is_behind(topic_partition, epochs):
+                self._behind[topic_partition] = epochs
+        if is_idle and self._behind:
+            self._services.timers.after(GRACE_MS, self._look_again)
+
+    def _look_again(self) -> None:
+        behind, self._behind = self._behind, {}
+        still = [name for name, epochs in behind.items() if self._is_behind(name, epochs)]
+        if still:
+            self._services.tracer.mark("foreign_isr_change_found")
+            self._requests.ask(
+                f"it leads {still[0]} by an older ISR than the published one"
+                f"{f', and {len(still) - 1} more' if len(still) > 1 else ''}"
+            )
+
+    def _is_behind(self, topic_partition: TopicPartition, epochs: tuple[int, int]) -> bool:
+        """Return whether the leader of this epoch has an older ISR, and no change under way."""
+        partition = self._replicas.get(topic_partition)
+        core = None if partition is None else partition.role.core
+        if not isinstance(core, LeaderReplica):
+            return False
+        leader_epoch, partition_epoch = epochs
+        return (
+            core.leader_epoch == leader_epoch
+            and core.isr.partition_epoch < partition_epoch
+            and not core.isr.in_flight
+        )

@@ -1,0 +1,323 @@
+"""The writer of ISR changes into state nodes, below protocol level 2.7 (A12, V6).
+
+One flow takes all queued changes: it reads the nodes, `replication.direct_isr` decides, and one
+transaction writes the nodes on the condition of their versions. The same transaction leaves the
+notification for the controller, so that no change goes unannounced. After a failed transaction the
+flow reads all nodes again and decides again: another writer came first, or the answer was lost.
+A change counts in the maximal ISR until a reading settles it (A8, S2). A store that cannot be
+reached lets the changes wait (S3).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.broker.store_access import UNREACHED
+from tidelog.core import limits
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import PartitionState, TopicPartition
+from tidelog.metadata import layout
+from tidelog.metadata.layout import LayoutError
+from tidelog.metadata.store import (
+    Create,
+    Node,
+    NodeExists,
+    NoNode,
+    Op,
+    OutcomeUnknown,
+    SetData,
+    TransactionFailed,
+)
+from tidelog.replication import direct_isr
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.services import Services
+    from tidelog.replication.isr import IsrChange
+
+_FIRST_RETRY_MS = 50
+_MAX_RETRY_MS = 800
+#: Pause before a change is tried again whose nodes cannot be read: a person has to repair them.
+_UNREADABLE_RETRY_MS = 5_000
+#: Operations of one transaction beside the notification, and their bytes.
+_MAX_WRITES = limits.MAX_TRANSACTION_OPS - 1
+_MAX_BYTES = limits.MAX_TRANSACTION_BYTES // 2
+#: Bytes that the notification and the transaction need for each partition beside path and data.
+_OVERHEAD_BYTES = 128
+
+#: Changes by partition, each with the replica whose leader wants it.
+_Changes = dict[TopicPartition, tuple["HostedReplica", "IsrChange"]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A state node to write."""
+
+    state: PartitionState
+    op: SetData
+
+
+class _Reading(NamedTuple):
+    """The nodes that decide on some changes, as read before a transaction."""
+
+    states: Mapping[TopicPartition, Node | None]
+    topics: Mapping[str, Node | None]
+    #: Broker epoch of each registered broker among the members.
+    registered: Mapping[int, int]
+
+
+class StateNodeWriter:
+    """The queue of one broker, and the flow that writes it."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._queue: _Changes = {}
+        #: The flow is about to begin, or runs.
+        self._is_writing = False
+        self._failures = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def submit(self, partition: HostedReplica, change: IsrChange) -> None:
+        """Write a change, with all others of this event; replaces one that was not sent (A8)."""
+        self._queue[partition.topic_partition] = (partition, change)
+        self._begin()
+
+    def withdraw(self, partition: HostedReplica) -> None:
+        """Drop the unsent change of a partition."""
+        self._queue.pop(partition.topic_partition, None)
+
+    def retry(self, partition: HostedReplica, change: IsrChange, after_ms: int = 0) -> None:
+        """Write a change again after a pause, unless a newer change supersedes it (A8)."""
+
+        def again() -> None:
+            if not self._closed:
+                self._queue.setdefault(partition.topic_partition, (partition, change))
+                self._begin()
+
+        self._services.serving_timers.after(max(after_ms, _FIRST_RETRY_MS), again)
+
+    def controller_changed(self) -> None:
+        """Do nothing: no controller is asked."""
+
+    def close(self) -> None:
+        """Begin no further transaction."""
+        self._closed = True
+        self._queue.clear()
+
+    # the flow
+
+    def _begin(self) -> None:
+        if not self._is_writing and not self._closed:
+            self._is_writing = True
+            # The changes of one event are queued by then (A10).
+            self._services.ports.loop.call_soon(self._spawn)
+
+    def _spawn(self) -> None:
+        if not self._closed:
+            self._services.tasks.spawn("ISR changes", self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._queue and not self._closed:
+                changes, self._queue = self._queue, {}
+                try:
+                    await self._settle(changes)
+                except UNREACHED as error:
+                    await self._wait(changes, str(error))
+        finally:
+            self._is_writing = False
+
+    async def _wait(self, changes: _Changes, why: str) -> None:
+        """Let each leader decide again, and pause: the outcomes are unknown (S3, A8)."""
+        services = self._services
+        services.tracer.mark("direct_isr_change_waits")
+        services.tracer.log(
+            "server", logging.INFO, f"{len(changes)} ISR changes wait for the store: {why}"
+        )
+        for topic_partition, (partition, change) in changes.items():
+            if partition.role.is_change_to_be_sent(change):
+                self._queue.setdefault(topic_partition, (partition, change))
+            else:
+                partition.role.change_unanswered(change)
+        await self._pause()
+
+    async def _pause(self) -> None:
+        delay_ms = min(_FIRST_RETRY_MS << min(self._failures, 10), _MAX_RETRY_MS)
+        self._failures += 1
+        await self._services.tasks.sleep(delay_ms)
+
+    async def _settle(self, changes: _Changes) -> None:
+        """Take changes to their outcomes; settled ones leave `changes`.
+
+        Raises StoreUnavailable, OutcomeUnknown or SessionExpired where the store cannot be read.
+        """
+        while True:
+            self._drop_unwanted(changes)
+            if not changes or self._closed:
+                return
+            reading = await self._read(changes)
+            # A command may have come meanwhile (A9).
+            self._drop_unwanted(changes)
+            writes = self._decide(changes, reading)
+            if writes:
+                await self._write(changes, writes)
+
+    def _drop_unwanted(self, changes: _Changes) -> None:
+        for topic_partition, (partition, change) in list(changes.items()):
+            if not partition.role.is_change_wanted(change):
+                del changes[topic_partition]
+
+    async def _read(self, changes: _Changes) -> _Reading:
+        partitions = list(changes)
+        topics = list(dict.fromkeys(partition.topic for partition in partitions))
+        members = sorted({member for _, change in changes.values() for member in change.isr})
+        nodes = await self._services.store.get_many(
+            [
+                *map(layout.partition_state_path, partitions),
+                *map(layout.topic_path, topics),
+                *map(layout.broker_path, members),
+            ]
+        )
+        brokers = nodes[len(partitions) + len(topics) :]
+        return _Reading(
+            dict(zip(partitions, nodes, strict=False)),
+            dict(zip(topics, nodes[len(partitions) :], strict=False)),
+            {
+                member: node.stat.czxid
+                for member, node in zip(members, brokers, strict=True)
+                if node is not None
+            },
+        )
+
+    def _decide(self, changes: _Changes, reading: _Reading) -> dict[TopicPartition, _Write]:
+        """Pass on the outcomes that the nodes show; return the nodes to write, as many as fit."""
+        writes: dict[TopicPartition, _Write] = {}
+        size_bytes = 0
+        for topic_partition, (partition, change) in list(changes.items()):
+            node = reading.states[topic_partition]
+            if partition.role.is_change_to_be_sent(change):
+                # From here on the leader waits for the outcome and replaces the change no more.
+                partition.role.change_sent(change)
+            verdict = self._judge(partition, change, reading)
+            if verdict is None:
+                del changes[topic_partition]
+                partition.role.change_unanswered(change, _UNREADABLE_RETRY_MS)
+            elif verdict.state is None:
+                del changes[topic_partition]
+                partition.role.change_refused(change, verdict.error)
+            elif not verdict.is_new:
+                del changes[topic_partition]
+                self._found(partition, change, verdict.state)
+            elif node is not None:
+                path = layout.partition_state_path(topic_partition)
+                data = layout.rewrite_isr(path, node.data, verdict.state)
+                size_bytes += len(path) + len(data) + len(topic_partition.topic) + _OVERHEAD_BYTES
+                if writes and (len(writes) >= _MAX_WRITES or size_bytes > _MAX_BYTES):
+                    break
+                op = SetData(path, data, node.stat.version)
+                writes[topic_partition] = _Write(verdict.state, op)
+        return writes
+
+    def _judge(
+        self, partition: HostedReplica, change: IsrChange, reading: _Reading
+    ) -> direct_isr.Verdict | None:
+        """Decide on one change; None where a node cannot be read, so that nothing is decided."""
+        leadership = partition.leadership
+        if leadership is None:
+            return direct_isr.Verdict(ErrorCode.FENCED_LEADER_EPOCH)
+        topic_partition = partition.topic_partition
+        try:
+            if not _is_same_topic(partition, reading.topics[topic_partition.topic]):
+                return direct_isr.Verdict(ErrorCode.UNKNOWN_TOPIC_ID)
+            node = reading.states[topic_partition]
+            state = None
+            if node is not None:
+                path = layout.partition_state_path(topic_partition)
+                state = layout.decode_partition_state(path, node.data, node.stat)
+        except LayoutError as error:
+            # The repair need not change the state, so no command would follow it (A3).
+            self._services.tracer.log(
+                "server",
+                logging.WARNING,
+                f"partition {topic_partition}: its ISR stays {list(leadership.isr.committed)}"
+                f" until the node is repaired: {error}; next attempt in {_UNREADABLE_RETRY_MS} ms",
+            )
+            return None
+        return direct_isr.judge(
+            change,
+            state,
+            self._services.broker_id,
+            leadership.replicas,
+            leadership.minimum,
+            reading.registered,
+        )
+
+    def _found(self, partition: HostedReplica, change: IsrChange, state: PartitionState) -> None:
+        """Take over the state that the node holds already."""
+        tracer = self._services.tracer
+        if direct_isr.holds_already(change, state):
+            tracer.mark("direct_isr_change_found_made")
+        else:
+            tracer.mark("direct_isr_change_overtaken")
+            tracer.log(
+                "server",
+                logging.INFO,
+                f"partition {partition.topic_partition}: ISR change to {list(change.isr)} lost to"
+                f" another writer; the state node has partition epoch {state.partition_epoch}, ISR"
+                f" {list(state.isr)}",
+            )
+        _accepted(partition, change, state)
+
+    async def _write(self, changes: _Changes, writes: Mapping[TopicPartition, _Write]) -> None:
+        """Write nodes and their notification; what was not written stays in `changes`."""
+        notification = layout.encode_isr_change(list(writes))
+        ops: list[Op] = [write.op for write in writes.values()]
+        ops.append(Create(layout.ISR_CHANGE_PREFIX, notification, sequence=True))
+        tracer = self._services.tracer
+        try:
+            await self._services.store.transact(ops)
+        except OutcomeUnknown as error:
+            tracer.mark("direct_isr_change_unknown")
+            tracer.event("isr_changes_unanswered", count=len(writes), why=str(error))
+            return
+        except TransactionFailed as failure:
+            tracer.mark("direct_isr_change_conflict")
+            tracer.event("isr_changes_conflict", count=len(writes), why=str(failure))
+            if failure.index == len(writes) and isinstance(failure.error, NoNode):
+                await self._make_root()
+            elif self._failures:
+                await self._pause()
+            else:
+                # The next reading shows the other writer's state.
+                self._failures = 1
+            return
+        self._failures = 0
+        for topic_partition, write in writes.items():
+            partition, change = changes.pop(topic_partition)
+            _accepted(partition, change, write.state)
+
+    async def _make_root(self) -> None:
+        """Make the parent of the notifications, which another program has removed."""
+        try:
+            await self._services.store.transact([Create(layout.ISR_CHANGES, b"")])
+        except TransactionFailed as failure:
+            if not isinstance(failure.error, NodeExists):
+                raise
+
+
+def _accepted(partition: HostedReplica, change: IsrChange, state: PartitionState) -> None:
+    partition.role.change_accepted(
+        change, state.isr, state.leader_epoch, state.partition_epoch, bool(state.elr)
+    )
+
+
+def _is_same_topic(partition: HostedReplica, node: Node | None) -> bool:
+    """Return whether the topic's node is of the topic that this replica belongs to (V23)."""
+    path = layout.topic_path(partition.topic_partition.topic)
+    return node is not None and layout.decode_topic_id(path, node.data) == partition.topic_id

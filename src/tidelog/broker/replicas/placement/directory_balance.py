@@ -1,0 +1,148 @@
+"""Automatic balancing: replicas move from full volumes of this broker to emptier ones (D15).
+
+`log.log_dir_balance` plans from time to time. A plan is carried out a few moves at a time, at the
+rate of all moves between directories. The next plan waits until the former files of moved replicas
+are gone: before that, free bytes are a guess, and a plan could take the last one back. Without a
+limit of that rate nothing moves by itself: producers would wait for it. Drains come first. `tidelog
+log-dirs balance` shows the same plan, and has it carried out once. Nothing runs where it is not
+enabled, or with one log directory.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.replicas.placement.planned_directory_moves import (
+    PlannedDirectoryMoves,
+    PlannedReplicas,
+    may_move,
+    movable,
+)
+from tidelog.core.pauses import LoopPauses
+from tidelog.core.throttle_keys import DIRECTORY_MOVE_RATE, UNLIMITED
+from tidelog.log import log_dir_balance
+from tidelog.log.log_dir_plan import PlannedReplicaMove
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.placement.directory_drains import DirectoryDrains
+    from tidelog.broker.services import Services
+
+#: Moves under way at a time.
+_AT_ONCE: Final = 2
+#: Moves of one plan that are carried out: then sizes are looked at again.
+_LONGEST_QUEUE: Final = 64
+#: Shortest time between two looks.
+_GAP_MS: Final = 20
+_MS_PER_S: Final = 1_000
+
+
+class DirectoryBalance:
+    """The balancing of one broker. Loop only."""
+
+    def __init__(
+        self, services: Services, replicas: PlannedReplicas, drains: DirectoryDrains
+    ) -> None:
+        self._services = services
+        self._replicas = replicas
+        self._drains = drains
+        self._planned = PlannedDirectoryMoves(services, replicas, "balance")
+        self._pause = LoopPauses(services.clock)
+        self._is_running = False
+        #: The last plan had moves: it is brought to its end, within half of the threshold.
+        self._is_under_way = False
+        #: What is left to begin of the present plan.
+        self._queue: list[PlannedReplicaMove] = []
+        self._has_warned = False
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether replicas may move by themselves."""
+        config = self._services.config
+        return config.log_dir_balance_enable and len(config.log_dirs) > 1
+
+    def configured(self) -> None:
+        """Take over the broker's configuration, at the start and when it has changed."""
+        if self._is_running:
+            self._pause.wake()
+        elif self.is_enabled:
+            self._is_running = True
+            self._services.tasks.spawn("balance of log directories", self._run())
+
+    def move_ended(self) -> None:
+        """Go on with a plan soon."""
+        if self._is_under_way:
+            self._pause.wake()
+
+    async def preview(self, threshold_percent: int | None = None) -> list[PlannedReplicaMove]:
+        """Return the moves that balance the directories now, in their order."""
+        if threshold_percent is None:
+            threshold_percent = self._services.config.log_dir_balance_threshold_percent
+        return await self._plan(threshold_percent, is_under_way=False)
+
+    async def _run(self) -> None:
+        while self.is_enabled or self._planned.under_way():
+            interval_s = self._services.config.log_dir_balance_check_interval_seconds
+            await self._pause.wait(interval_s * _MS_PER_S)
+            await self._round()
+            await self._services.tasks.sleep(_GAP_MS)
+        self._is_running = self._is_under_way = False
+
+    async def _round(self) -> None:
+        """Begin the next moves, and end those that are not wanted."""
+        for move in self._planned.under_way():
+            if not self.is_enabled:
+                await self._planned.end(move, "balancing is disabled")
+            elif move.target.space.is_full:
+                await self._planned.end(move, f"{move.target.path} is full")
+        if not self.is_enabled or not self._is_limited() or self._drains.is_busy:
+            self._is_under_way = False
+            self._queue.clear()
+            return
+        if not self._queue and not self._planned.under_way() and not self._are_files_departing():
+            threshold = self._services.config.log_dir_balance_threshold_percent
+            planned = await self._plan(threshold, is_under_way=self._is_under_way)
+            self._is_under_way = bool(planned)
+            self._queue = planned[:_LONGEST_QUEUE]
+        while self._queue and len(self._planned.under_way()) < _AT_ONCE:
+            if await self._planned.begin(self._queue.pop(0)):
+                self._services.tracer.mark("directory_balance_begun")
+
+    def _are_files_departing(self) -> bool:
+        """Return whether replicas that have moved may still take room."""
+        replicas = self._replicas
+        return any(replicas.moves.departing_bytes(each.path) for each in replicas.directories)
+
+    def _is_limited(self) -> bool:
+        """Return whether moves have a limit of their rate; log once that they have none."""
+        rate = self._services.config.replica_alter_log_dirs_io_max_bytes_per_second
+        is_limited = rate != UNLIMITED
+        if not is_limited and not self._has_warned:
+            self._services.tracer.log(
+                "server",
+                logging.WARNING,
+                f"log.dir.balance.enable=true has no effect without a limit: set"
+                f" {DIRECTORY_MOVE_RATE} to the bytes a second that moves may take",
+            )
+        self._has_warned = not is_limited
+        return is_limited
+
+    async def _plan(
+        self, threshold_percent: int, *, is_under_way: bool
+    ) -> list[PlannedReplicaMove]:
+        replicas = self._replicas
+        states = await replicas.placement.states(replicas.directories, replicas.moves)
+        moving = {move.partition.topic_partition: None for move in replicas.moves.under_way()}
+        refused = {replica: None for replica, _ in self._planned.refused()}
+        return log_dir_balance.plan(
+            states,
+            [
+                movable(partition)
+                for partition in replicas.all()
+                if may_move(partition)
+                and partition.topic_partition not in moving
+                and partition.topic_partition not in refused
+            ],
+            threshold_percent,
+            is_under_way=is_under_way,
+        )

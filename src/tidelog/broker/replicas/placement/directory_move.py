@@ -1,0 +1,268 @@
+"""One replica on its way from one log directory of this broker to another (D11, KIP-113).
+
+`replication.directory_move` decides what the future replica does next; here it is done. Copying
+takes its turn with the other moves of the broker, and waits for their throttle. When only a little
+is left, what is copied is synced, the present log rests, the rest is copied, and the future replica
+takes its place (`log.replacement`). Appends wait for that alone: milliseconds on a good disk. A
+full disk lets the move wait, and so does a present replica that cannot be read. Ends with
+`is_over`: nothing is done on either log after that, but a replacement under way is finished.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tidelog.broker.replicas.hosting.log_bytes import bytes_from
+from tidelog.core.completion import Completion
+from tidelog.core.errors import KafkaError, StorageError
+from tidelog.log.config import NEVER, LogConfig
+from tidelog.log.replacement import Replacement
+from tidelog.replication.directory_move import LogExtent, Step, StepKind, next_step
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.services import Services
+    from tidelog.log.log_directory import LogDirectory
+    from tidelog.log.partition_log import PartitionLog
+
+#: Pauses after a read or an append that was refused; doubled with each up to the second.
+_FIRST_PAUSE_MS: Final = 50
+_LONGEST_PAUSE_MS: Final = 5_000
+#: How many reads may be left to copy while the present log rests, some ms on any disk: without a
+#: throttle, which holds no read there, and with one.
+_TAIL_READS: Final = 4
+_THROTTLED_TAIL_READS: Final = 1
+
+
+class MovePace(Protocol):
+    """What the moves of one broker share."""
+
+    async def turn(self) -> None:
+        """Return when this move may copy."""
+
+    def turn_over(self) -> None:
+        """Let another move copy."""
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether moves have a throttle, exceeded or not."""
+
+    def waits_ms(self) -> int:
+        """Return how long the throttle holds all moves, 0 where it does not."""
+
+    def copied(self, count_bytes: int) -> None:
+        """Count bytes that were copied."""
+
+    def is_hosted(self, partition: Partition) -> bool:
+        """Whether the replica is still one of this broker's."""
+
+    def replaced(self, move: DirectoryMove) -> None:
+        """Forget a move whose future replica is in place."""
+
+
+def future_config(config: LogConfig) -> LogConfig:
+    """Return the configuration of a future log: it goes where the present log goes.
+
+    Its records are synced before it is used, and its segments go when the present log's are gone.
+    """
+    return replace(
+        config,
+        delete_enabled=False,
+        flush_messages=NEVER,
+        flush_ms=NEVER,
+        flush_before_ack=False,
+    )
+
+
+class DirectoryMove:
+    """One move. Loop only."""
+
+    def __init__(
+        self,
+        services: Services,
+        pace: MovePace,
+        partition: Partition,
+        target: LogDirectory,
+        future: PartitionLog,
+    ) -> None:
+        self._services = services
+        self._pace = pace
+        self.partition = partition
+        self.source = partition.directory
+        self.target = target
+        self.future = future
+        #: The move was replaced by another, cancelled, or cannot go on.
+        self.is_over = False
+        #: The completion of a replacement under way, for which the end of the move waits.
+        self.replacing: Completion[None] | None = None
+        self._failures = 0
+        self._config = future.config
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the future replica is behind the present one."""
+        return self.partition.log.log_end_offset - self.future.log_end_offset
+
+    @property
+    def awaited_bytes(self) -> int:
+        """About how many bytes are still to be copied."""
+        return max(0, self.partition.log.size_bytes - self.future.size_bytes)
+
+    async def run(self) -> None:
+        """Copy, and put the future replica in place; return when that is done or the move over."""
+        while not self.is_over:
+            try:
+                pause_ms = await self._step()
+                if pause_ms == 0:
+                    self._failures = 0
+            except StorageError as error:
+                pause_ms = self._refused(str(error))
+            except KafkaError as error:
+                pause_ms = self._refused(error.message)
+            if pause_ms and not self.is_over:
+                await self._services.tasks.sleep(pause_ms)
+
+    def _refused(self, why: str) -> int:
+        """Return how long to wait after an operation that a log or a disk refused."""
+        pause_ms = min(_FIRST_PAUSE_MS << min(self._failures, 10), _LONGEST_PAUSE_MS)
+        self._failures += 1
+        if not self.is_over:
+            self._services.tracer.log(
+                "server",
+                logging.INFO if self._failures == 1 else logging.WARNING,
+                f"the move of {self.partition.topic_partition} to {self.target.path} waits"
+                f" {pause_ms} ms: {why}",
+            )
+        return pause_ms
+
+    def next_step(self) -> Step:
+        """Return what brings the future replica closer to the present one."""
+        return next_step(_extent(self.partition.log), _extent(self.future))
+
+    async def _step(self) -> int:
+        """Do what is next; return how long to wait before the step after it, in ms."""
+        self._configure()
+        step = self.next_step()
+        if step.kind is StepKind.RESTART:
+            await self._restart(step.offset)
+        elif step.kind is StepKind.TRUNCATE:
+            self._services.tracer.mark("directory_move_truncated")
+            await self.future.truncate_to(step.offset)
+        elif self._is_near():
+            return await self._finish()
+        else:
+            return await self._copy_in_turn()
+        return 0
+
+    def _configure(self) -> None:
+        """Take over the topic's configuration, which may have changed."""
+        config = future_config(self.partition.log.config)
+        if config != self._config:
+            self._config = config
+            self.future.configured(config)
+
+    async def _restart(self, offset: int) -> None:
+        """Begin where the present log begins, with the producers of earlier records."""
+        self._services.tracer.mark("directory_move_restarted")
+        await self.future.truncate_fully_and_start_at(offset)
+        producers = self.partition.log.producers.before(offset)
+        if not self.is_over and len(producers):
+            self.future.producers = producers
+            self.future.new_snapshots[offset] = producers.to_snapshot()
+
+    # copying
+
+    async def _copy_in_turn(self) -> int:
+        wait_ms = self._pace.waits_ms()
+        if wait_ms:
+            return wait_ms
+        await self._pace.turn()
+        try:
+            step = self.next_step()
+            if self.is_over or step.kind is not StepKind.COPY:
+                return 0
+            await self._drop_deleted()
+            return 0 if await self._copy(step.offset) else _FIRST_PAUSE_MS
+        finally:
+            self._pace.turn_over()
+
+    async def _copy(self, offset: int) -> bool:
+        """Copy some batches from `offset` on; return whether there were any."""
+        current, future = self.partition.log, self.future
+        limit = self._services.config.replica_fetch_max_bytes
+        part = await current.read(offset, limit, current.log_end_offset, min_one_batch=True)
+        count = len(part.data)
+        if self.is_over or not count:
+            return False
+        self._pace.copied(count)
+        appended = future.plan_follower_append(part.data)
+        future.submit_planned()
+        await appended
+        return True
+
+    async def _drop_deleted(self) -> None:
+        """Follow the log start of the present log, and remove segments before it."""
+        future = self.future
+        start = min(self.partition.log.log_start_offset, future.log_end_offset)
+        future.advance_log_start(start)
+        if len(future.segments) > 1 and future.base_offsets[1] <= start:
+            await future.enforce_retention(self._services.clock.wall_ms(), start)
+
+    # the end
+
+    async def _finish(self) -> int:
+        """Put the future replica in place, if nothing comes between; return as `_step`."""
+        wait_ms = self._pace.waits_ms()
+        if wait_ms:
+            return wait_ms
+        replacement = Replacement(self.source, self.target, self.partition.log, self.future)
+        replacing = self.replacing = Completion()
+        try:
+            # Most of the syncing is done while the present log goes on.
+            await replacement.prepare(self.partition.high_watermark)
+            if self.is_over or not self._may_replace():
+                return 0
+            return await self._replace(replacement)
+        finally:
+            replacement.give_up()
+            self.replacing = None
+            replacing.resolve(None)
+
+    def _may_replace(self) -> bool:
+        kind = self.next_step().kind
+        return kind is StepKind.CAUGHT_UP or (kind is StepKind.COPY and self._is_near())
+
+    def _is_near(self) -> bool:
+        left = bytes_from(self.partition.log, self.future.log_end_offset)
+        reads = _THROTTLED_TAIL_READS if self._pace.is_throttled else _TAIL_READS
+        return left <= reads * self._services.config.replica_fetch_max_bytes
+
+    async def _replace(self, replacement: Replacement) -> int:
+        await replacement.begin()
+        while (step := self.next_step()).kind is StepKind.COPY:
+            if self.is_over or not await self._copy(step.offset):
+                return _FIRST_PAUSE_MS
+        if self.is_over or step.kind is not StepKind.CAUGHT_UP:
+            return 0
+        await replacement.write_down()
+        if self.is_over:
+            return 0
+        await replacement.rename()
+        if not self._pace.is_hosted(self.partition) or self.target.failure is not None:
+            # A log directory has failed meanwhile, and its replicas were given up.
+            self._services.tracer.event(
+                "directory_move_undone", partition=str(self.partition.topic_partition)
+            )
+            await replacement.undo()
+            return 0
+        self.partition.relocated(self.target, replacement.switch())
+        self.is_over = True
+        self._pace.replaced(self)
+        replacement.go_on()
+        return 0
+
+
+def _extent(log: PartitionLog) -> LogExtent:
+    return LogExtent(log.log_start_offset, log.log_end_offset, log.epochs)

@@ -1,0 +1,149 @@
+"""Moves between log directories that a plan of this broker begins (D12, D15).
+
+A plan is made while commands and requests go on, so each move is looked at again when it begins,
+between two commands. A directory that refused a replica is left out of its plans for a while. The
+moves that were begun here end when their plan does: a drain that is cancelled, balancing that is
+disabled. Loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tidelog.core.errors import KafkaError
+from tidelog.core.log_dir_keys import takes_no_new
+from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
+from tidelog.log.log_dir_plan import MovableReplica, PlannedReplicaMove
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.replicas.placement.directory_move import DirectoryMove
+    from tidelog.broker.replicas.placement.directory_moves import DirectoryMoves
+    from tidelog.broker.replicas.placement.log_dir_placement import LogDirPlacement
+    from tidelog.broker.services import Services
+    from tidelog.log.log_directory import LogDirectory
+
+#: For how long a replica is not planned into a directory that has refused it.
+REFUSED_MS: Final = 30_000
+
+
+class PlannedReplicas(Protocol):
+    """The replicas of which the moves are planned."""
+
+    #: The good log directories.
+    directories: list[LogDirectory]
+    moves: DirectoryMoves
+    placement: LogDirPlacement
+    command_order: asyncio.Lock
+
+    def all(self) -> Sequence[Partition]:
+        """Return every replica, in the order in which they came."""
+
+    def get(self, topic_partition: TopicPartition) -> Partition | None:
+        """Return the replica of a partition, None when there is none."""
+
+
+def movable(partition: Partition) -> MovableReplica:
+    """Return a replica as plans see it."""
+    return MovableReplica(
+        partition.topic_partition, partition.directory.path, partition.log.size_bytes
+    )
+
+
+def may_move(partition: Partition) -> bool:
+    """Return whether a move of the replica can begin: after a start not before its first role."""
+    return partition.topic_id != ZERO_TOPIC_ID
+
+
+class PlannedDirectoryMoves:
+    """The moves that one kind of plan has begun."""
+
+    def __init__(self, services: Services, replicas: PlannedReplicas, kind: str) -> None:
+        """`kind` names the plan in the log."""
+        self._services = services
+        self._replicas = replicas
+        self._kind = kind
+        self._own: dict[TopicPartition, DirectoryMove] = {}
+        #: By replica and directory: until when it is not planned again, and why.
+        self._refused: dict[tuple[TopicPartition, str], tuple[int, str]] = {}
+
+    def under_way(self) -> list[DirectoryMove]:
+        """Return the moves that are not over."""
+        moves = self._replicas.moves
+        self._own = {key: move for key, move in self._own.items() if moves.get(key) is move}
+        return list(self._own.values())
+
+    def adopt(self, move: DirectoryMove) -> None:
+        """Count a move as one of the plan: it goes where the plan wants it."""
+        self._own[move.partition.topic_partition] = move
+
+    def refused(self) -> dict[tuple[TopicPartition, str], str]:
+        """Return why directories refused replicas lately."""
+        now_ms = self._services.clock.monotonic_ms()
+        self._refused = {key: each for key, each in self._refused.items() if each[0] > now_ms}
+        return {key: why for key, (_, why) in self._refused.items()}
+
+    def forget_refusals(self) -> None:
+        """Plan again what was refused: the configuration has changed."""
+        self._refused.clear()
+
+    async def begin(self, planned: PlannedReplicaMove) -> bool:
+        """Begin a move, in the place of another one of the replica; return whether that worked."""
+        replicas, key, target = self._replicas, planned.replica, planned.target
+        assert target is not None, "only moves with a target begin"
+        async with replicas.command_order:
+            partition = replicas.get(key)
+            if partition is None or partition.directory.path != planned.source:
+                return False
+            if self._is_closed(target):
+                return False  # since the plan was made
+            self._services.tracer.event(
+                "directory_move_planned", kind=self._kind, partition=str(key),
+                source=planned.source, target=target, size_bytes=planned.size_bytes,
+            )  # fmt: skip
+            try:
+                await replicas.moves.move(key, target)
+            except KafkaError as error:
+                self._was_refused(planned, target, error.message)
+                return False
+            move = replicas.moves.get(key)
+            if move is None:
+                return False  # its directory has failed meanwhile
+            self.adopt(move)
+        self._services.tracer.log(
+            "server",
+            logging.INFO,
+            f"{self._kind}: {key} of {planned.size_bytes:,} bytes moves from {planned.source} to"
+            f" {target}: {planned.reason}",
+        )
+        return True
+
+    def _is_closed(self, path: str) -> bool:
+        """Return whether a directory takes no replicas any more: it is cordoned, or full."""
+        config = self._services.config
+        if takes_no_new(path, config.cordoned_log_dirs, config.draining_log_dirs):
+            return True
+        directories = self._replicas.directories
+        return any(each.path == path and each.space.is_full for each in directories)
+
+    def _was_refused(self, planned: PlannedReplicaMove, target: str, why: str) -> None:
+        until_ms = self._services.clock.monotonic_ms() + REFUSED_MS
+        self._refused[planned.replica, target] = until_ms, f"has refused it: {why}"
+        self._services.tracer.mark("planned_move_refused")
+        self._services.tracer.log(
+            "server",
+            logging.WARNING,
+            f"{self._kind}: {planned.replica} does not move from {planned.source} to {target} now:"
+            f" {why}; another directory, or in {REFUSED_MS // 1_000} s again",
+        )
+
+    async def end(self, move: DirectoryMove, why: str) -> None:
+        """End a move, if it is still under way."""
+        key = move.partition.topic_partition
+        async with self._replicas.command_order:
+            if self._replicas.moves.get(key) is move:
+                await self._replicas.moves.end(key, why)
+        self._own.pop(key, None)
