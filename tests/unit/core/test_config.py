@@ -480,12 +480,16 @@ class TestPropertiesText:
         with pytest.raises(ConfigError, match=r"line 3: .*four hex digits"):
             parse_properties("b=1\nc=1,\\\na=\\u12g4")
 
-    @pytest.mark.parametrize("key", ["log.dirs", "log.dir", "metadata.store", "log.retention.ms"])
+    @pytest.mark.parametrize("key", ["log.dirs", "log.dir", "metadata.store", "listeners"])
     def test_a_nul_character_is_refused_before_the_system_sees_it(self, key: str) -> None:
         with pytest.raises(ConfigError, match=rf"{key}='embedded:a\\x00b' has a NUL character"):
             BrokerConfig.from_properties(
                 {"broker.id": "1", **parse_properties(f"{key}=embedded:a\\u0000b")}
             )
+
+    def test_text_that_no_system_call_takes_may_have_a_nul_character(self) -> None:
+        config = BrokerConfig.from_properties({"broker.id": "1", "broker.rack": "a\0b"})
+        assert config.broker_rack == "a\0b"
 
     def test_the_last_of_a_repeated_key_counts(self) -> None:
         assert parse_properties("a=1\na=2") == {"a": "2"}
