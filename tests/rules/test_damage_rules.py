@@ -28,7 +28,7 @@ from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import CleanEpochs
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.recovery import DamagedLog
+from tidelog.log.recovery_walk import DamagedLog
 from tidelog.records.builder import Producer
 from tidelog.runtime.files import OsFiles
 from tidelog.sim.disk import Loss

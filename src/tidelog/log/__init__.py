@@ -5,7 +5,8 @@ through its port, knows the wire protocol, or decides about replication.
 
 One directory: `log_directory` opens it, keeps its replicas and closes it. `directory_state` is
 shared by all its logs. Replicas come and go with `replica_directories`, `new_replicas`,
-`replica_departures` and `stray_replicas`. `recovery` loads one replica's directory.
+`replica_departures` and `stray_replicas`. `recovery` loads one replica's directory, and
+`recovery_walk` judges its batches.
 
 One log: `partition_log` with `config`, its state in `log_state`. Appends: `append_validation` under
 a `loop_budget`, then `append_queue`; `refused_batches` keeps sequence numbers in order. The other

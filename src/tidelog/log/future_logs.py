@@ -25,7 +25,8 @@ from tidelog.log.directory_files import PARTITION_METADATA, format_partition_met
 from tidelog.log.directory_state import DirectoryState
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producer_state import ProducerState
-from tidelog.log.recovery import DamagedLog, LoadedLog, LoadRequest, load
+from tidelog.log.recovery import LoadedLog, LoadRequest, load
+from tidelog.log.recovery_walk import DamagedLog
 from tidelog.log.segment import Segment
 
 if TYPE_CHECKING:

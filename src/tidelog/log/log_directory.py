@@ -51,11 +51,11 @@ from tidelog.log.moved_from import MovedFrom
 from tidelog.log.open_files import DEFAULT_MAX_OPEN_FILES
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import (
-    DamagedLog,
     LoadedLog,
     LoadRequest,
     load,
 )
+from tidelog.log.recovery_walk import DamagedLog
 from tidelog.log.replica_directories import ReplicaDirectories
 from tidelog.log.segment_files import index_files
 from tidelog.log.stray_replicas import Stray, StrayReplicas

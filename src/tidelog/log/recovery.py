@@ -16,12 +16,11 @@ inside an operation, on the directory's thread; takes and gives plain values.
 
 from __future__ import annotations
 
-import errno
 from dataclasses import dataclass, field
 
 from tidelog.core.epochs import LeaderEpochs
-from tidelog.core.errors import FULL_ERRNOS, StorageError
-from tidelog.core.ports import Files, FileStatus
+from tidelog.core.errors import FULL_ERRNOS
+from tidelog.core.ports import Buffer, Files, FileStatus
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId, topic_id_to_text
 from tidelog.log import names
 from tidelog.log.checkpoints import (
@@ -39,6 +38,7 @@ from tidelog.log.directory_files import (
 from tidelog.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
 from tidelog.log.moved_from import MovedFrom, parse_moved_from
 from tidelog.log.producer_state import ProducerState
+from tidelog.log.recovery_walk import DamagedLog, DoubtfulBatch, Walk
 from tidelog.log.scan import Scan
 from tidelog.log.segment import Segment
 from tidelog.log.segment_files import (
@@ -104,23 +104,6 @@ class LoadedLog:
     #: Files written beside these, which replace them when all is durable.
     beside: list[str] = field(default_factory=list)
     notes: list[tuple[bool, str]] = field(default_factory=list)
-
-
-class DamagedLog(StorageError):
-    """Damage of records that had been flushed; the file is left as it was."""
-
-    def __init__(self, path: str, position: int, offset: int, reason: str, at_ms: int) -> None:
-        root = path.rpartition("/")[0].rpartition("/")[0]
-        super().__init__(
-            root,
-            "recovery",
-            path,
-            errno.EBADMSG,
-            at_ms,
-            f"damaged at byte {position}, offset {offset}, where records had been flushed: "
-            f"{reason}. Give the file back as it was, or, where other in-sync replicas have the "
-            "partition, move its directory away",
-        )
 
 
 def load(files: Files, request: LoadRequest) -> LoadedLog:
@@ -468,15 +451,28 @@ class _Loader:
         if scan_from is None and self.epochs_known:
             position = self._resume_from_index(segment, segment_file.size_bytes)
         handle = self.files.open(segment.file.path, write=True)
+
+        def scan(start: int, end: int) -> Scan:
+            def read(size: int, at: int) -> Buffer:
+                return self.files.pread(handle, size, at)
+
+            return Scan(read, segment.base_offset, start, end, scan_from)
+
+        walk = self._walk()
         try:
-            scan = Scan(
-                lambda size, at: self.files.pread(handle, size, at),
-                segment.base_offset,
-                position,
-                segment_file.size_bytes,
-                scan_from,
-            )
-            end, good = self._walk(segment, scan, segment_end)
+            try:
+                batches = scan(position, segment_file.size_bytes)
+                found = walk.note_batches(segment, batches, segment_end)
+            except DoubtfulBatch as doubtful:
+                self._reset(segment)
+                self.loaded.epochs.truncate_from_end(doubtful.offset)
+                batches = scan(0, doubtful.position)
+                found = walk.note_batches(segment, batches, segment_end, behind=doubtful.problem)
+            if found.problem is not None:
+                self._note(
+                    f"{names.offset_name(segment.base_offset, names.LOG)} is truncated at byte "
+                    f"{segment.size_bytes}, offset {found.offset}: {found.problem}"
+                )
             size = segment.size_bytes
             if size < segment_file.size_bytes:
                 self.loaded.cut_bytes += segment_file.size_bytes - size
@@ -486,7 +482,18 @@ class _Loader:
                 self.files.fsync(handle)
         finally:
             self.files.close(handle)
-        return segment, end, good
+        return segment, found.offset, found.goes_on
+
+    def _walk(self) -> Walk:
+        request = self.request
+        return Walk(
+            request.recovery_point,
+            request.clean,
+            request.compacted,
+            request.index_interval_bytes,
+            request.now_ms,
+            self.loaded.epochs,
+        )
 
     def _resume_from_index(self, segment: Segment, size_bytes: int) -> int:
         """Read the indexes as the shutdown wrote them; return the position from which to scan."""
@@ -534,76 +541,6 @@ class _Loader:
         segment.size_bytes = segment.bytes_since_index = 0
         segment.max_timestamp_ms = segment.first_timestamp_ms = -1
         segment.offset_of_max_timestamp = segment.base_offset
-
-    def _walk(self, segment: Segment, scan: Scan, segment_end: int | None) -> tuple[int, bool]:
-        """Note each batch in the segment; return the offset after them, and whether all are good.
-
-        Raises DamagedLog for a bad batch below the recovery point.
-        """
-        interval = self.request.index_interval_bytes
-        # The batch of the last index entry is in the index already.
-        resumed = scan.position > 0
-        epochs = self.loaded.epochs
-        end = segment.base_offset
-        latest_epoch = -1
-        stale = False
-        for _, batch in scan:
-            epoch = batch.partition_leader_epoch
-            if resumed:
-                end = batch.base_offset
-            first = end == segment.base_offset
-            scan.problem = self._out_of_order(batch, end, first, latest_epoch)
-            if scan.problem is not None:
-                break
-            if segment_end is not None and batch.base_offset >= segment_end:
-                scan.problem = f"the next segment begins at {segment_end}"
-                stale = True
-                break
-            latest_epoch = max(latest_epoch, epoch)
-            if resumed:
-                resumed = False
-                segment.size_bytes += batch.size_bytes
-                segment.bytes_since_index = batch.size_bytes
-                if batch.max_timestamp > segment.max_timestamp_ms:
-                    segment.max_timestamp_ms = batch.max_timestamp
-                    segment.offset_of_max_timestamp = batch.last_offset
-            else:
-                segment.note_batch(
-                    batch.last_offset, batch.size_bytes, batch.max_timestamp, interval
-                )
-            if epoch > epochs.latest_epoch:
-                # Where the first records of the epoch are gone, it begins behind the last ones.
-                epochs.assign(epoch, min(batch.base_offset, end))
-            end = batch.next_offset
-        if scan.problem is not None:
-            if end < self.request.recovery_point and not stale:
-                raise DamagedLog(
-                    segment.file.path, segment.size_bytes, end, scan.problem, self.request.now_ms
-                )
-            self._note(
-                f"{names.offset_name(segment.base_offset, names.LOG)} is truncated at byte "
-                f"{segment.size_bytes}, offset {end}: {scan.problem}"
-            )
-        return end, stale or scan.problem is None
-
-    def _out_of_order(
-        self, batch: BatchView, end: int, first: bool, latest_epoch: int
-    ) -> str | None:
-        """Return the reason why a batch cannot follow at `end`, None where it can.
-
-        An empty log may begin inside its first batch.
-        """
-        base, epoch = batch.base_offset, batch.partition_leader_epoch
-        if base < end and not (first and batch.last_offset >= end):
-            return f"offsets go back to {base} after {end - 1}"
-        flushed = self.request.recovery_point
-        if max(batch.last_offset, end) < flushed or (self.request.clean and not flushed):
-            return None
-        if base > end and not self.request.compacted:
-            return f"offsets {end}..{base - 1} are missing"
-        if 0 <= epoch < latest_epoch:
-            return f"leader epochs go back to {epoch} after {latest_epoch}"
-        return None
 
     def _restart_at(self, start: int) -> None:
         """Restart the log at its start offset: all records are below it."""

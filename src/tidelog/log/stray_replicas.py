@@ -31,7 +31,8 @@ from tidelog.log.config import LogConfig
 from tidelog.log.directory_files import PARTITION_METADATA, parse_partition_metadata, put_in_place
 from tidelog.log.directory_state import DirectoryState
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.recovery import DamagedLog, LoadedLog, LoadRequest, load
+from tidelog.log.recovery import LoadedLog, LoadRequest, load
+from tidelog.log.recovery_walk import DamagedLog
 
 #: A file in a stray's directory.
 STRAY_STATE = "stray.state"

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tidelog.broker.broker import Broker
+from tidelog.broker.membership.store_history import OlderStoreError
 from tidelog.broker.server.idle_connections import TICKS
 from tidelog.client.steps import Address
 from tidelog.core.errors import ConfigError
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import TopicPartition
-from tidelog.log.recovery import DamagedLog
+from tidelog.log.recovery_walk import DamagedLog
 from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.metadata.tree import Tree
 from tidelog.sim.broker_settings import OFFSETS_PARTITIONS, PORT, BrokerSettings, host_of
@@ -425,7 +426,9 @@ class SimCluster:
         """Record that a broker could not start; it will be started again, as by an operator."""
         self._last_start_error[broker.node_id] = "".join(traceback.format_exception(error))
         self.simulator.note(broker.node_id, "start failed", repr(error))
-        if isinstance(error, (DamagedLog, ConfigError)):
+        # A damaged epoch of a log's last batch is taken for one that an older store has lost.
+        is_doubtful = broker.was_damaged and isinstance(error, OlderStoreError)
+        if is_doubtful or isinstance(error, (DamagedLog, ConfigError)):
             if broker.was_damaged:
                 broker.was_refused = True
             else:

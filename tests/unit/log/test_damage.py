@@ -23,7 +23,7 @@ from tidelog.log.config import LogConfig
 from tidelog.log.index import TimeIndex
 from tidelog.log.log_state import Damage
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.recovery import DamagedLog
+from tidelog.log.recovery_walk import DamagedLog
 from tidelog.log.segment_reads import LogSlice
 from tidelog.records.builder import Producer
 

@@ -22,49 +22,16 @@ from tests.support.log import (
     read_all,
     values_of,
 )
+from tests.unit.log.recovered_logs import COUNT, damaged, ends, expect, filled
 
 from tidelog.core.errors import StorageError
 from tidelog.core.types import CleanEpochs
 from tidelog.log.config import LogConfig
 from tidelog.log.log_directory import LogDirectory
-from tidelog.log.partition_log import PartitionLog
 from tidelog.log.segment_files import SegmentFile, producers_at
-from tidelog.records.batch import iter_batches
 from tidelog.records.builder import Producer
 
 Small = Callable[..., LogConfig]
-COUNT = 12
-
-
-def filled(
-    harness: LogHarness, config: LogConfig | None = None, count: int = COUNT
-) -> PartitionLog:
-    log = harness.log(config)
-    for number in range(count):
-        append(
-            log,
-            [bytes([65 + number]) * 30],
-            epoch=number // 4,
-            producer=Producer(7, 0, number),
-            timestamp_ms=NOW_MS + number,
-        )
-    return log
-
-
-def ends(path: Path) -> list[int]:
-    """Where each batch of a log file ends."""
-    return [batch.end_position for batch in iter_batches(path.read_bytes())]
-
-
-def expect(log: PartitionLog, count: int) -> None:
-    """The log holds the first `count` records of `filled`, and all that goes with them."""
-    assert values_of(log) == [bytes([65 + number]) * 30 for number in range(count)]
-    assert log.recovery_point == log.next_offset == log.log_end_offset == count
-    assert log.epochs.entries() == [(e, 4 * e) for e in range(3) if 4 * e < count]
-    entry = log.producers.entry(7)
-    assert (entry.last_sequence if entry else -1) == count - 1
-    if count:
-        assert log.max_timestamp().result() == (NOW_MS + count - 1, count - 1, (count - 1) // 4)
 
 
 def test_a_file_cut_at_any_byte_keeps_the_whole_batches_before(harness: LogHarness) -> None:
@@ -222,16 +189,6 @@ def test_a_damaged_batch_in_an_older_segment_ends_the_log_there(
     log = harness.again()
     expect(log, second.base_offset)
     assert log.active_segment.base_offset == second.base_offset
-
-
-def test_leader_epochs_never_go_back(harness: LogHarness) -> None:
-    filled(harness)
-    path = harness.log_path / "00000000000000000000.log"
-    batch_ends = ends(path)
-    data = bytearray(path.read_bytes())
-    data[batch_ends[8] + 12 : batch_ends[8] + 16] = struct.pack(">i", 1)
-    path.write_bytes(data)
-    assert harness.again().log_end_offset == 9
 
 
 @pytest.mark.rule("V39")
@@ -465,16 +422,6 @@ def test_damaged_offset_checkpoints_are_not_believed(harness: LogHarness) -> Non
 
 
 # what was flushed
-
-
-def damaged(harness: LogHarness, number: int, at: int, value: bytes) -> Path:
-    """Overwrite bytes of a batch of the first log file; no checksum covers the first 16."""
-    path = harness.log_path / "00000000000000000000.log"
-    start = [0, *ends(path)][number]
-    data = bytearray(path.read_bytes())
-    data[start + at : start + at + len(value)] = value
-    path.write_bytes(data)
-    return path
 
 
 NO_OFFSETS = [-1, -(2**63), 2**31, 2**62, 2**63 - 1]

@@ -23,7 +23,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
-from tidelog.log.recovery import DamagedLog
+from tidelog.log.recovery_walk import DamagedLog
 from tidelog.log.stray_replicas import STRAY_STATE, StrayState, format_state, parse_state
 from tidelog.sim.file_content import Loss
 

@@ -113,8 +113,10 @@ class StoreHistory:
                 return (
                     "the metadata store is older than this broker's logs: partition"
                     f" {name} has leader epoch {state.leader_epoch} there, and its log has records"
-                    f" of epoch {latest}. The store was restored from a copy: its in-sync sets"
-                    " prove nothing, and leaders are found by comparing the logs of all replicas"
+                    f" of epoch {latest}. The store was restored from a copy (or the disk changed"
+                    " the epoch of the log's last batch, which no checksum covers): its in-sync"
+                    " sets prove nothing, and leaders are found by comparing the logs of all"
+                    " replicas"
                 )
         return ""
 

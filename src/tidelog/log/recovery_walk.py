@@ -1,0 +1,149 @@
+"""The walk over one segment's batches at a recovery: what follows in order, and where the log ends.
+
+Checksums are the scan's matter. No checksum covers base offset and leader epoch, so the neighboring
+batches judge them: offsets and epochs never go back. Runs inside an operation, as `recovery` does.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.core.epochs import LeaderEpochs
+from tidelog.core.errors import StorageError
+from tidelog.log.scan import Scan
+from tidelog.log.segment import Segment
+from tidelog.records.batch import BatchView
+
+
+class DamagedLog(StorageError):
+    """Damage of records that had been flushed; the file is left as it was."""
+
+    def __init__(self, path: str, position: int, offset: int, reason: str, at_ms: int) -> None:
+        root = path.rpartition("/")[0].rpartition("/")[0]
+        super().__init__(
+            root,
+            "recovery",
+            path,
+            errno.EBADMSG,
+            at_ms,
+            f"damaged at byte {position}, offset {offset}, where records had been flushed: "
+            f"{reason}. Give the file back as it was, or, where other in-sync replicas have the "
+            "partition, move its directory away",
+        )
+
+
+class DoubtfulBatch(Exception):
+    """A batch that its neighbors contradict: the next one would follow without it.
+
+    `position` is where it begins, `offset` the end of the log before it, `problem` what is wrong.
+    """
+
+    def __init__(self, position: int, offset: int, problem: str) -> None:
+        super().__init__(problem)
+        self.position = position
+        self.offset = offset
+        self.problem = problem
+
+
+class SegmentEnd(NamedTuple):
+    """Where the good batches of a segment end."""
+
+    #: After the last of them.
+    offset: int
+    #: What is wrong there, None if nothing is.
+    problem: str | None
+    #: Later segments may stay.
+    goes_on: bool
+
+
+@dataclass(slots=True)
+class Walk:
+    """What a walk knows beforehand, for all segments of a log."""
+
+    #: Everything below was flushed.
+    recovery_point: int
+    clean: bool
+    #: Gaps are compaction's.
+    compacted: bool
+    index_interval_bytes: int
+    now_ms: int
+    #: Gets the epochs that the batches begin.
+    epochs: LeaderEpochs
+
+    def note_batches(
+        self, segment: Segment, scan: Scan, segment_end: int | None, behind: str | None = None
+    ) -> SegmentEnd:
+        """Note each batch in the segment; return where and why they end.
+
+        `behind` is what is wrong where the scan ends. Raises DamagedLog for a bad batch below the
+        recovery point, DoubtfulBatch for one that the next batch contradicts.
+        """
+        interval = self.index_interval_bytes
+        # The batch of the last index entry is in the index already.
+        resumed = scan.position > 0
+        epochs = self.epochs
+        end = segment.base_offset
+        latest_epoch = -1
+        stale = False
+        #: Of the last batch, if it raises the epoch or leaves a gap: its position, the end and the
+        #: epoch before it.
+        jump: tuple[int, int, int] | None = None
+        for position, batch in scan:
+            epoch = batch.partition_leader_epoch
+            if resumed:
+                end = batch.base_offset
+            first = end == segment.base_offset
+            scan.problem = self._out_of_order(batch, end, first, latest_epoch)
+            if scan.problem is not None:
+                if jump is not None and batch.base_offset >= jump[1] and epoch >= jump[2]:
+                    raise DoubtfulBatch(jump[0], jump[1], scan.problem)
+                break
+            if segment_end is not None and batch.base_offset >= segment_end:
+                scan.problem = f"the next segment begins at {segment_end}"
+                stale = True
+                break
+            jump = None
+            if epoch > latest_epoch or batch.base_offset > end:
+                if batch.last_offset >= self.recovery_point and not resumed:
+                    jump = (position, end, max(latest_epoch, epochs.latest_epoch))
+                latest_epoch = max(latest_epoch, epoch)
+            if resumed:
+                resumed = False
+                segment.size_bytes += batch.size_bytes
+                segment.bytes_since_index = batch.size_bytes
+                if batch.max_timestamp > segment.max_timestamp_ms:
+                    segment.max_timestamp_ms = batch.max_timestamp
+                    segment.offset_of_max_timestamp = batch.last_offset
+            else:
+                segment.note_batch(
+                    batch.last_offset, batch.size_bytes, batch.max_timestamp, interval
+                )
+            if epoch > epochs.latest_epoch:
+                # Where the first records of the epoch are gone, it begins behind the last ones.
+                epochs.assign(epoch, min(batch.base_offset, end))
+            end = batch.next_offset
+        scan.problem = scan.problem or behind
+        if scan.problem is not None and end < self.recovery_point and not stale:
+            raise DamagedLog(segment.file.path, segment.size_bytes, end, scan.problem, self.now_ms)
+        return SegmentEnd(end, scan.problem, stale or scan.problem is None)
+
+    def _out_of_order(
+        self, batch: BatchView, end: int, first: bool, latest_epoch: int
+    ) -> str | None:
+        """Return the reason why a batch cannot follow at `end`, None where it can.
+
+        An empty log may begin inside its first batch.
+        """
+        base, epoch = batch.base_offset, batch.partition_leader_epoch
+        if base < end and not (first and batch.last_offset >= end):
+            return f"offsets go back to {base} after {end - 1}"
+        flushed = self.recovery_point
+        if max(batch.last_offset, end) < flushed or (self.clean and not flushed):
+            return None
+        if base > end and not self.compacted:
+            return f"offsets {end}..{base - 1} are missing"
+        if 0 <= epoch < latest_epoch:
+            return f"leader epochs go back to {epoch} after {latest_epoch}"
+        return None
