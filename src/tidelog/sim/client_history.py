@@ -99,6 +99,9 @@ class ClientHistory:
         #: Called with a batch that a broker rejected as out of sequence with none open before it,
         #: and with the broker id. The broker lacks acknowledged records, or has more records.
         self.sequence_refused: CallbackList[[Produce, int]] = CallbackList()
+        #: First record of each open batch that was stored and removed before the leader could copy
+        #: it. The leader refuses the batch for ever.
+        self.expired_open: set[int] = set()
         #: Called when a consumer continues at a log start behind its position: (topic id,
         #: partition, position, log start).
         self.sent_on: CallbackList[[TopicId, int, int, int]] = CallbackList()

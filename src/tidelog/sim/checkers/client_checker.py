@@ -72,13 +72,17 @@ class ClientChecker:
 
         A leader has every acknowledged record, so it accepts the oldest open batch. A deposed
         leader that does not know so yet may lack records that its successors acknowledged (V65).
+        Retention may have removed the stored batch before this leader could copy it as a follower,
+        while its response was lost. The leader knows later batches only, as in Kafka.
         """
         topic = self._published.topics.get(operation.topic)
         if topic is None:
             return
-        state = self._published.partitions.get(
-            self._published.key(topic.topic_id, operation.partition)
-        )
+        key = self._published.key(topic.topic_id, operation.partition)
+        if self._replication.has_skipped(key, broker_id, operation.numbers[-1]):
+            self._history.expired_open.add(operation.numbers[0])
+            return
+        state = self._published.partitions.get(key)
         if (
             state is not None
             and state.leader == broker_id

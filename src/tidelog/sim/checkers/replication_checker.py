@@ -213,6 +213,17 @@ class ReplicationChecker:
             found = self.truths[key] = Truth(name or fallback)
         return found
 
+    def has_skipped(self, key: LogKey, node_id: int, number: int) -> bool:
+        """Return whether a node's log began behind this committed record (V67).
+
+        Retention had removed the record before this follower could copy it.
+        """
+        truth = self.truths.get(key)
+        log = self._nodes[node_id].logs.logs.get(key)
+        if truth is None or log is None:
+            return False
+        return number in truth.committed[: log.skipped_before]
+
     def _grown(self, log: ReplicaLog, first: int) -> None:
         """Check new records of a log.
 

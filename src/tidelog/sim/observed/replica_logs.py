@@ -73,8 +73,8 @@ class ReplicaLog:
     """The records of one replica on one node, as far as its files can be read."""
 
     __slots__ = (
-        "_gaps", "_segments", "agreed", "disk", "epochs", "key", "node_id", "numbers", "start",
-        "version",
+        "_gaps", "_segments", "agreed", "disk", "epochs", "key", "node_id", "numbers",
+        "skipped_before", "start", "version",
     )  # fmt: skip
 
     def __init__(self, node_id: int, key: LogKey, disk: SimDisk, gaps: bool = False) -> None:
@@ -83,6 +83,8 @@ class ReplicaLog:
         #: The disk that holds the files.
         self.disk = disk
         self.start = 0
+        #: Offset at which the log last began behind its former end: it skipped records below (V67).
+        self.skipped_before = 0
         #: Whether offsets may be missing because compaction removed records.
         self._gaps = gaps
         #: Leader epoch and number of each record from `start` on; -1 and GONE for missing ones.
@@ -276,6 +278,8 @@ class NodeLogs:
         before = list(zip(log.epochs, log.numbers, strict=True))
         before_start = log.start
         log.rebuild(segments)
+        if log.start > before_start + len(before):
+            log.skipped_before = log.start
         kept_end = log.start
         if log.start >= before_start:
             # Removal of the first records by retention changes none of the records behind them.

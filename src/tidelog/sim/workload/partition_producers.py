@@ -310,9 +310,10 @@ class PartitionProducer:
             self._renew()
             return False
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            self.client.history.sequence_refused(operation, self._broker_id)
-            if not self.client.history.keeps_promises:
-                self._renew()  # what was acknowledged before is lost: it never fits again
+            history = self.client.history
+            history.sequence_refused(operation, self._broker_id)
+            if not history.keeps_promises or operation.numbers[0] in history.expired_open:
+                self._renew()  # earlier batches are lost, or removed: it never fits again
             return False  # another broker may lead by now
         self.client.history.anomaly(f"{error.name} for the oldest open {operation}")
         self._end(waiting, Outcome.UNKNOWN)
