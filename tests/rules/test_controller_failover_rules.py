@@ -277,6 +277,43 @@ def test_what_changes_while_a_controller_loads_is_not_missed(
     three.until(lambda: three.children(layout.DELETE_TOPICS) == [])
 
 
+@pytest.mark.rule("V41", "V25")
+def test_a_topic_that_somebody_edits_while_a_controller_loads_is_read_again_and_watched(
+    three: ControllerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node was read, and the image does not hold it yet (edited_nodes, seed 740036004)."""
+    first = three.controller()
+    left = tuple(one.broker_id for one in others(three, first))
+    three.create(first, "t", left)
+    three.pass_time(100)
+    path = layout.topic_path("t")
+    node = three.read(path)
+    assert node is not None
+    same_id = layout.decode_topic(path, node.data).topic_id
+    load, edited = StoreReader.load, False
+
+    async def edited_meanwhile(self: StoreReader, *lists: Any) -> Any:
+        nonlocal edited
+        read = await load(self, *lists)
+        if not edited:
+            edited = True
+            await self._store.transact([SetData(path, grown(2), ANY_VERSION)])
+        return read
+
+    def grown(count: int) -> bytes:
+        return layout.encode_topic(TopicAssignment(same_id, dict.fromkeys(range(count), left)))
+
+    def is_adopted(number: int) -> bool:
+        state = layout.partition_state_path(TopicPartition("t", number))
+        return three.server.tree.get(state) is not None
+
+    monkeypatch.setattr(StoreReader, "load", edited_meanwhile)
+    first.crash()
+    three.until(lambda: is_adopted(1))
+    three.write(SetData(path, grown(3), ANY_VERSION))
+    three.until(lambda: is_adopted(2))
+
+
 @pytest.mark.rule("V41")
 @pytest.mark.parametrize("what", ["broker", "topic", "deletion"])
 def test_what_changes_after_it_has_loaded_is_heard_of(three: ControllerHarness, what: str) -> None:

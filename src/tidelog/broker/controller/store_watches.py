@@ -169,7 +169,8 @@ class StoreWatches:
         """Read again the topics whose nodes were written and differ from the image (V25)."""
         image = term.controller.image
         touched, self._touched = self._touched, {}
-        unknown = [name for name in touched if name in image.unreadable]
+        # What was loaded is not in the image before the first decision, and a watch fires once.
+        unknown = [name for name in touched if name in image.unreadable or name not in image.topics]
         known = [image.topics[name] for name in touched if name in image.topics]
         changed = await term.patiently(lambda: term.reader.changed(known, self._on_topic))
         if changed or unknown:
