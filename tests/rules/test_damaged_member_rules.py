@@ -66,7 +66,7 @@ class Hurt:
             self.broker.commands.rest,
             SimpleNamespace(report=self.reports.append),  # type: ignore[arg-type]  # a fake
         )
-        replicas.stopped = damaged.stopped
+        replicas.connect(damaged.give_up, damaged.stopped)
         self.relinquishing = Relinquishing(self.broker.services, damaged.give_up)
         self.asked: list[tuple[RelinquishLeadershipRequest, Callable[[Any, Any], None]]] = []
         peers = self.broker.peers

@@ -41,6 +41,7 @@ from tidelog.broker.replicas.directories.offline_reports import OfflineReports
 from tidelog.broker.replicas.directories.slow_directories import SlowDirectories
 from tidelog.broker.replicas.fetching.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetching.fetchers import Fetchers
+from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
 from tidelog.broker.replicas.hosting.planned_appends import PlannedAppends
 from tidelog.broker.replicas.hosting.takeovers import Takeovers
 from tidelog.broker.replicas.isr.foreign_isr_changes import ForeignIsrChanges
@@ -134,17 +135,18 @@ class Broker:
         )
         self.takeovers = Takeovers(services, self.cluster_events)
         self.alter_partition_manager = isr_changes(services)
+        throttles = ReplicationThrottles(services)
+        self.fetchers = Fetchers(services, throttles)
         self.replicas = ReplicaSet(
             services,
             self.appends,
             self.alter_partition_manager,
             self.takeovers,
+            throttles,
+            self.fetchers,
             {coordinators.topic: coordinators for coordinators in (self.groups,)},
             self.cluster_events,
         )
-        self.fetchers = Fetchers(services, self.replicas.throttles)
-        self.replicas.renew_fetch = self.fetchers.renew
-        self.replicas.throttles.fetch_again = self.fetchers.throttle_changed
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
         requests = CommandRequests(services)
         self.offline_reports = OfflineReports(services, requests)
@@ -153,7 +155,7 @@ class Broker:
             services, self.replicas, self.commands.rest, self.offline_reports, self.cluster_events
         )
         damaged = DamagedReplicas(services, self.commands.rest, self.offline_reports)
-        self.replicas.give_up_damaged, self.replicas.stopped = damaged.give_up, damaged.stopped
+        self.replicas.connect(damaged.give_up, damaged.stopped)
         self.slow_directories = SlowDirectories(
             services, self.replicas, self.replicas.upkeep.relinquishing, self.cluster_events
         )

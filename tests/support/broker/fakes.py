@@ -30,6 +30,7 @@ from tidelog.broker.replicas.command_requests import CommandRequests
 from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetching.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetching.fetchers import Fetchers
+from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
 from tidelog.broker.replicas.hosting.partition import Partition
 from tidelog.broker.replicas.hosting.planned_appends import PlannedAppends
 from tidelog.broker.replicas.hosting.takeovers import Takeovers
@@ -319,11 +320,15 @@ class FakeBroker:
         self.takeovers = Takeovers(services, self.cluster_events)
         self.alter_partition_manager = isr_changes(services)
         self.groups = GroupCoordinators(services, self.appends.submit, self.request_failed)
+        throttles = ReplicationThrottles(services)
+        self.fetchers = Fetchers(services, throttles)
         self.replicas = ReplicaSet(
             services,
             self.appends,
             self.alter_partition_manager,
             self.takeovers,
+            throttles,
+            self.fetchers,
             {each.topic: each for each in (self.groups, *self.other_coordinators())},
             self.cluster_events,
         )
@@ -331,9 +336,6 @@ class FakeBroker:
         self.foreign_isr_changes = ForeignIsrChanges(
             services, self.replicas, CommandRequests(services)
         )
-        self.fetchers = Fetchers(services, self.replicas.throttles)
-        self.replicas.renew_fetch = self.fetchers.renew
-        self.replicas.throttles.fetch_again = self.fetchers.throttle_changed
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
         self.held_answers = HeldAnswers(
             self.view,

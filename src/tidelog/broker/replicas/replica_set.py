@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tidelog.broker import store_access
 from tidelog.broker.replicas.directories import duplicate_replicas
-from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
 from tidelog.broker.replicas.hosting.context import IsrChanges, PartitionContext, TopicCoordinators
 from tidelog.broker.replicas.hosting.early_batches import EarlyBatches
 from tidelog.broker.replicas.hosting.partition import Partition
@@ -46,6 +45,8 @@ from tidelog.replication.commands import OfflineReplica
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
+    from tidelog.broker.replicas.fetching.fetchers import Fetchers
+    from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
     from tidelog.broker.replicas.hosting.planned_appends import PlannedAppends
     from tidelog.broker.replicas.hosting.takeovers import Takeovers
     from tidelog.broker.server.requests import Request
@@ -76,13 +77,16 @@ class ReplicaSet:
         appends: PlannedAppends,
         alter_partition_manager: IsrChanges,
         takeovers: Takeovers,
+        throttles: ReplicationThrottles,
+        fetchers: Fetchers,
         coordinators: Mapping[str, TopicCoordinators],
         events: ClusterEvents,
     ) -> None:
         self._services = services
         self.takeovers = takeovers
         #: Both sides of the replication throttle (R15).
-        self.throttles = ReplicationThrottles(services)
+        self.throttles = throttles
+        self._fetchers = fetchers
         #: What reassignments copy from and to this broker (R16).
         self.reassignments = ReassignmentMeters(services)
         self._context = PartitionContext(
@@ -132,12 +136,8 @@ class ReplicaSet:
         self.moves = DirectoryMoves(services, self)
         self.upkeep = ReplicaUpkeep(services, self, takeovers, self.throttles)
         self._plan_directory_moves()
-        #: Fetches a followed partition again whose `flush.before.ack` was set (V69).
-        self.renew_fetch: Callable[[Partition], None] = lambda partition: None
-        #: Has a damaged replica replaced by a controller that cannot be asked for it (V68).
-        self.give_up_damaged: Callable[[Partition], None] = lambda partition: None
-        #: Called with a replica that the controller stopped.
-        self.stopped: Callable[[Partition], None] = lambda partition: None
+        self._give_up_damaged: Callable[[Partition], None] = lambda partition: None
+        self._on_stopped: Callable[[Partition], None] = lambda partition: None
         #: Live brokers when the partitions last learned of them.
         self._alive: list[int] = []
 
@@ -147,6 +147,16 @@ class ReplicaSet:
         self.balance = DirectoryBalance(self._services, self, self.drains)
         self.moves.on_ended = self._directory_move_ended
         self.moves.on_replaced = self.placement.moved
+
+    def connect(
+        self, give_up_damaged: Callable[[Partition], None], on_stopped: Callable[[Partition], None]
+    ) -> None:
+        """Connect the set with what stands on it and on the commands.
+
+        `give_up_damaged` has a damaged replica replaced by a controller that cannot be asked for it
+        (V68). `on_stopped` gets each replica that the controller stopped.
+        """
+        self._give_up_damaged, self._on_stopped = give_up_damaged, on_stopped
 
     # hosted replicas
 
@@ -215,6 +225,14 @@ class ReplicaSet:
             self.count_offline()
         self._count_topic(partition, 1)
         return partition
+
+    def give_up_damaged(self, partition: Partition) -> None:
+        """Have a damaged replica replaced by a controller that cannot be asked for it (V68)."""
+        self._give_up_damaged(partition)
+
+    def stopped(self, partition: Partition) -> None:
+        """Report a replica that the controller stopped, and that stays here."""
+        self._on_stopped(partition)
 
     def count_offline(self) -> None:
         """Count the replicas in directories that failed at run time (D10)."""
@@ -320,7 +338,7 @@ class ReplicaSet:
                     own.follower_fetch_pending_reads_insync_enable,
                 )
                 if partition.log.config.flush_before_ack and not was_synced:
-                    self.renew_fetch(partition)
+                    self._fetchers.renew(partition)
 
     def defaults_changed(self) -> None:
         """Apply the broker's changed configuration: it holds where a topic sets nothing."""

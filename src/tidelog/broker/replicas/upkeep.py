@@ -60,8 +60,8 @@ class UpkeepReplicas(Protocol):
     def get(self, topic_partition: TopicPartition) -> Partition | None:
         """Return the replica of a partition, None when there is none."""
 
-    give_up_damaged: Callable[[Partition], None]
-    """Has a damaged replica replaced by a controller that cannot be asked for it (V68)."""
+    def give_up_damaged(self, partition: Partition) -> None:
+        """Have a damaged replica replaced by a controller that cannot be asked for it (V68)."""
 
     def least_flush_ms(self) -> int:
         """Return the least `flush.ms` of all topics here."""
@@ -81,7 +81,7 @@ class ReplicaUpkeep:
         self._hosted = hosted
         self._takeovers = takeovers
         #: The roles that this broker gives up.
-        self.relinquishing = Relinquishing(services, self._give_up_damaged)
+        self.relinquishing = Relinquishing(services, hosted.give_up_damaged)
         #: Log directories whose disk is full.
         self.full = FullDirectories(services, hosted.all, self.relinquishing)
         self._frozen_watermarks = FrozenWatermarks(services)
@@ -132,9 +132,6 @@ class ReplicaUpkeep:
         """Have the controller replace replicas with a damaged log (V68)."""
         if not self._closing and not self._services.fence.is_fenced:
             self.relinquishing.damage_found(self._hosted.all)
-
-    def _give_up_damaged(self, partition: Partition) -> None:
-        self._hosted.give_up_damaged(partition)
 
     def close(self) -> None:
         """Begin nothing more."""

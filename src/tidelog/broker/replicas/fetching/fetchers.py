@@ -62,6 +62,7 @@ class Fetchers:
         self._throttles = throttles
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._assigned: dict[TopicPartition, Fetcher] = {}
+        throttles.fetch_again = self.throttle_changed
 
     def add(self, partitions: Iterable[Partition]) -> None:
         """Fetch for followers from now on; a follower without a leader waits for a command."""
