@@ -323,7 +323,7 @@ def test_no_crash_loses_a_synced_record_where_the_old_copy_cannot_be_removed(
     refuse(whole, A, error)
     _moved_and_written(whole)
     calls = whole.life.calls - before + 1
-    # Every call is struck under every loss, in turns with each of the errors; in `make fuzz` of all.
+    # Every call is struck under every loss, with one of the errors; in `make fuzz` with each.
     first, step = (REFUSALS.index(error), len(REFUSALS)) if FACTOR == 1 else (0, 1)
     assert calls > 20 * step
     for strike_at in range(1 + first, calls + 1, step):

@@ -49,7 +49,7 @@ def same(data: bytes | bytearray, start: int, end: int, count: int, *rest: Any) 
 
 
 @needs_compiler
-@examples(600)
+@examples(200)
 @given(
     batch=records,
     changes=st.lists(st.tuples(st.integers(0, 4000), odd_bytes), max_size=4),
@@ -79,7 +79,7 @@ def test_both_walks_agree_on_batches_with_faults(
 
 
 @needs_compiler
-@examples(400)
+@examples(200)
 @given(data=st.binary(max_size=60), count=st.integers(0, 9), start=st.integers(0, 5), base=int64s)
 def test_both_walks_agree_on_any_bytes(data: bytes, count: int, start: int, base: int) -> None:
     same(data, min(start, len(data)), len(data), count, base, 0, 9, True, 5)
