@@ -180,7 +180,16 @@ LIMITS_S = {
 #: Tests of clusters that bring a store of their own: they are the same whatever the others run on.
 OWN_STORE = tuple(
     f"tests/cluster/test_{name}.py"
-    for name in ("chaos", "histories", "kafka_levels", "kafka_log_dirs", "kafka_peers", "zookeeper")
+    for name in (
+        "chaos",
+        "histories",
+        "kafka_levels",
+        "kafka_log_dirs",
+        "kafka_peer_moves",
+        "kafka_peers",
+        "older_store",
+        "zookeeper",
+    )
 )
 PIPELINES = ("analyze", "audit", "copy", "demo", "ingest", "plan", "simulate")
 #: Of a folder, what is a part of its own: no part may take much longer than all others.
@@ -205,23 +214,38 @@ SPLIT: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 #: Tests of clusters to which the store makes no difference: disks, memory, bytes that clients send,
-#: the command line. `make test` runs them on the embedded store, `make soak` on ZooKeeper as well.
+#: signals and streams of processes, plans, the command line. `make test` runs them on the embedded
+#: store, `make soak` on ZooKeeper as well.
 ANY_STORE = tuple(
     f"tests/cluster/test_{name}.py"
     for name in (
         "bad_input",
         "command_line",
         "configurations",
+        "connection_floods",
+        "damaged_logs",
+        "described_replicas",
+        "directory_moves",
+        "drains",
         "first_use",
         "full_directories",
         "full_disk",
         "group_abuse",
         "late_frames",
         "log_dir_commands",
+        "log_rotation",
         "long_requests",
+        "lost_page_caches",
+        "operating",
+        "planned_moves",
         "protocol_abuse",
         "receive_memory",
         "refused_requests",
+        "response_memory",
+        "signals",
+        "slow_directories",
+        "slow_reads",
+        "standard_streams",
     )
 )
 #: On each other Python, `make soak` runs whole parts: a part of its own.
@@ -251,12 +275,13 @@ def all_parts() -> list[Part]:
 def cluster_on_zookeeper() -> Part:
     """The tests of clusters once more, every cluster on a ZooKeeper server of its own."""
     others = (*OWN_STORE, *ANY_STORE)
-    return on_zookeeper("zookeeper", "tests/cluster", *(f"--ignore={path}" for path in others))
+    ignored = (f"--ignore={path}" for path in others)
+    return on_zookeeper("zookeeper", "tests/cluster", *ignored, limit_s=1200)
 
 
-def on_zookeeper(name: str, *words: str) -> Part:
+def on_zookeeper(name: str, *words: str, limit_s: int) -> Part:
     store = (("TIDELOG_TEST_STORE", "zookeeper"),)
-    return pytest_part(name, *words, limit_s=1200, has_processes=True, variables=store)
+    return pytest_part(name, *words, limit_s=limit_s, has_processes=True, variables=store)
 
 
 def soak_parts() -> list[Part]:
@@ -265,9 +290,9 @@ def soak_parts() -> list[Part]:
     folders = sorted({f"tests/{path.relative_to(TESTS).parts[0]}" for path in marked})
     folders.remove(PYTHONS)
     return [
-        pytest_part("marked", *folders, "--soak", limit_s=1800, has_processes=True),
+        pytest_part("marked", *folders, "--soak", limit_s=3600, has_processes=True),
         pytest_part("all_pythons", PYTHONS, "--soak", limit_s=2 * 3600, has_processes=True),
-        on_zookeeper("any_store", *ANY_STORE),
+        on_zookeeper("any_store", *ANY_STORE, limit_s=2400),
     ]
 
 
