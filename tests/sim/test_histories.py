@@ -7,11 +7,10 @@ to be silent here.
 from __future__ import annotations
 
 import pytest
+from tests.sim.runs import recovery_within
 from tests.support.mutants import MUTANTS, applied
 
 from tidelog.history import HistoryChecker, Operation, Report
-from tidelog.sim import final_phase
-from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.run import SeedRun, run_seed
 from tidelog.sim.simulator import CollectorPaused, Simulator
 
@@ -21,7 +20,7 @@ NOTICED = {
     "bounce_unnoticed": (5, 12, *range(16)),
 }
 #: After the faults: a broken cluster need not recover, and its clients have seen enough.
-REST_NS = 5 * NS_PER_S
+REST_S = 5
 
 
 def judged(operations: list[Operation], *, has_final_read: bool) -> Report:
@@ -34,9 +33,8 @@ def judged(operations: list[Operation], *, has_final_read: bool) -> Report:
 @pytest.mark.parametrize("name", NOTICED)
 def test_clients_alone_notice_a_broken_broker(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Simulator, "violate", lambda simulator, what: None)
-    monkeypatch.setattr(final_phase, "LIVENESS_LIMIT_NS", REST_NS)
     for seed in NOTICED[name]:
-        with CollectorPaused(), applied(name):
+        with CollectorPaused(), applied(name), recovery_within(REST_S):
             run = SeedRun(seed, MUTANTS[name].profile)
             run.run()
             report = judged(run.operations(), has_final_read=False)
