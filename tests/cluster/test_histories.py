@@ -1,7 +1,7 @@
 """Three client libraries through kills of leaders: what they were told goes together.
 
 On the embedded store a few kills; on an ensemble of three ZooKeeper servers for a time, in turns a
-leader, the controller, and the server that leads the ensemble: a minute, or
+leader, the controller, and the server that leads the ensemble: a quarter of a minute, or
 TIDELOG_TEST_HISTORY_S seconds (`make soak`: ten minutes of an hour).
 """
 
@@ -33,7 +33,7 @@ KILLS = 3
 #: Acknowledged to each producer before a kill, and again after it.
 ENOUGH = 200
 #: How long brokers and servers are killed in turns.
-ENSEMBLE_S = float(os.environ.get("TIDELOG_TEST_HISTORY_S", "40"))
+ENSEMBLE_S = float(os.environ.get("TIDELOG_TEST_HISTORY_S", "15"))
 
 
 def await_that(condition: Callable[[], bool], what: str) -> None:

@@ -24,7 +24,7 @@ DEPENDING = (
     "tests/unit/sim/test_sim_loop.py",
     "tests/unit/sim/test_sim_mutants.py",
 )
-SEEDS = [str(seed) for seed in range(20)]
+SEEDS = [str(seed) for seed in range(10)]
 #: Kills that were recorded with so few events: a third of them, in a few seconds.
 MAX_EVENTS = 3_300
 WHICH = ("oldest", "newest")
