@@ -25,6 +25,7 @@ from tidelog.broker.broker import Broker
 from tidelog.broker.controller.cold_start import assigned_in_cold_start
 from tidelog.broker.membership.store_history import OlderStoreError
 from tidelog.broker.replicas.replica_set import HostedLog
+from tidelog.controller.commands import Sender
 from tidelog.controller.controller import Controller
 from tidelog.controller.elections.recoveries import LogEndsReported, RecoveryBegun, RecoveryWaitOver
 from tidelog.controller.records import LogEnd, Topic
@@ -40,8 +41,10 @@ from tidelog.core.types import (
     TopicPartition,
 )
 from tidelog.log import owners
+from tidelog.log.directory_files import format_meta_properties, parse_meta_properties
 from tidelog.metadata import layout
 from tidelog.metadata.store import ANY_VERSION, Create, SetData, Stat
+from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
 ALL = brokers(1, 2, 3)
 #: State nodes of the tests were written by transaction 1,000.
@@ -102,7 +105,7 @@ def test_a_new_leader_begins_above_all_epochs_that_the_store_may_have_lost() -> 
     controller, waiting = marked(state(leader_epoch=5))
     end = LogEnd(waiting.leader_epoch + 7, 10)
     after = ends(controller, broker1=end, broker2=end, broker3=end)
-    assert after.leader_epoch == waiting.leader_epoch + 8
+    assert after.leader_epoch == waiting.leader_epoch + 8 + MARK.skipped
 
 
 @pytest.mark.rule("E8")
@@ -282,6 +285,67 @@ def test_a_broker_that_saw_a_later_store_marks_it_and_proves_nothing(
         assert (fence.data, fence.stat.version) == (b"7", 1)
 
     harness.tell(story())
+
+
+@pytest.mark.rule("E8")
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_mark_of_an_earlier_life_says_nothing_of_this_one(
+    harness: SessionHarness, is_known: bool
+) -> None:
+    """The copy was made after the store went back once, and has that mark, too."""
+
+    async def story() -> None:
+        seen = await stopped(harness)
+        put_back(harness)
+        data = layout.encode_store_went_back(replace(MARK, broker_id=3))
+        harness.cluster.server.tree.transact([Create(layout.STORE_WENT_BACK, data)], 0)
+        present = mark_in(harness)
+        assert present is not None
+        again = harness.broker()
+        again.store_history.seen = seen
+        if is_known:
+            again.store_marked(present.name)
+        await again.session.open()
+        await again.session.register()
+        mark = mark_in(harness)
+        assert mark is not None
+        assert (mark.broker_id == 1 and mark.zxid == again.broker_epoch) is is_known
+
+    harness.tell(story())
+
+
+@pytest.mark.rule("E8")
+def test_the_controller_names_the_mark_to_all_brokers() -> None:
+    controller = loaded(one_partition(state()))
+    _, effects = step(controller, BrokersRead(ALL, MARK))
+    named = {
+        outgoing.message.store_mark
+        for commands in effects.commands.values()
+        for outgoing in commands.requests(Sender(9, 1, "PLAINTEXT"), 101)
+        if isinstance(outgoing.message, UpdateMetadataRequest)
+    }
+    assert named == {MARK.name}
+
+
+@pytest.mark.rule("E8")
+def test_log_directories_keep_the_marks_that_a_broker_knows() -> None:
+    data = format_meta_properties("cluster", 1, 7, ("63-9", "200-1"))
+    first = parse_meta_properties(data)
+    assert first.marks == ("63-9", "200-1")
+    second = first._replace(marks=("70-3", "63-9"))
+    assert owners.known_marks({"a": first, "b": second}) == ("63-9", "70-3", "200-1")
+    with pytest.raises(ValueError, match="no transaction and time"):
+        parse_meta_properties(data.replace(b"63-9", b"6x-9"))
+
+
+@pytest.mark.rule("E8")
+def test_only_the_newest_marks_are_kept(harness: SessionHarness) -> None:
+    broker = harness.broker()
+    for number in range(20):
+        assert broker.store_history.heard_of(f"{number}-0")
+        assert not broker.store_history.heard_of(f"{number}-0")
+    assert not broker.store_history.heard_of("")
+    assert broker.store_history.marks == tuple(f"{number}-0" for number in range(4, 20))
 
 
 @pytest.mark.rule("E8")

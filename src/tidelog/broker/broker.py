@@ -66,7 +66,7 @@ from tidelog.core.tasks import Tasks
 from tidelog.core.types import CleanEpochs, Endpoint
 from tidelog.log.directory_stamps import DirectoryStamps
 from tidelog.log.log_directory import LogDirectory
-from tidelog.log.owners import last_stamp, read_owners, refuse_strangers
+from tidelog.log.owners import known_marks, last_stamp, read_owners, refuse_strangers
 
 if TYPE_CHECKING:
     from tidelog.metadata.store import MetadataStore
@@ -194,6 +194,7 @@ class Broker:
             config_store=self.config_store,
             live_configs=self.live_configs,
             held_answers=self.held_answers,
+            store_marked=self.store_marked,
         )
 
     @property
@@ -226,6 +227,7 @@ class Broker:
         """
         owners = await read_owners(self._open_lanes())
         self.store_history.seen = last_stamp(owners)
+        self.store_history.marks = known_marks(owners)
         self.services.identity.cluster_id = await self.session.open(
             lambda cluster_id: refuse_strangers(owners, cluster_id, self.config.metadata_store)
         )
@@ -393,7 +395,13 @@ class Broker:
 
     def registered(self, stamp: int) -> None:
         """Keep the broker's stamp in all log directories, each as soon as it can (E8)."""
-        self.stamps.keep(self.services.identity.cluster_id, self.broker_id, stamp)
+        identity, marks = self.services.identity, self.store_history.marks
+        self.stamps.keep(identity.cluster_id, self.broker_id, stamp, marks)
+
+    def store_marked(self, mark: str) -> None:
+        """Keep the mark of a store that went back, which the controller names (E8)."""
+        if self.store_history.heard_of(mark):
+            self.registered(self.store_history.seen)
 
     def session_renewed(self) -> None:
         """Catch up: the broker is registered again, with changes missed meanwhile."""

@@ -342,7 +342,10 @@ class CommandBuilder:
     def _of(self, broker_id: int) -> Commands:
         commands = self._commands.get(broker_id)
         if commands is None:
+            mark = self._image.went_back
             commands = self._commands[broker_id] = Commands(
-                self._brokers, partition_count=len(self._image.states)
+                self._brokers,
+                partition_count=len(self._image.states),
+                store_mark="" if mark is None else mark.name,
             )
         return commands

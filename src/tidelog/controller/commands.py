@@ -122,6 +122,8 @@ class Commands:
     keep: tuple[str, ...] = ()
     #: Number of partitions in the cluster when the commands were decided.
     partition_count: int = 0
+    #: Name of the mark of a store that went back, empty without one (E8).
+    store_mark: str = ""
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     roles: dict[TopicPartition, BrokerRole] = field(default_factory=dict)
     shown: Shown = field(default_factory=dict)
@@ -136,6 +138,7 @@ class Commands:
         self.brokers = later.brokers
         self.brokers_changed = self.brokers_changed or later.brokers_changed
         self.partition_count = later.partition_count
+        self.store_mark = later.store_mark
         self.log_ends.update(later.log_ends)
         for topic_partition, stop in later.stops.items():
             self.roles.pop(topic_partition, None)
@@ -241,6 +244,7 @@ class Commands:
             broker_epoch=broker_epoch,
             topic_states=[*topics.values(), *(kept if kind == FULL else ())],
             live_brokers=[_live_broker(broker) for broker in self.brokers],
+            store_mark=self.store_mark,
         )
         return Outgoing(part, UPDATE_METADATA, sender.versions.update_metadata, message)
 

@@ -148,6 +148,11 @@ class StoreWentBack:
     #: Transaction that wrote the node: what the store had before it proves nothing.
     zxid: int = 0
 
+    @property
+    def name(self) -> str:
+        """What distinguishes this mark from all others, of the same transaction number, too."""
+        return f"{self.zxid}-{self.timestamp_ms}"
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:

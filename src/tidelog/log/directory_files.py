@@ -14,6 +14,7 @@ CleanShutdownFileHandler.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -30,6 +31,9 @@ from tidelog.log import names
 META_PROPERTIES = "meta.properties"
 #: Ours, in meta.properties: the last stamp of the broker in its metadata store (E8).
 _STAMP_KEY = "tidelog.store.stamp"
+#: Likewise: the marks of a store that went back which the broker knows, the newest last.
+_MARKS_KEY = "tidelog.store.marks"
+_MARK = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 #: Files replaced by one operation.
@@ -45,16 +49,22 @@ class MetaProperties(NamedTuple):
     broker_id: int | None
     #: The transaction of the metadata store that wrote the broker's last stamp (E8).
     stamp: int = NO_STAMP
+    #: Marks of the metadata store that the broker has heard of, the newest last (E8).
+    marks: tuple[str, ...] = ()
 
 
-def format_meta_properties(cluster_id: str, broker_id: int, stamp: int = NO_STAMP) -> bytes:
+def format_meta_properties(
+    cluster_id: str, broker_id: int, stamp: int = NO_STAMP, marks: Sequence[str] = ()
+) -> bytes:
     """Return version 0, which brokers with a store outside the log directories write.
 
-    Brokers of Kafka pass over the stamp, which is ours.
+    Brokers of Kafka pass over stamp and marks, which are ours.
     """
     lines = ["#", f"broker.id={broker_id}", f"cluster.id={cluster_id}", "version=0"]
     if stamp != NO_STAMP:
         lines.append(f"{_STAMP_KEY}={stamp}")
+    if marks:
+        lines.append(f"{_MARKS_KEY}={','.join(marks)}")
     return "".join(f"{line}\n" for line in lines).encode()
 
 
@@ -79,10 +89,15 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
     stamp = values.get(_STAMP_KEY, "")
     if stamp and not (stamp.isascii() and stamp.isdigit() and len(stamp) <= 19):
         raise ValueError(f"{_STAMP_KEY} is {stamp[:40]!r}, not a transaction id")
+    marks = tuple(filter(None, values.get(_MARKS_KEY, "").split(",")))
+    for mark in marks:
+        if not _MARK.fullmatch(mark):
+            raise ValueError(f"{_MARKS_KEY} has {mark[:40]!r}, which is no transaction and time")
     return MetaProperties(
         values.get("cluster.id"),
         None if broker is None else int(broker),
         int(stamp) if stamp else NO_STAMP,
+        marks,
     )
 
 

@@ -36,18 +36,16 @@ class DirectoryStamps:
     def __init__(self, directories: Callable[[], Sequence[StampedDirectory]]) -> None:
         """`directories` returns those in use; a failed one is left out."""
         self._directories = directories
-        self._stamp = NO_STAMP
         self._data = b""
         #: Directories with a write under way.
         self._writing: dict[str, None] = {}
         self._is_written: Completion[None] | None = None
 
-    def keep(self, cluster_id: str, broker_id: int, stamp: int) -> None:
-        """Begin to write a stamp into all directories, durably; do not wait."""
+    def keep(self, cluster_id: str, broker_id: int, stamp: int, marks: Sequence[str] = ()) -> None:
+        """Begin to write a stamp and known marks into all directories, durably; do not wait."""
         if stamp == NO_STAMP:
             return
-        self._stamp = stamp
-        self._data = format_meta_properties(cluster_id, broker_id, stamp)
+        self._data = format_meta_properties(cluster_id, broker_id, stamp, marks)
         for directory in self._directories():
             self._write(directory)
 
@@ -68,13 +66,13 @@ class DirectoryStamps:
             files.replace_file(path, data, sync=True)
 
         write = directory.lane.submit(replace, Work.SLOW, "stamp")
-        write.then(partial(self._ended, directory, self._stamp))
+        write.then(partial(self._ended, directory, data))
 
-    def _ended(self, directory: StampedDirectory, stamp: int, write: Completion[None]) -> None:
+    def _ended(self, directory: StampedDirectory, data: bytes, write: Completion[None]) -> None:
         del self._writing[directory.path]
         if write.error is not None:
             directory.failed(write.error)
-        if stamp != self._stamp:
+        if data != self._data:
             self._write(directory)
         is_written = self._is_written
         if not self._writing and is_written is not None:

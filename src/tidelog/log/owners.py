@@ -47,6 +47,12 @@ def last_stamp(owners: Mapping[str, MetaProperties]) -> int:
     return max((owner.stamp for owner in owners.values()), default=NO_STAMP)
 
 
+def known_marks(owners: Mapping[str, MetaProperties]) -> tuple[str, ...]:
+    """Return the marks of the store that any directory has, by transaction (E8)."""
+    marks = dict.fromkeys(mark for owner in owners.values() for mark in owner.marks)
+    return tuple(sorted(marks, key=lambda mark: [int(part) for part in mark.split("-")]))
+
+
 def refuse_strangers(owners: Mapping[str, MetaProperties], cluster_id: str, store: str) -> None:
     """Raise ConfigError where a directory is of another cluster than the one in the store.
 

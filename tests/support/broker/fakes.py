@@ -337,6 +337,7 @@ class FakeBroker:
             services, self.replicas, CommandRequests(services)
         )
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
+        self.store_marked = lambda _: None
         self.held_answers = HeldAnswers(
             self.view,
             self.clock,

@@ -147,6 +147,28 @@ def older_store_believed(_: Any) -> Any:
     return why_older
 
 
+@_breaks(
+    "E8",
+    "tidelog.broker.membership.store_history:StoreHistory.heard_of",
+    profile="older_stores",
+)
+def marks_not_known(_: Any) -> Any:
+    """A broker takes the mark of an earlier life of the store for one of the present life."""
+    return lambda self, mark: False
+
+
+@_breaks("E8", "tidelog.controller.elections.election:_epoch_above_all", profile="older_stores")
+def epochs_of_other_lives_given_again(_: Any) -> Any:
+    """A new leader begins just above the logs, whose store may have given more epochs."""
+
+    def above_all(state: Any, around: Any) -> int:
+        logs = {} if around.recovery is None else around.recovery.logs
+        latest: int = max([state.leader_epoch, *(log.leader_epoch for log in logs.values())])
+        return latest + 1
+
+    return above_all
+
+
 @_breaks("E8", "tidelog.controller.image:unproven", profile="older_stores")
 def lost_epochs_given_again(original: Any) -> Any:
     """The controller does not skip the leader epochs that a store that went back may lack."""

@@ -201,7 +201,7 @@ def test_metadata_files_are_kafkas_text() -> None:
     assert (owner.cluster_id, owner.broker_id) == ("c1", 3)
     owner = parse_meta_properties(b"#x\n#date\nnode.id=4\nversion=1\ncluster.id=c\n")
     assert (owner.cluster_id, owner.broker_id) == ("c", 4)
-    assert parse_meta_properties(b"version=0\n") == (None, None, -1)
+    assert parse_meta_properties(b"version=0\n") == (None, None, -1, ())
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def handle(context: ApiContext, request: Request[UpdateMetadataRequest]) -> Upda
         context.alter_partition_manager.controller_changed()
         context.foreign_isr_changes.published(message)
         context.controlled_shutdown.view_changed()
+        context.store_marked(message.store_mark)
         context.replicas.view_changed()
         context.held_answers.view_changed(before)
         if not context.admission.is_open:

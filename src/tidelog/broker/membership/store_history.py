@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.replica_set import HostedLog
     from tidelog.broker.services import Services
 
+#: Each is of a store that was put back.
+_MARKS_KEPT = 16
 #: The advice of every message about a store that went back.
 _GUIDE = "see docs/guide/older-store.md"
 
@@ -55,6 +57,8 @@ class StoreHistory:
         self._hosted = hosted
         #: Transaction of the last stamp that the log directories or this process have seen.
         self.seen = NO_STAMP
+        #: Names of the marks that this broker has heard of, the newest last.
+        self.marks: tuple[str, ...] = ()
         self._has_judged_logs = False
 
     async def registration_ops(self) -> list[Op]:
@@ -81,6 +85,16 @@ class StoreHistory:
         """Note a registration: its transaction wrote the stamp."""
         self.seen = broker_epoch
         self._has_judged_logs = True
+
+    def heard_of(self, mark: str) -> bool:
+        """Note the mark that the store has, or had; return whether it is news.
+
+        A copy of this store has it, too. There it says nothing of what that copy lacks.
+        """
+        if not mark or mark in self.marks:
+            return False
+        self.marks = (*self.marks, mark)[-_MARKS_KEPT:]
+        return True
 
     async def stamp(self) -> int:
         """Write the stamp of a broker that stops; return its transaction."""
@@ -121,12 +135,17 @@ class StoreHistory:
         return ""
 
     async def _marking(self, found: int, reason: str) -> list[Op]:
-        """Return what marks the store, nothing where another broker's mark covers this one."""
+        """Return what marks the store, nothing where another broker's mark covers this one.
+
+        That mark was made after the store was put back: this broker has not heard of it before.
+        """
         store, services = self._services.store, self._services
         path, epoch_path = layout.STORE_WENT_BACK, layout.CONTROLLER_EPOCH
         marker, epoch = await store.get_many([path, epoch_path])
         if marker is not None and found < marker.stat.mzxid:
-            return []
+            name = layout.decode_store_went_back(path, marker).name
+            if name not in self.marks:
+                return []
         led = await self._led_already()
         if led:
             raise OlderStoreError(

@@ -35,6 +35,8 @@ class Circumstances:
     recovery: Recovery | None = None
     #: Those of `absent` whose replica is in a failed log directory: it may hold every record.
     offline: Sequence[int] = ()
+    #: Leader epochs that a partition skips where the store went back (E8).
+    epochs_skipped: int = 0
 
     @property
     def lost(self) -> Sequence[int]:
@@ -66,4 +68,5 @@ def circumstances(topic_partition: TopicPartition, draft: Draft) -> Circumstance
         offline=image.offline(topic_partition),
         unclean=settings.unclean if unclean is None else unclean,
         recovery=image.recoveries.get(topic_partition),
+        epochs_skipped=0 if image.went_back is None else image.went_back.skipped,
     )

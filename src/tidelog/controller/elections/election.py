@@ -269,10 +269,16 @@ def _published(
 
 
 def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
-    """Return the epoch of a new leader, above those of all logs (E8)."""
+    """Return the epoch of a new leader, above those that any lost store has given (E8).
+
+    Logs with a later epoch than the state, which has skipped some, are of a life that began with
+    the same copy and skipped more. It may have given epochs that no log has a record of.
+    """
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)
-    return max(state.leader_epoch, latest) + 1
+    if latest > state.leader_epoch:
+        return latest + around.epochs_skipped + 1
+    return state.leader_epoch + 1
 
 
 def _leaderless(

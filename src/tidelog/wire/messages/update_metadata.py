@@ -2,7 +2,7 @@
 
 Kafka 3.9 sends version 8 without negotiation. Version 7 brings topic ids, 8 the flag of KRaft
 controllers and the request type as a tagged field (KIP-866). All three are flexible. Tagged fields
-from 20,000 on are tidelog's own (V71, E1, E4); brokers that do not know them skip them.
+from 20,000 on are tidelog's own (V71, E1, E4, E8); brokers that do not know them skip them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ IS_WAITING_TAG = 20_006
 SHRUNK_TAG = 20_007
 STATUSES_TAG = 20_008
 CAUSES_TAG = 20_009
+STORE_MARK_TAG = 20_010
 
 
 @dataclass(slots=True)
@@ -94,6 +95,8 @@ class UpdateMetadataRequest:
     broker_epoch: int = int64("5+", -1, ignorable=True)
     topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, "5+")
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+")
+    #: Name of the mark of a metadata store that went back, empty without one (E8).
+    store_mark: str = string("6+", "", ignorable=True, tag=STORE_MARK_TAG)
 
 
 @dataclass(slots=True)

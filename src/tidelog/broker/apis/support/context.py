@@ -5,6 +5,7 @@ A test of one handler passes an object with the few of them that the handler use
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,3 +52,5 @@ class ApiContext:
     config_store: ConfigStore
     live_configs: LiveConfigs
     held_answers: HeldAnswers
+    #: Takes the name of the mark of a store that went back (E8).
+    store_marked: Callable[[str], None]
