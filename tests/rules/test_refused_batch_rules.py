@@ -7,6 +7,7 @@ Real replicas and APIs over fake logs; what a log makes of a full disk is in tes
 from __future__ import annotations
 
 import asyncio
+import errno
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +23,7 @@ from tidelog.core.limits import (
     STORED_BATCH_AWAITED_MS,
 )
 from tidelog.core.types import RECOVERED, RECOVERING
-from tidelog.log.append_queue import AppendInfo
+from tidelog.log.append_queue import AppendInfo, NotFlushedError
 from tidelog.log.append_validation import CostlyBatch
 from tidelog.log.refused_batches import EarlierBatchRefusedError, SentBatch
 from tidelog.records.batch import BatchView
@@ -443,6 +444,28 @@ def test_a_stored_batch_behind_one_that_timed_out_is_not_acknowledged_before_tha
         ]
         asked.commit(4)
         assert asked.codes(3) == [ErrorCode.NONE]
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_a_batch_behind_a_stored_one_whose_flush_failed_is_not_acknowledged() -> None:
+    """The disk was full for one flush; the log has both batches, and a later flush succeeds."""
+
+    async def story() -> None:
+        asked = await an_asked_leader()
+        request = produce._Produce(asked.leader, -1)  # type: ignore[arg-type]  # a fake stands in
+        first = produce._PartitionAppend(request, asked.partition, PartitionProduceResponse(0))
+        full = StorageError("/data", "rename", "/data/t0-0/x", errno.ENOSPC, 0)
+        first.appended(Completion.failed(NotFlushedError(full, SentBatch(5, 0, 4, 4))))
+        assert first.answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        asked.leader.produce(2)
+        asked.commit(6)
+        assert [asked.send(sequence).answer.error_code for sequence in (5, 4, 5)] == [
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            ErrorCode.NONE,
+            ErrorCode.NONE,
+        ]
 
     asyncio.run(story())
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tidelog.core.completion import Completion
-from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import MAX_IOVECS
 from tidelog.core.ports import Buffer, Files, Handle, Work
 from tidelog.log.flush import Flushes
@@ -46,6 +46,19 @@ class AppendInfo:
     duplicate: bool = False
     #: The batch among those of its idempotent producer; None of another producer, or of a leader.
     sent: SentBatch | None = None
+
+
+class NotFlushedError(StorageError):
+    """A batch is stored, and the flush that it needed has failed; `sent` as in AppendInfo."""
+
+    def __init__(self, error: StorageError, sent: SentBatch | None) -> None:
+        super().__init__(error.directory, error.operation, error.path, error.errno, error.at_ms)
+        self.args = error.args
+        self.sent = sent
+
+
+def _not_flushed(error: BaseException, info: AppendInfo) -> BaseException:
+    return NotFlushedError(error, info.sent) if isinstance(error, StorageError) else error
 
 
 class PlannedBatch(NamedTuple):
@@ -383,7 +396,7 @@ class AppendQueue:
             plan = plans.popleft()
             if done.error is not None:
                 self._flush_failed_below = max(self._flush_failed_below, plan.info.last_offset + 1)
-                plan.completion.fail(done.error)
+                plan.completion.fail(_not_flushed(done.error, plan.info))
             else:
                 plan.completion.resolve(plan.info)
         while behind:
@@ -410,7 +423,14 @@ class AppendQueue:
                 plan.completion.then(settle)
                 return completion
         if self._log.recovery_point <= original.last_offset < self._flush_failed_below:
-            self._flushes.start().then(settle)
+
+            def flushed(done: Completion[None]) -> None:
+                if done.error is not None:
+                    completion.fail(_not_flushed(done.error, original))
+                else:
+                    completion.resolve(original)
+
+            self._flushes.start().then(flushed)
             return completion
         return Completion.of(original)
 

@@ -7,7 +7,9 @@ import errno
 from tests.support.log import NOW_MS, LogHarness, batch_of
 
 from tidelog.core.errors import StorageError
+from tidelog.log.append_queue import NotFlushedError
 from tidelog.log.config import LogConfig
+from tidelog.log.refused_batches import SentBatch
 from tidelog.records.builder import Producer
 
 
@@ -54,7 +56,7 @@ def test_with_flush_messages_only_the_appends_that_need_a_failed_flush_fail(
     harness.lane.eager = False
     first = log.plan_leader_append(batch_of([b"a"] * 3), 0, NOW_MS)
     log.submit_planned()
-    second = log.plan_leader_append(batch_of([b"b"]), 0, NOW_MS)
+    second = log.plan_leader_append(batch_of([b"b"], producer=Producer(1, 0, 0)), 0, NOW_MS)
     log.submit_planned()
     harness.lane.run(1)
     behind = log.plan_leader_append(batch_of([b"c"]), 0, NOW_MS)
@@ -62,7 +64,9 @@ def test_with_flush_messages_only_the_appends_that_need_a_failed_flush_fail(
     assert first.result().base_offset == 0 and not second.done and not behind.done
     harness.files.refuse = lambda call, path: errno.EIO if call == "fsync" else 0
     harness.lane.run()
-    assert isinstance(second.error, StorageError)
+    assert isinstance(second.error, NotFlushedError)
+    assert second.error.sent == SentBatch(1, 0, 0, 0), "its producer's later batches wait for it"
+    assert second.error.errno == errno.EIO and "fsync of" in str(second.error)
     assert behind.result().base_offset == 4
 
 

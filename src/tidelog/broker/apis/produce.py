@@ -26,6 +26,7 @@ from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import MAX_RECORD_ERRORS
 from tidelog.core.names import CLUSTER_EVENTS, is_internal_topic
 from tidelog.core.types import TopicPartition
+from tidelog.log.append_queue import NotFlushedError
 from tidelog.log.append_validation import RecordsRejected
 from tidelog.log.refused_batches import EarlierBatchRefusedError
 from tidelog.records.walk import Bad
@@ -148,6 +149,11 @@ class _PartitionAppend:
     def appended(self, completion: Completion[AppendInfo]) -> None:
         """Take over the leader's write of the batch, or its failure."""
         error = completion.error
+        if isinstance(error, NotFlushedError):
+            # The log has the batch: later ones of its producer wait for its repetition (V38).
+            self.sent = error.sent
+            self.refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            return
         if error is not None:
             _set_error(self.produce, self.partition.topic_partition, self.answer, error)
             self._finish()
