@@ -15,7 +15,7 @@ from tidelog.records.builder import Producer
 Small = Callable[..., LogConfig]
 
 
-@pytest.mark.rule("V39")
+@pytest.mark.rule("V68")
 @pytest.mark.parametrize(
     ("number", "epoch", "end"),
     [
@@ -46,7 +46,7 @@ def test_a_flushed_batch_is_not_doubted_for_what_follows(harness: LogHarness) ->
     expect(harness.again(), 9)
 
 
-@pytest.mark.rule("V39")
+@pytest.mark.rule("V68")
 @pytest.mark.parametrize("gap", [2, 3, 100])
 def test_a_base_offset_that_the_next_batch_contradicts_ends_a_compacted_log(
     harness: LogHarness, small: Small, gap: int
