@@ -87,27 +87,35 @@ class Walk:
         end = segment.base_offset
         latest_epoch = -1
         stale = False
-        #: Of the last batch, if it raises the epoch or leaves a gap: its position, the end and the
-        #: epoch before it.
-        jump: tuple[int, int, int] | None = None
-        for position, batch in scan:
+        #: Position of the last batch, and the end and the epoch before it, if it raises the epoch,
+        #: and if it leaves a gap.
+        rise: tuple[int, int, int] | None = None
+        gap: tuple[int, int, int] | None = None
+        batches = iter(scan)
+        for position, batch in batches:
             epoch = batch.partition_leader_epoch
             if resumed:
                 end = batch.base_offset
             first = end == segment.base_offset
-            scan.problem = self._out_of_order(batch, end, first, latest_epoch)
-            if scan.problem is not None:
+            problem = self._out_of_order(batch, end, first, latest_epoch)
+            if problem is not None:
+                jump = gap if batch.base_offset < end else rise
                 if jump is not None and batch.base_offset >= jump[1] and epoch >= jump[2]:
-                    raise DoubtfulBatch(jump[0], jump[1], scan.problem)
+                    after = next(batches, None) if jump is rise else None
+                    if after is None or after[1].partition_leader_epoch < latest_epoch:
+                        raise DoubtfulBatch(jump[0], jump[1], problem)
+                scan.problem = problem
                 break
             if segment_end is not None and batch.base_offset >= segment_end:
                 scan.problem = f"the next segment begins at {segment_end}"
                 stale = True
                 break
-            jump = None
+            rise = gap = None
             if epoch > latest_epoch or batch.base_offset > end:
                 if batch.last_offset >= self.recovery_point and not resumed:
-                    jump = (position, end, max(latest_epoch, epochs.latest_epoch))
+                    before = (position, end, max(latest_epoch, epochs.latest_epoch))
+                    rise = before if epoch > latest_epoch else None
+                    gap = before if batch.base_offset > end else None
                 latest_epoch = max(latest_epoch, epoch)
             if resumed:
                 resumed = False

@@ -22,8 +22,9 @@ Small = Callable[..., LogConfig]
         (10, 1, 10),
         (6, 0, 6),
         (11, 1, 11),
-        # Of a batch that begins an epoch and the next one, either may be wrong.
-        (9, 1, 8),
+        # Later batches of the epoch say that the one which began it is right.
+        (9, 1, 9),
+        (5, 0, 5),
         # A wrong epoch before the last batch shows by the next one, wherever it is.
         *[(number, 1 << bit, number) for number in (0, 3, 4, 9, 10) for bit in (4, 11, 30)],
     ],
@@ -35,6 +36,15 @@ def test_leader_epochs_never_go_back(
     filled(harness)
     damaged(harness, number, 12, struct.pack(">i", epoch))
     expect(harness.again(), end)
+
+
+@pytest.mark.rule("V68")
+def test_of_the_first_batch_of_an_epoch_and_a_last_batch_either_may_be_wrong(
+    harness: LogHarness,
+) -> None:
+    filled(harness, count=10)
+    damaged(harness, 9, 12, struct.pack(">i", 1))
+    expect(harness.again(), 8)
 
 
 def test_a_flushed_batch_is_not_doubted_for_what_follows(harness: LogHarness) -> None:
