@@ -150,7 +150,7 @@ class HeldAnswers:
         return held.pending
 
     def _arm(self, held: _Held, at_ms: int, now_ms: int) -> None:
-        """Look at a response again by then at the latest: the timers fire up to a bucket late."""
+        """Set a timer that examines a response by `at_ms`: timers fire up to a bucket late."""
         self._timers.after(at_ms - BUCKET_MS - now_ms, lambda: self._due(held))
 
     def _due(self, held: _Held) -> None:

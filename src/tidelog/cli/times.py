@@ -32,7 +32,7 @@ _TIME: Final = re.compile(
 )
 _MOST_SECONDS: Final = 2**63 - 1
 _MOST_MS: Final = 2**63 - 1
-#: Minutes that a zone is off, as Java's calendar has them.
+#: Bounds of a time zone's offset from UTC in minutes, as in Java's calendar.
 _LEAST_ZONE: Final = -13 * 60
 _GREATEST_ZONE: Final = 14 * 60
 _SECONDS: Final = (86_400, 3_600, 60, 1)

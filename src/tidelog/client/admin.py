@@ -1,9 +1,10 @@
 """Admin calls at the controller: topics and their partitions; a wait until a topic has leaders.
 
-A try has an unknown outcome when the connection broke or the broker timed out. It is repeated. Then
-"exists already" and "no such topic" may be effects of the earlier try. The client takes them as
-success only after such a try. For a creation the topic must also have the requested number of
-partitions. "Has that many partitions already" is handled likewise.
+A try has an unknown outcome when the connection broke or the broker timed out. The client repeats
+it. The errors "exists already" and "no such topic" may then be effects of the earlier try. The
+client takes these errors as success only after a try with an unknown outcome. For a creation the
+topic must also have the requested number of partitions. The client handles the error "has that many
+partitions already" in the same way.
 """
 
 from __future__ import annotations

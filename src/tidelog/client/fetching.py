@@ -1,8 +1,8 @@
 """Reads of record batches and offsets from partition leaders.
 
 Fetches carry the leader epoch, so that a stale leader rejects instead of responding (KIP-320), and
-no fetch session. Records come as the broker stored them. They are whole batches, the first of which
-may begin below the requested offset, and at the end perhaps a part of one. Nothing is decoded here.
+no fetch session. Records come as the broker stored them, in whole batches. The first batch may
+begin below the requested offset, and the last one may be incomplete. Nothing is decoded here.
 """
 
 from __future__ import annotations

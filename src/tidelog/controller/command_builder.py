@@ -40,9 +40,9 @@ class CommandBuilder:
         self._brokers_changed = False
         #: Roles that create no replica: the same for all replicas of a partition.
         self._roles: dict[TopicPartition, BrokerRole] = {}
-        #: Replicas of each partition that has roles, where a full command is built.
+        #: Replicas of each partition that has roles in a full command.
         self._placed: dict[TopicPartition, Sequence[int]] = {}
-        #: Of those, the leaders that may not lead.
+        #: Leaders that may not lead, by partition that has roles in this command.
         self._barred: dict[TopicPartition, int] = {}
 
     def send_brokers(self) -> None:

@@ -332,9 +332,9 @@ class Controller:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for controllers with the same future.
+        """Return a value that is equal for controllers that will decide alike.
 
-        Events and tickets do not count.
+        The model checker compares states by it. It ignores events and tickets.
         """
         return (
             self.image.key(),

@@ -124,7 +124,7 @@ class Recovery:
         return Recovery(self.serial, self.is_due, dict(self.asked), dict(self.logs))
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for recoveries with the same future."""
+        """Return a value that is equal for recoveries that will decide alike (model checker)."""
         return (self.is_due, tuple(self.asked), tuple(sorted(self.logs.items())))
 
 
@@ -243,7 +243,7 @@ class Removal:
         )
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for removals with the same future."""
+        """Return a value that is equal for removals that will decide alike (model checker)."""
         return (
             tuple(sorted(self.requested.items())),
             tuple(sorted(self.by_edit)),

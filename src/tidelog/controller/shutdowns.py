@@ -182,7 +182,7 @@ class Shutdowns:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for shutdowns with the same future; tickets do not count."""
+        """Return a value that is equal for shutdowns that will decide alike, ignoring tickets."""
         return tuple(
             (key, len(shutdown.led), len(shutdown.followed))
             for key, shutdown in self._under_way.items()

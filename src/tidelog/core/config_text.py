@@ -32,7 +32,7 @@ def decode_properties(data: bytes) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Read Java's properties format; of a repeated key the last one counts, as in Kafka.
+    """Read Java's properties format; the last value of a repeated key counts, as in Kafka.
 
     Raises ConfigError for a malformed `\\uXXXX` escape; anything else is a key and a value.
     """

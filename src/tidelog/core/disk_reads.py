@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from tidelog.core.ports import Clock
 
-#: A directory that finishes no read for so long gets none from fetches until it does. A fetch that
-#: has waited for so long responds without the records that are missing: before the timeouts of
-#: clients and followers (`request.timeout.ms`, `replica.socket.timeout.ms`: 30 s).
+#: A directory that finishes no read for this time gets no read of a fetch until it finishes one. A
+#: fetch that has waited for this time responds without the missing records. The time is below the
+#: timeouts of clients and followers (`request.timeout.ms`, `replica.socket.timeout.ms`: 30 s).
 HUNG_MS: Final = 10_000
 
 

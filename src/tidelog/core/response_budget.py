@@ -2,7 +2,8 @@
 
 Clients share one budget over all connections, and brokers have a second one: no client can delay
 replication. Memory counts from the read of records until the kernel has taken the bytes. A response
-that the kernel takes at once never counts, nor do a few small ones that wait for an earlier one.
+that the kernel takes at once never counts against the budget. A few small responses that wait for
+an earlier one of their connection do not count either.
 
 The less room there is, the fewer records a fetch gets (`grant_bytes`), but always one batch. So no
 fetch waits for readers that do not read, nor for a disk that another fetch reads (`disk_reads`).

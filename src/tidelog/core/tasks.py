@@ -183,7 +183,7 @@ class Signal:
             self._waiter.set_result(None)
 
     async def wait(self) -> None:
-        """Return once set, and clear it. One waiter at a time."""
+        """Wait until the event is set, then clear it. One waiter at a time."""
         if not self._set:
             self._waiter = self._loop.create_future()
             try:

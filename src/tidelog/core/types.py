@@ -127,9 +127,9 @@ class BrokerInfo:
     is_leaving: bool = False
 
 
-#: Leader epochs that partitions of a store that went back skip, at least: no leader of the lost
-#: time came so far (E8). The number is drawn up to twice that, for the same copy may be put back
-#: again.
+#: Least number of leader epochs that every partition skips after the store went back to an older
+#: copy: no leader of the lost time can have had a higher one (E8). The broker draws a number from
+#: this to twice this, so that it differs where the same copy is restored a second time.
 LEAST_EPOCHS_SKIPPED: Final = 1 << 16
 
 

@@ -300,9 +300,9 @@ class GroupPartition:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for coordinators with the same future.
+        """Return a value that is equal for coordinators that will decide alike.
 
-        The order of groups does not count.
+        The model checker compares states by it. It ignores the order of groups.
         """
         groups = tuple(self.groups[name].key() for name in sorted(self.groups))
         return (

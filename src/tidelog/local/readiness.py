@@ -1,7 +1,7 @@
 """A cluster's readiness, proved by a real write: a replicated topic, one record on all replicas.
 
 The probe is a topic of its own with `min.insync.replicas` equal to its replication factor, so that
-the acknowledgement comes from every replica. It is deleted afterwards, also when the probe failed.
+the acknowledgement comes from every replica. The topic is deleted afterwards, also after a failure.
 """
 
 from __future__ import annotations

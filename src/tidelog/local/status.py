@@ -25,8 +25,8 @@ _LEAST_MS = 500
 class BrokerStatus:
     """One broker of a cluster.
 
-    `state` is running, paused or stopped for a process on this machine, else up. It is down if the
-    broker should be registered and is not. `registered` is null if no broker responds.
+    `state` is running, paused or stopped for a process on this machine, else up. A broker that
+    should be registered and is not is down. `registered` is null if no broker responds.
     `leaders` and `replicas` count the partitions that the broker leads and holds.
     """
 

@@ -12,7 +12,7 @@ One log: `partition_log` with `config`, its state in `log_state`. Appends: `appe
 a `loop_budget`, then `append_queue`; `refused_batches` keeps sequence numbers in order. The other
 operations: `log_reads`, `flush`, `retention` and `truncation`.
 
-Compaction: `log_cleaner` chooses and runs, `compaction` decides.
+Compaction: `compaction` decides which records stay; `log_cleaner` chooses a log and rewrites it.
 
 Files and formats: `segment`, `index`, `scan`, `segment_files`, `segment_reads`, `producer_state`,
 `checkpoints`, `directory_files`, `names`, `open_files`.

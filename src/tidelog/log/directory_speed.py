@@ -6,13 +6,14 @@ timer, except while a thread has an operation: one that does not end is slow, to
 has not ended for the hang limit never will: the directory is given up as if it had failed, and all
 that waits for it fails. Time in which this process was stopped does not count. Reads have no limit:
 a leader keeps its followers through slow ones (F5), and a hanging device is found by its writes.
-Nor have syncs, deletions and other long operations, for their time depends on their size. But where
-one of them takes that long, the directory is written to, so that a hang is found without appends.
+Syncs, deletions and other long operations have no limit either, for their time depends on their
+size. But when one of them exceeds the hang limit, the broker writes a small file. So it finds a
+hang without appends.
 
 A slow directory whose leaders have moved away may have too few operations to be judged. Then probes
 write, sync and read a small file, one after the other. They go to the device, where reads from the
-page cache would prove nothing. A failed sync of a probe fails the directory, as any other (D17),
-and one that finds no room makes it read-only (D14). Loop only.
+page cache would prove nothing. A failed sync of a probe fails the directory, as any failed sync
+does (D17). A probe that finds the disk full makes the directory read-only (D14). Loop only.
 """
 
 from __future__ import annotations

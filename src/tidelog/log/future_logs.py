@@ -113,8 +113,8 @@ class FutureLogs:
         """Create a future replica, which begins at `start_offset`; its name is durable when done.
 
         `producers` are those of earlier records. Raises KafkaError INVALID_TOPIC_EXCEPTION for a
-        name that is too long, ValueError beside the present replica or another future one. The
-        completion's error is a StorageError.
+        name that is too long. Raises ValueError if the directory already has the present replica or
+        a future one. The completion's error is a StorageError.
         """
         directory = self._directory
         if topic_partition in self._logs or topic_partition in self.found:

@@ -8,8 +8,8 @@ number is bounded: the producer that was silent longest is forgotten first. Know
 ProducerStateEntry.
 
 A snapshot holds one entry per remembered batch, oldest first, where Kafka writes only the last.
-Kafka's reader keeps the last entry of a producer. This reader keeps all, so that a restart forgets
-no duplicate.
+Kafka's reader keeps only the last entry of a producer. tidelog's reader keeps all of them, so that
+a broker recognises duplicates of older batches after a restart, too.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Segment:
         self.offset_of_max_timestamp = base_offset
         #: Largest timestamp of the first append; -1 before it, or when it carried none.
         self.first_timestamp_ms = NO_TIMESTAMP
-        #: Wall clock when this segment was begun; of a loaded one, that of its last write before.
+        #: Wall clock when this segment began; after a restart, that of its last write before it.
         self.created_ms = created_ms
         #: Wall clock of the last write to its log file, or of its last truncation.
         self.last_modified_ms = created_ms

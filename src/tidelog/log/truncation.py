@@ -186,9 +186,9 @@ def _find(
     done: Completion[None],
     size_bytes: int | None = None,
 ) -> None:
-    """Find the batch boundary: it may lie below `offset`, and so must the checkpoints.
+    """Find the batch boundary at or below `offset`; checkpoints must not exceed it.
 
-    `size_bytes`: the size of the batches that are right, where some are damaged.
+    `size_bytes`: the size of the undamaged batches, where some are damaged.
     """
     if kept.index is None:
         raise AssertionError(f"the index of {kept.file.path} is not in memory")

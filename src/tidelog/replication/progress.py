@@ -188,11 +188,11 @@ class FollowerProgress:
         )
 
     def keep_reads(self, former: FollowerProgress, now_ms: int) -> None:
-        """Keep what this broker knows of its own reads, from the leadership that it continues (F7).
+        """Copy the state of this leader's pending reads from its former leader epoch (F7).
 
-        The end of its log stays forgotten (V31). A read under way will bring the follower nothing,
-        as it is of the former leader epoch. So the next fetch has kept up if it reaches the offset
-        of that one, which it repeats.
+        The leader does not copy the follower's log end (V31). The response to a pending read has
+        the former leader epoch, so the follower discards it and repeats its fetch. The follower has
+        kept up if its next fetch reaches the offset of the discarded one.
         """
         if former.reads is None:
             return

@@ -42,7 +42,7 @@ def shrink_of(
         cause, since_ms = ShrinkCause.LEADER_READ, reads_since_ms
     elif now_ms - follower.last_fetch_ms > max_lag_ms:
         cause = ShrinkCause.NO_FETCH
-        # A member of a new leader had a grace period, and has not fetched at all.
+        # A follower that never fetched from a new leader still had its grace period.
         since_ms = max(follower.last_fetch_ms, follower.last_caught_up_ms)
     else:
         cause, since_ms = ShrinkCause.SLOW, follower.last_caught_up_ms

@@ -52,7 +52,7 @@ class _DroppingQueueHandler(logging.handlers.QueueHandler):
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """The file behind descriptors of this process, by the name that it had at first."""
+    """The log file of this process: its path at the start, and the descriptors that write to it."""
 
     path: str
     descriptors: tuple[int, ...]

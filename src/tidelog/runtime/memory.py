@@ -106,7 +106,8 @@ class MemoryAtRest:
         has_grown = before_bytes >= self._floor_bytes + GROWTH_BYTES
         if load < REST_LOAD and has_grown and begin_ns >= self._not_before_ns:
             # An idle broker allocates too little to start a collection: reads of departed consumers
-            # would stay in cycles. Objects from before the start are frozen.
+            # would stay in cycles. Objects from before the start are frozen: the collector skips
+            # them.
             gc.collect()
             for release in self._releases:
                 release()

@@ -46,7 +46,7 @@ from tidelog.wire.messages.produce import (
 _WAIT_MS: Final = 500
 #: Metadata is read again at most this often.
 _REFRESH_MS: Final = 50
-#: Besides its batches, what a request may hold for each of them: names and numbers.
+#: Allowance for each batch in a request beside its data: topic name and numbers.
 _BATCH_OVERHEAD_BYTES: Final = 512
 _SHOWN_ROWS: Final = 5
 

@@ -1,11 +1,11 @@
 """Signals of a broker process: which end it, which do not, and what each of them logs.
 
-Every signal that would end a process by default stops the broker cleanly: SIGTERM, SIGINT, SIGUSR1,
-SIGALRM, real-time signals and the rest. The second one hurries, and the third ends the process at
-once. SIGHUP ends nothing: it reopens the log and reloads the configuration. Only where standard
-error is a terminal does it stop the broker, because that terminal is gone. SIGQUIT writes the
-stacks of all threads, as in a JVM. SIGKILL and faults of the process itself (SIGSEGV) cannot be
-handled; a fault leaves the stacks of all threads on standard error.
+Every signal that would end a process by default stops the broker cleanly. Examples are SIGTERM,
+SIGINT, SIGUSR1, SIGALRM and real-time signals. The second signal ends the wait for new leaders, and
+the third ends the process at once. SIGHUP ends nothing: it reopens the log and reloads the
+configuration. SIGHUP stops the broker only if standard error is a terminal, because that terminal
+is gone. SIGQUIT writes the stacks of all threads, as in a JVM. SIGKILL and faults of the process
+itself (SIGSEGV) cannot be handled; a fault leaves the stacks of all threads on standard error.
 
 Whether standard error is a terminal is looked up at the start: after a hangup it no longer looks
 like one. A SIGHUP that was ignored at the start (nohup) never stops the broker.

@@ -17,7 +17,7 @@ from tidelog.core.sometimes import SOMETIMES
 from tidelog.sim.results import COUNTED, RunResult, Sums, sum_up
 
 VERSION: Final = 1
-#: Key, beside the kinds of churn, for runs without churn.
+#: Key of the runs without churn; other keys are the kinds of churn.
 NO_CHURN: Final = "none"
 _SHOWN_CHARS: Final = 60
 #: Fields of a profile's coverage that are single numbers.

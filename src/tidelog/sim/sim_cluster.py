@@ -160,7 +160,7 @@ class SimCluster:
         simulator.on_traced.append(self._traced)
 
     def _in_sync_checker(self) -> InSyncChecker | None:
-        """Return the checker of who stays in ISRs, if leaders count pending reads."""
+        """Return the checker of followers' ISR membership, if leaders count pending reads."""
         config = self.settings.of(1)
         if not config.follower_fetch_pending_reads_insync_enable:
             return None

@@ -110,9 +110,9 @@ class Simulator:
         self.on_death(incarnation, loss)
 
     def loss_of(self, node_id: int, wanted: Loss) -> Loss:
-        """Return the greatest loss of a disk at the end of a process.
+        """Return what a node's disks lose when its process ends, at most.
 
-        Pages that a failed fsync dropped are lost with the mount, even without a power loss.
+        A disk loses the pages that a failed fsync dropped, even without a power loss.
         """
         if wanted is Loss.NONE and self.has_dropped(node_id):
             return Loss.ALL_UNSYNCED

@@ -121,7 +121,7 @@ class _Constants:
         self._made: dict[str, pa.Array] = {}
 
     def of(self, count: int, wanted: frozenset[str]) -> dict[str, pa.Array]:
-        """Return those that are wanted, with `count` rows."""
+        """Return the wanted columns, each with `count` rows."""
         found: dict[str, pa.Array] = {}
         for name, value in self._values.items():
             if name in wanted:

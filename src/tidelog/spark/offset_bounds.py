@@ -45,7 +45,7 @@ class Bounds:
 
 
 def starting_bounds(options: Mapping[str, str], *, is_stream: bool) -> Bounds:
-    """Return the start: of a batch earliest if not given, of a stream latest.
+    """Return where to start; without an option a batch starts at earliest, a stream at latest.
 
     Raises OptionError.
     """

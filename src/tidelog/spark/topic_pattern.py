@@ -1,9 +1,9 @@
 """`subscribePattern`: a regular expression of Java, as far as Python's `re` reads it alike.
 
 Users bring patterns from the connector, which are Java's. Most of the syntax is common to both
-languages and means the same for topic names, which are ASCII. Syntax that only one of them has, or
-that means something else in the other, is an error with its position: a pattern read differently
-would subscribe to other topics. Named groups are translated.
+languages and means the same for topic names, which are ASCII. Syntax that only one language has, or
+that differs in meaning, is an error with its position: a pattern read differently would subscribe
+to other topics. Named groups are translated.
 
 Refused are `\\p{...}`, `\\Q...\\E` and other escapes of Java alone; nested classes and `&&` in a
 class; flags other than i, m, s and x; `{` that is no repetition; Python's `(?P`, `(?(` and `(?#`.

@@ -1,7 +1,7 @@
 """The cluster that a test requests, merged from several places.
 
-Ini options, markers of module, class and function, and parameters each give a part. The part
-nearest to the test counts, configuration key by key. Knows neither pytest nor clusters.
+Ini options, markers of module, class and function, and parameters each give a part. For each
+configuration key the value nearest to the test wins. Knows neither pytest nor clusters.
 """
 
 from __future__ import annotations

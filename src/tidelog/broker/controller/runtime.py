@@ -307,10 +307,10 @@ class ControllerRuntime:
     # elections
 
     def _watch_activity(self) -> None:
-        """Look from time to time whether the flow moves (V42).
+        """Check from time to time that the controller makes progress (V42).
 
-        A request that the store cannot take ends within a session timeout, which is less than the
-        limit.
+        A request to a store that does not respond fails within the session timeout. The limit is at
+        least twice that timeout.
         """
         limit_ms = self.services.config.controller_activity_timeout_ms
         if self._closing or limit_ms == 0:

@@ -71,7 +71,7 @@ class WaitingRequest(NamedTuple):
 
     pending: Pending
     refusal: Refusal
-    #: Whether the response waits until all brokers have responded, beyond being durable.
+    #: Whether the response waits for the brokers' responses, and not for the durable write alone.
     when_acknowledged: bool
 
 

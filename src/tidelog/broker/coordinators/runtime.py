@@ -173,7 +173,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self.shards.forget(partition.topic_partition.partition)
 
     def _end(self, number: int, last: Effects) -> None:
-        """End the shard of a leadership that is over; `last` are its last effects."""
+        """Unload the shard of a partition that this broker leads no longer; carry out `last`."""
         led = self._led.pop(number, None)
         if led is None:
             return

@@ -89,7 +89,8 @@ class StoreHistory:
     def heard_of(self, mark: str) -> bool:
         """Note the mark that the store has, or had; return whether it is news.
 
-        A copy of this store has it, too. There it says nothing of what that copy lacks.
+        A copy of this store has the same mark. There the mark says nothing about the records that
+        the copy lacks.
         """
         if not mark or mark in self.marks:
             return False

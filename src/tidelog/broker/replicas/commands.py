@@ -219,7 +219,7 @@ class _LeaderAndIsr:
                 await partition.quiet()
 
     async def _create(self) -> None:
-        """Create the missing replicas; each directory syncs once for all of its own."""
+        """Create the missing replicas; each log directory is synced once for all its new ones."""
         if not self.missing:
             return
         await self.replicas.load_configs(command.topic_partition.topic for command in self.missing)

@@ -86,7 +86,7 @@ class ReplicaUpkeep:
         self.full = FullDirectories(services, hosted.all, self.relinquishing)
         self._frozen_watermarks = FrozenWatermarks(services)
         self._throttle_watch = ThrottleWatch(services, throttles)
-        #: What the log directories know of each other (D6).
+        #: Survey of the log directories: each one keeps a record of the others (D6).
         self.survey = LogDirSurvey(services)
         self._closing = False
         settings = _cleaner_settings(services.config)

@@ -69,7 +69,7 @@ class _Slot:
 
     def __init__(self, header: RequestHeader) -> None:
         self.header = header
-        #: The response's frame; None while it is being worked on.
+        #: The response's frame; None while the broker works on the request.
         self.parts: list[Buffer] | None = None
         self.size_bytes = 0
         #: Bytes of the request that are held until its response, where they count.

@@ -51,8 +51,8 @@ class Action(StrEnum):
 class Rule:
     """The requests that a rule strikes, and their treatment.
 
-    Of the requests that fit, the rule strikes the one numbered `first` and every `step`-th after
-    it. It strikes `times` of them, or without end where that is None.
+    The rule counts the requests that match it. It strikes the one numbered `first` and every
+    `step`-th one after it. It stops after `times` strikes; with None it never stops.
     """
 
     number: int

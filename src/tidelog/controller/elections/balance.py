@@ -175,7 +175,7 @@ class Balance:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for balances with the same future."""
+        """Return a value that is equal for balances that will decide alike (model checker)."""
         return (
             tuple(self._waiting),
             tuple(

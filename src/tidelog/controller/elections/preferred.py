@@ -98,7 +98,7 @@ class PreferredElections:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for preferred elections with the same future."""
+        """Return a value that is equal for instances that will decide alike (model checker)."""
         return (tuple(self._waiting), self.balance.key(), self._is_requested)
 
 

@@ -32,7 +32,7 @@ class RecoveryPlan:
     leader: int = NO_LEADER
     #: Members whose logs must be known first.
     asked: tuple[int, ...] = ()
-    #: Enough members are registered: the recovery goes on by the wait and by answers.
+    #: Enough members are registered: the recovery now waits for the others, or for log ends.
     is_under_way: bool = False
 
 
@@ -74,10 +74,10 @@ def plan(state: PartitionState, around: Circumstances) -> RecoveryPlan:
 
 
 def _quorum(state: PartitionState, members: int, minimum: int) -> int:
-    """Return how many members must be there; k where each of them had every committed record.
+    """Return how many members must be registered; k where each has every committed record.
 
-    Members of an unproven state are all replicas, and a record was committed on k of them at least:
-    all but k - 1 must be there, so that one has it (E8).
+    In an unproven state all replicas are members, and each record was committed on at least k of
+    them. So all but k - 1 members must be registered: then one of them has the record (E8).
     """
     if state.is_unproven:
         return max(1, members - minimum + 1)
@@ -85,11 +85,11 @@ def _quorum(state: PartitionState, members: int, minimum: int) -> int:
 
 
 def _greatest(candidates: Sequence[int], heard: int, quorum: int, around: Circumstances) -> int:
-    """Return the member with the greatest log, of several such the first as assigned.
+    """Return the member with the greatest log; the first one as assigned where several have it.
 
-    `heard` members answered or count without an answer: one without the replica has lost its data.
-    Brokers of Kafka 3.9 report no log ends: where too few other members do, the first member leads,
-    as in Kafka. Such a partition has Kafka's promise and no more.
+    `heard` members reported their log end, or count without a report: a member without the replica
+    has lost its data. Brokers of Kafka 3.9 report no log ends. Where too few other members do, the
+    first member leads, as in Kafka. Such a partition has Kafka's promise and no more.
     """
     known = {} if around.recovery is None else around.recovery.logs
     silent = [member for member in candidates if member not in known]

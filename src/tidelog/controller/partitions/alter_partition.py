@@ -203,8 +203,8 @@ def _alter(
     if verdict.error is ErrorCode.INVALID_UPDATE_VERSION or (
         is_refused and verdict.is_new and not to_all
     ):
-        # Neither a lost answer nor a partition epoch that has passed without the leader may leave
-        # it waiting (A3).
+        # The leader may have lost a response, or missed a newer partition epoch. Send it its role,
+        # or it would wait for ever (A3).
         draft.order(SendRoleAgain(sender, topic_partition))
     if verdict.is_new and verdict.state is not None:
         draft.write_state(

@@ -39,7 +39,7 @@ def hold(descriptor: int) -> int:
 
 
 def let_go(descriptor: int) -> None:
-    """Close such a descriptor."""
+    """Close the descriptor of a locked file that `hold` registered."""
     _held.pop(descriptor, None)
     os.close(descriptor)
 

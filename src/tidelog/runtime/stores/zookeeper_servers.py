@@ -75,7 +75,7 @@ def require_client(setting: str) -> None:
     try:
         importlib.import_module("kazoo")
     except ImportError as error:
-        # Imported only here: a broker that has the client reads no metadata of installed packages.
+        # This import reads the metadata of installed packages. A broker with the client avoids it.
         from tidelog.runtime.extras import install_command
 
         raise ConfigError(

@@ -260,8 +260,8 @@ class GroupChecker:
     ) -> None:
         """Check the offset that the owner of a partition fetched.
 
-        Only the newest generation is checked. In an older generation, the response may come from a
-        coordinator that does not know of its replacement yet; the owner's commits are then
+        Only the newest generation is checked. A coordinator that does not know yet that another
+        broker replaced it may still respond to members of an older generation. Their commits are
         rejected.
         """
         if self._group(group).newest == generation:

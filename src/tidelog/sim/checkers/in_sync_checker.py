@@ -1,4 +1,4 @@
-"""Invariants of who stays in the ISR while leaders read slowly (V62, F5, F7).
+"""Invariants of followers' ISR membership while leaders read slowly (V62, F5, F7).
 
 A follower whose process is dead, and that lacks records of its leader, leaves the leader's ISR in
 time: after `replica.lag.time.max.ms`, plus half of it until the leader examines its followers. A

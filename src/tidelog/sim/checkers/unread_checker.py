@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tidelog.sim.network import SimNetwork
     from tidelog.sim.process import Process
 
-#: Responses that may be made until the broker looks at what is unread.
+#: Allowance for responses that a broker builds between two checks of its unread bytes.
 _SLACK_BYTES: Final = MIB
 
 

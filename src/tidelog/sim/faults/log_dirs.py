@@ -188,7 +188,7 @@ def _fail_once(
     number: int,
     left: int,
 ) -> None:
-    """Fail one call of an operation, in `left` calls; at a start the broker ends by it."""
+    """Fail the `left`-th call of an operation; during startup the broker ends because of it."""
     cluster = context.cluster
 
     def fault(call: str, _: str) -> int:

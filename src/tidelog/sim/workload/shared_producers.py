@@ -165,7 +165,7 @@ class SharedPartition(PartitionProducer):
             self._take_identity()
         waiting = await super()._next(position, may_wait=may_wait)
         if (self._producer_id, self._producer_epoch) != shared.identity or not shared.may_send:
-            return None  # the identity went while the next batch was waited for
+            return None  # the identity changed while this producer waited for its next batch
         return waiting
 
     def _forget_identity(self) -> None:

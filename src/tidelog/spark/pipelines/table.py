@@ -148,7 +148,7 @@ class TopicTable:
                     self.files.delete(f"{_DATA}/{entry.name}")
 
     def restore_view(self) -> None:
-        """Make the readable names those of the table's files."""
+        """Restore the readable names: one link for each file of the table."""
         if not self.files.has_view:
             return
         wanted = {each.name: each.path for each in self.state.files.values()}

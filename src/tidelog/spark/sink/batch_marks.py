@@ -1,7 +1,7 @@
 """The mark of a record: the header that names its write, batch, run, task, attempt and row.
 
-With `tidelog.batch.headers` each record carries a header `tidelog.batch` behind its own. Its value
-is text, with the parts
+With `tidelog.batch.headers` each record carries a header `tidelog.batch` behind its own. The value
+of the header is text with these parts:
 
     <query or write id>/<batch>/<run>/<task>/<attempt>/<row>/<1 for its task's last row, else 0>
 

@@ -101,7 +101,7 @@ class TidelogWriter(Shipped, DataSourceArrowWriter):
         return self._writing.write_rows(iterator, is_stream=False)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log what stays in the topics."""
+        """Log which rows of the failed write stay in the topics."""
         _log_abort("write", messages)
 
 

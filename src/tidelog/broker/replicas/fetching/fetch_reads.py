@@ -92,7 +92,8 @@ class FetchReads:
     ) -> None:
         self.under_way -= 1
         if not self.under_way:
-            self.release()  # the connection counts from here on what its peer does not take
+            # From here on the connection counts the bytes that its peer has not taken.
+            self.release()
         done(read)
         # Fetches that wait for the directory come after this one's response.
         self._room.reads.ended(read.directory, read.size_bytes)

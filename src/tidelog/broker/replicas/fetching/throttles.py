@@ -107,9 +107,9 @@ class ReplicationThrottles:
     def role_taken(
         self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
     ) -> bool:
-        """Take what a role says of its partition's reassignment: rate, and who does not copy.
+        """Apply the reassignment in a role: its throttle, and the added replicas that do not copy.
 
-        Returns whether that is news. Both sides look at a partition with a role of a new epoch.
+        Returns whether it has changed. Leader and follower both check a role of a new epoch.
         """
         added = tuple(state.adding_replicas) if state.throttle else ()
         is_news = added != self._added.pop(topic_partition, ())

@@ -25,15 +25,15 @@ class ReassignmentMeters:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        #: Partitions that are led here and reassigned, with the replicas that are added.
+        #: Reassigned partitions that this broker leads, with the replicas that are added.
         self._led: dict[TopicPartition, tuple[int, ...]] = {}
-        #: Followers of this broker that are added.
+        #: Partitions whose replica on this broker is added by a reassignment.
         self._copied: dict[TopicPartition, None] = {}
 
     def role_taken(
         self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
     ) -> None:
-        """Note the reassignment that a role comes with, or that it has none."""
+        """Note whether the partition of a new role is being reassigned."""
         broker_id = self._services.broker_id
         adding = tuple(state.adding_replicas)
         is_reassigned = bool(adding or state.removing_replicas)
@@ -52,7 +52,7 @@ class ReassignmentMeters:
         self._show()
 
     def sent(self, follower: int, sizes: Iterable[tuple[TopicPartition | None, int]]) -> None:
-        """Count what a response has for a replica that is added; a consumer is below 0.
+        """Count the bytes of a response for added replicas; `follower` is below 0 for a consumer.
 
         `sizes`: the partitions of the response with their bytes, made only if they are needed.
         """

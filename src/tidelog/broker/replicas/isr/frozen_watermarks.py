@@ -26,7 +26,7 @@ _MAX_NAMED = 5
 
 
 class FrozenWatermarks:
-    """The log of one broker about its high watermarks that stand still."""
+    """Log lines of one broker about the partitions whose high watermark stands still."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -109,7 +109,7 @@ class DirectoryBalance:
                 self._services.tracer.mark("directory_balance_begun")
 
     def _are_files_departing(self) -> bool:
-        """Return whether replicas that have moved may still take room."""
+        """Return whether moved replicas may still take room in their former directories."""
         replicas = self._replicas
         return any(replicas.moves.departing_bytes(each.path) for each in replicas.directories)
 

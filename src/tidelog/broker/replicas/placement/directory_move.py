@@ -164,7 +164,7 @@ class DirectoryMove:
             self.future.configured(config)
 
     async def _restart(self, offset: int) -> None:
-        """Begin where the present log begins, with the producers of earlier records."""
+        """Empty the future log and restart it at `offset`, with producers of earlier records."""
         self._services.tracer.mark("directory_move_restarted")
         await self.future.truncate_fully_and_start_at(offset)
         producers = self.partition.log.producers.before(offset)

@@ -1,9 +1,9 @@
 """Moves between log directories that a plan of this broker begins (D12, D15).
 
-A plan is made while commands and requests go on, so each move is looked at again when it begins,
-between two commands. A directory that refused a replica is left out of its plans for a while. The
-moves that were begun here end when their plan does: a drain that is cancelled, balancing that is
-disabled. Loop only.
+The broker plans while commands and requests go on, so it checks each move again when the move
+begins, between two commands. The broker's plans leave out a directory that refused a replica for a
+while. The moves of a plan end with the plan: when a drain is cancelled or balancing is disabled.
+Loop only.
 """
 
 from __future__ import annotations

@@ -56,6 +56,6 @@ def present_state(client: BlockingClient) -> PresentState:
         except KafkaError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-            continue  # deleted since: it has no partition to judge at the end either
+            continue  # the topic was deleted meanwhile, so none of its partitions is judged
         min_isr[name] = next((int(each.value) for each in values if each.value), 1)
     return PresentState(time_ms, partitions, min_isr, dict(replicas))

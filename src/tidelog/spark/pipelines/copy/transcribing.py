@@ -42,8 +42,8 @@ _PRODUCER_POSITION: Final = 43
 class Transcript(NamedTuple):
     """A source batch for the target.
 
-    `kind` names why there is nothing to copy; empty for records. `offsets` are the source offsets
-    of the records in `batch`; a range where they have no holes.
+    `kind` is the reason to copy nothing; empty for a batch that is copied. `offsets` are the source
+    offsets of the records in `batch`; a range where they have no holes.
     """
 
     end: int
