@@ -99,7 +99,7 @@ def say_frozen(moves: Moves) -> None:
 
 
 def freeze(cluster: ClusterAddress) -> None:
-    """Let no move begin from now on. Those under way go on, and can be cancelled.
+    """Let no move begin from now on. Moves under way go on, and can be cancelled.
 
     The freeze lasts until it is ended, whatever broker is the controller.
     """

@@ -1,7 +1,7 @@
 """Files of `tidelog reassign`: targets, the replicas that a plan was made for, and the way back.
 
-They are those of Kafka's kafka-reassign-partitions. `expected_replicas` is a key of ours (R18):
-Kafka's tool passes over it.
+The files are those of Kafka's kafka-reassign-partitions. `expected_replicas` is a key of tidelog's
+own (R18). Kafka's tool ignores it.
 """
 
 from __future__ import annotations

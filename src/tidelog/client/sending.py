@@ -137,8 +137,8 @@ class RecordSender:
             offset = yield from self._writer.produce(tp, batch, options.acks, options.timeout_ms)
         except TidelogError as error:
             if not isinstance(error, KafkaError) or error.code not in _TOO_LARGE:
-                # The broker may have stored the batch. It would take the next batch under its
-                # sequence for a duplicate, and lose it: go on as another producer.
+                # The broker may have stored the batch. Then it would drop the next batch with the
+                # same sequence number as a duplicate. So the client goes on as another producer.
                 self._producer = None
                 self._sequences.clear()
                 raise

@@ -52,9 +52,9 @@ def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
     """Return whether the recorded incarnation provably left its log as it was.
 
     Its process shut down cleanly (E3), or lives on under another registration (E7). A broker may
-    prove several such incarnations: no controller need have recorded each of them. An epoch that it
-    does not name is of a life with another disk, even one between those that it names: this disk
-    may be older, as one that a backup brought back.
+    prove several such incarnations: no controller need have recorded each of them. A broker epoch
+    that the broker does not name is of an incarnation with another disk, even if it lies between
+    two that it names: this disk may be older, as a restored backup is.
     """
     if recorded_epoch == NO_BROKER_EPOCH:
         return False

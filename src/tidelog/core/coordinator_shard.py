@@ -84,9 +84,9 @@ class CoordinatorShard(Protocol):
 
     A `CoordinatorAppend` is written with acks=all, under the leader epoch named and no other, in
     the order of the effects. It has exactly one outcome, `committed` or `failed`, which is reported
-    by its number. Before that, `timed_out` may come once, for a batch that is in the log. Its
-    causes are that the batch was not replicated in time (REQUEST_TIMED_OUT), or that the ISR is too
-    small (NOT_ENOUGH_REPLICAS_AFTER_APPEND). `failed` comes after all effects of the call, so that
+    by its number. `timed_out` may be reported once before the outcome, for a batch that is in the
+    log. Either the batch was not replicated in time (REQUEST_TIMED_OUT), or the ISR is too small
+    (NOT_ENOUGH_REPLICAS_AFTER_APPEND). `failed` comes after all effects of the call, so that
     effects never nest. After `unload` no report is needed.
     """
 

@@ -10,8 +10,8 @@ commands, followers' fetches, or consumer groups.
 A client may announce a request and send it slowly, or never. While others wait, the broker closes a
 connection with a half-received request that stalls. It stalls when nothing came for `STALLED_MS`,
 or less than `MIN_PROGRESS_BYTES` or a `MAX_PERIODS`th part of it in `PROGRESS_MS`. While others
-wait, a slow sender so holds the room of its request for at most a minute, which is the time that
-clients wait for a response. Knows no sockets: a transport asks for room and is called back.
+wait, a slow sender so holds the room of its request for at most a minute. Knows no sockets: a
+transport asks for room and is called back.
 """
 
 from __future__ import annotations

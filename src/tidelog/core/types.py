@@ -95,7 +95,7 @@ class CleanEpochs(NamedTuple):
     `last` is the epoch of its last registration, -1 for none; `earlier` are those before it, the
     newest last. Each incarnation ended cleanly, or with its session alone. The earlier ones matter
     where no controller recorded the registrations between. They are named one by one: an epoch
-    between two of them may be of a life with another disk.
+    between two of them may be of an incarnation with another disk.
     """
 
     last: int = NO_BROKER_EPOCH

@@ -1,10 +1,10 @@
 """Whether one log directory is read-only because its disk is full, and its return (D14).
 
-While it is, the directory takes no records and no new replicas. Everything else goes on: reads,
-retention, deletion, and the small files that must be written. Those use the reserve; one that is
-refused is tried again by its writer, as always. Probes look at the volume and write a file: soon,
-then at longer intervals up to `PROBE_MS`, and when files were removed. When one works, the
-directory is writable. There are no timers while it is.
+A read-only directory takes no records and no new replicas. Everything else goes on: reads,
+retention, deletion, and the small files that must be written. Small files use the reserve; if a
+write fails, its writer retries as after any error. Probes look at the volume and write a file:
+soon, then at longer intervals up to `PROBE_MS`, and when files were removed. When a probe succeeds,
+the directory is writable. There are no timers while it is writable.
 
 A full disk is no failure of the device: nothing is given up (D1). `free_space` decides. Loop only.
 """

@@ -227,8 +227,8 @@ async def _load(
             try:
                 loaded = load(files, request)
             except DamagedLog:
-                # No clean shutdown left this. The next start must not believe the marker here,
-                # perhaps without the damaged partition (E3, V10).
+                # A clean shutdown leaves no damaged log. The next start must not trust the marker
+                # of a clean shutdown, perhaps without the damaged partition (E3, V10).
                 _begin(files, root, loaded=False)
                 raise
             if loaded.is_unfinished:

@@ -426,7 +426,7 @@ def _believe(log: LogState, segment: Segment, right: Segment, size_bytes: int) -
     log.read_ends.clear()
 
 
-#: Timestamps with a meaning, of `offsets_before`.
+#: Special timestamps of `offsets_before`.
 LATEST: Final = -1
 EARLIEST: Final = -2
 

@@ -308,7 +308,8 @@ def finish_swaps(files: Files, directory: str) -> list[str]:
         notes.append(_take_place(files, directory, present, swaps))
     if cleaned:
         notes.append("a compaction that was not finished is undone")
-        # The swaps that it voids must not return without it.
+        # Make the removal of the swap files durable first: they must not return after a crash when
+        # the cleaned files are gone.
         files.fsync_directory(directory)
         for name in cleaned:
             files.unlink(f"{directory}/{name}")

@@ -282,8 +282,8 @@ def _fail_in_between(
 ) -> None:
     """Fail a truncation that may have removed segments; the log then ends before them (V38).
 
-    So must what it knows of producers. Otherwise it would acknowledge the batches that it has lost
-    as repeated ones.
+    The state of producers is restored to the same offset. Otherwise the log would acknowledge the
+    lost batches as duplicates.
     """
     log.snapshots = [each for each in log.snapshots if each not in operation.snapshots]
     log.reset_ends(_end_of_last(log))

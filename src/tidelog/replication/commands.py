@@ -21,8 +21,8 @@ EPOCH_DURING_DELETE = -2
 #: Leader epoch of a StopReplica from an old controller: there is no epoch to compare.
 NO_STOP_EPOCH = -1
 
-#: Number of correlation ids. They start again after the highest; of two ids that are further apart
-#: than half of this range, the lower is the later.
+#: Number of correlation ids. They start again after the highest. If two ids are further apart than
+#: half of this range, the lower id is the later one.
 _CORRELATION_IDS = 1 << 31
 
 #: More strays than this share of a broker's replicas, and at least this number, wait for an

@@ -61,7 +61,7 @@ class _Worker:
         self.under_way_since_ns = 0
         #: The kind of the operation under way.
         self.under_way: Work | None = None
-        #: The operations that have not been delivered, in order; of the loop.
+        #: The operations whose results have not been delivered, in order; only the loop uses it.
         self.pending: deque[Completion[Any]] = deque()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()

@@ -53,7 +53,7 @@ _STANDARD_ERROR = 2
 
 
 class Phase(IntEnum):
-    """The part of its life that a broker is in, as far as a signal cares."""
+    """The phase of a broker's process: it decides what a signal does."""
 
     #: No log directory is open: the start can be given up at any moment.
     CONNECTING = 0

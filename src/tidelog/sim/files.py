@@ -286,6 +286,6 @@ class SimFiles:
         return VolumeSize(capacity, max(0, capacity - self.disk.used_bytes))
 
     def volume_place(self, path: str) -> VolumePlace:
-        """Return the disk: each log directory has one of its own, mounted there."""
+        """Return the disk: each log directory is the mount point of a separate disk."""
         self._begin("volume_place", path)
         return VolumePlace(id(self.disk), self.disk.root)

@@ -3,8 +3,8 @@
 On a quick disk, FAST operations are done when `submit` returns. SLOW operations, and all
 operations on a slow disk, wait for the directory's single worker. The worker takes a random time
 for each and keeps their order. SYNC operations run beside it, in no order. An operation runs at one
-instant between its submission and the delivery of its result. A node that dies in between may have
-done it without learning of it.
+instant between its submission and the delivery of its result. A node that dies before the delivery
+may have done the operation without learning its result.
 """
 
 from __future__ import annotations

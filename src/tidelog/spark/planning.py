@@ -218,7 +218,7 @@ def _resolve_timestamps(
 def _present(
     client: OffsetsClient, options: ReadOptions, wanted: OffsetRange, log: _PlannedLog
 ) -> OffsetRange:
-    """Return the part of a range that the log shows; empty where that is nothing."""
+    """Return the part of a range that is in the log; empty where the log has none of it."""
     if wanted.end < wanted.start and wanted.end < log.last:
         raise OptionError(
             f"{wanted.tp} would be read from {wanted.start} to {wanted.end}, which is backwards"

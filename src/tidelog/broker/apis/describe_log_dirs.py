@@ -98,7 +98,7 @@ async def _describe(
 
 
 def _held(context: ApiContext, path: str) -> dict[TopicPartition, int]:
-    """Sizes of the logs in a directory; of one that has failed, as they were then."""
+    """Return the sizes of the logs in a directory; for a failed directory the last known sizes."""
     held = {
         partition.topic_partition: partition.log.size_bytes
         for partition in context.replicas.all()
@@ -121,9 +121,9 @@ def _last_known(
 
 
 async def _volume_size(directory: LogDirectory) -> VolumeSize:
-    """Look at the volume; of a slow directory return what was seen last (D13).
+    """Return size and free bytes of the volume; for a slow directory the last known ones (D13).
 
-    A look would wait for the operations before it, longer than the client.
+    On a slow directory the call would wait for earlier operations, longer than the client waits.
     """
     path = directory.path
     if directory.speed.is_slow:

@@ -113,7 +113,7 @@ class _Produce:
             self.pending.complete(self.answer())
 
     def answer(self) -> ProduceResponse | None:
-        """Return the response, in the words that its version has; None for acks=0."""
+        """Return the response in the form of the request's version; None for acks=0."""
         if self.version < _STORAGE_ERROR_VERSION:
             _hide_storage_errors(self.response)
         if self.version >= _LEADER_HINT_VERSION and self.connection is not None:

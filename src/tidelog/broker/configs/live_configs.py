@@ -106,7 +106,7 @@ class LiveConfigs:
         self._wake.set()
 
     def reload(self, offered: BrokerConfig) -> None:
-        """Take over what can change while brokers run from a configuration that was read again.
+        """Apply the keys of a reloaded configuration that can change while brokers run.
 
         Raises ConfigError, and changes nothing, where the values do not fit together.
         """

@@ -162,8 +162,9 @@ def _judge_one(
 ) -> bool:
     """Report an incarnation that has ended; return whether the view shows an earlier one.
 
-    A topic that the view lacks is not waited for: it may be about to be deleted. Nor is a partition
-    whose state the controller could not read (V35), nor a topic that is published without its id.
+    The coordinator does not wait for a topic that the view lacks: it may be about to be deleted. It
+    does not wait for a partition whose state the controller could not read (V35) either, or for a
+    topic that is published without its id.
     """
     if (
         stored is None

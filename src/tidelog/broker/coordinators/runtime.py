@@ -136,8 +136,8 @@ class CoordinatorRuntime(ABC, Generic[S]):
     def _look_at_topic(self) -> None:
         """Take over the number of partitions that the controller published.
 
-        The controller refuses to add any to an internal topic (V70), so the number does not change
-        while the topic exists.
+        The controller refuses to add partitions to an internal topic (V70). So the number does not
+        change while the topic exists.
         """
         topic = self.services.view.topics.get(self.topic)
         if topic is not None:

@@ -136,9 +136,10 @@ class StoreHistory:
         return ""
 
     async def _marking(self, found: int, reason: str) -> list[Op]:
-        """Return what marks the store, nothing where another broker's mark covers this one.
+        """Return the writes that mark the store, none where another broker's mark covers this one.
 
-        That mark was made after the store was put back: this broker has not heard of it before.
+        The other broker wrote its mark after the store was restored, because this broker has not
+        seen the mark before.
         """
         store, services = self._services.store, self._services
         path, epoch_path = layout.STORE_WENT_BACK, layout.CONTROLLER_EPOCH

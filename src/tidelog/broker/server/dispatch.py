@@ -65,8 +65,9 @@ class Dispatcher:
     def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
         """Return the ranges of the ApiVersions response, derived from the cards.
 
-        tidelog's own APIs are included only for clients that know their keys (G5). So is
-        GetReplicaLogInfo, which no release of Kafka with ZooKeeper has: kafka-python fails at it.
+        tidelog's own APIs are included only for clients that know their keys (G5). The same holds
+        for GetReplicaLogInfo, which no release of Kafka with ZooKeeper has: kafka-python fails if
+        the response names it.
         """
         return [
             ApiVersion(key, entry.card.first_advertised_version, entry.card.max_version)

@@ -18,7 +18,7 @@ from tidelog.broker.server.timers import TimerWheel
 
 #: Ticks that a connection may be silent for.
 TICKS = 16
-#: Between two ticks where idle connections stay.
+#: Time between two ticks where idle connections are not closed.
 _UNLIMITED_TICK_MS = 30_000
 
 

@@ -32,7 +32,8 @@ GO_ON = _GoOn()
 def before(check: Before) -> Step:
     """Return the step that asks `check` before each request begins.
 
-    No response goes through the handler or the steps inside; those outside see it as any other.
+    A response of `check` skips the handler and the inner steps. The outer steps handle it like any
+    other response.
     """
 
     def around(served: Served) -> Served:

@@ -271,8 +271,9 @@ def _published(
 def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
     """Return the epoch of a new leader, above those that any lost store has given (E8).
 
-    Logs with a later epoch than the state, which has skipped some, are of a life that began with
-    the same copy and skipped more. It may have given epochs that no log has a record of.
+    The state has skipped epochs after the store was restored. A log with a later epoch is of an
+    earlier restore of the same copy, which skipped more. Leaders may then have had epochs of which
+    no log has a record.
     """
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)

@@ -197,9 +197,9 @@ def _begin(
 def _ask_for_replicas(
     topic_partition: TopicPartition, replicas: Iterable[int], draft: Draft
 ) -> bool:
-    """Find out whether a fresh partition exists on any broker (D3).
+    """Ask brokers whether they have a replica of a fresh partition (D3).
 
-    Returns False when it does, so that brokers that lack it can leave the ISR.
+    Returns False when a broker has one, so that brokers without one can leave the ISR.
     """
     presence = draft.image.presence(topic_partition)
     if any(found is not Presence.LOST for found in presence.values()):

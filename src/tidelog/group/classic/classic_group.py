@@ -302,8 +302,8 @@ class ClassicGroup(Group):
     def unused_since_ms(self, key: TopicPartition, offset: CommittedOffset) -> int | None:
         """Return since when an offset is not used, wall clock; None while it is (KIP-211).
 
-        That is the moment the group became empty. For topics that no member subscribes to, and for
-        simple groups, it is the commit.
+        An offset is unused since its group became empty. In a simple group, and for a topic that no
+        member subscribes to, it is unused since its commit.
         """
         if self.protocol_type is None:
             return offset.commit_timestamp_ms

@@ -21,7 +21,7 @@ from tidelog.sim.sim_connections import ConnectionEnd
 from tidelog.wire.codec import decode_request
 from tidelog.wire.registry import API_VERSIONS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 
-#: Requests of followers and of clients, which name the replica that asks.
+#: APIs of followers and clients whose requests name the replica that sends them.
 _OF_REPLICAS: Final = (FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
 #: The reason of a broker that ends a connection at the limit, and that makes room for another.
 _AT_LIMIT: Final = "max.connections"

@@ -1,9 +1,9 @@
 """Faults of brokers that have several log directories.
 
-One disk fails (`sim/log_dir_failure` has the failure and its repair), at any call or at one of a
-drawn operation, or an operation fails there with an error that is not the device's. Or the broker
-dies in the middle of a move between two directories. `OPERATIONS` has every operation of the port
-of files, and with which errors each may fail.
+One disk fails, at any call or at a call of a drawn operation (`sim/log_dir_failure` has the failure
+and its repair). Or one operation fails with an error that is not the device's. Or the broker dies
+in the middle of a move between two directories. `OPERATIONS` has every operation of the port of
+files, and with which errors each may fail.
 """
 
 from __future__ import annotations

@@ -18,11 +18,11 @@ class Rereading(NamedTuple):
     """Consumers of all partitions that are consumed."""
 
     readers: list[SimPartitionConsumer]
-    #: Whether one of them has not read what it is to read.
+    #: Whether a consumer still has records to read.
     has_more: Callable[[SimPartitionConsumer], bool]
 
     def is_behind(self) -> bool:
-        """Return whether one of them is still behind."""
+        """Return whether a consumer still has records to read."""
         return any(map(self.has_more, self.readers))
 
     def behind(self) -> dict[SimPartitionConsumer, int]:

@@ -123,7 +123,7 @@ def _cell(log: ReplicaLog | None, offset: int) -> str:
 
 
 def _record(number: int) -> str:
-    """Return a record number as text; of a long number, the last digits.
+    """Return a record number as text, a long one shortened to its last digits.
 
     Long numbers belong to coordinators' records and are checksums. Their last digits suffice to
     distinguish them.

@@ -37,8 +37,8 @@ from tidelog.spark.pipelines.table_files import LocalFiles, TableFiles
 BOOK: Final = "_tidelog"
 _IDENTITY: Final = f"{BOOK}/table.json"
 _DATA: Final = f"{BOOK}/data"
-#: Without a lock, a folder without a manifest may belong to a run that goes on. After this time
-#: without a change it belongs to none.
+#: Without a lock, a folder without a manifest may belong to a run that goes on. A folder that has
+#: not changed for this time belongs to no run.
 ORPHAN_MS: Final = 24 * 3_600_000
 #: A manifest is written in far less time than this.
 _TORN_MS: Final = 60_000

@@ -16,7 +16,7 @@ QUEUED_TAG = 20_022
 FREEZE_TAG = 20_023
 THROTTLE_TAG = 20_026
 ENDED_TAG = 20_028
-#: Values of `throttle`: each move keeps what it has; or any other value, bytes a second.
+#: Values of `throttle`: each move keeps its throttle, or has none. Others are bytes a second.
 KEEP_THROTTLE = -1
 NO_THROTTLE = 0
 #: Values of `freeze`.

@@ -1,12 +1,14 @@
 """Replicas that a starting broker finds in two log directories: one stays, the other goes (D6).
 
 A directory that failed, or was dropped from `log.dirs`, may come back after its replicas were
-created again elsewhere. The copy of the topic that exists stays; of two such copies the one with
-the greater (latest leader epoch, log end offset). It has every record of the other that counts: a
-log of an earlier epoch ends before any leader of a later one, or diverges from it. The other is
-moved aside as stray, so nothing is lost. A move between directories leaves two copies, too, where
-it is cut short, or where the disk refuses to remove the former one (D11). Then the one that took
-the other's place says so, and stays, even if it is shorter by now. The other is deleted.
+created again elsewhere. A copy of a topic that no longer exists does not stay. Of two copies of
+an existing topic, the one with the greater (latest leader epoch, log end offset) stays. It has
+every committed record of the other copy: a log of an earlier epoch ends before any leader of a
+later one, or diverges from it. The other copy is moved aside as stray, so nothing is lost.
+
+An interrupted move between directories leaves two copies, too. So does a move whose former copy the
+disk refuses to remove (D11). Then the copy that replaced the other is marked as such. It stays,
+even if it is shorter by now, and the other copy is deleted.
 """
 
 from __future__ import annotations

@@ -189,8 +189,8 @@ class ReplicationThrottles:
     def leaves_out(self, partition: HostedReplica, follower: int, further_bytes: int) -> bool:
         """Return whether a follower must wait for records of a partition led here.
 
-        `further_bytes` were read for it in the same fetch. A member of the maximal ISR never
-        waits: the high watermark waits for it.
+        `further_bytes`: bytes already read for this follower in the same fetch. A member of the
+        maximal ISR never waits: the high watermark waits for it.
         """
         leadership = partition.leadership
         if leadership is None:

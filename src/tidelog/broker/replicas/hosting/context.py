@@ -1,9 +1,9 @@
 """The services of the broker that a partition may use.
 
-Three of them stand on partitions themselves, so partitions know them by what they ask of them. Of
-these, `TopicCoordinators` are for internal topics: what such a topic holds, groups for instance,
-lives in its partitions, and must learn of their roles. The broker registers each kind under its
-topic.
+Three of these services depend on partitions themselves. So a partition knows them only by
+protocols, which state the methods that it calls. `TopicCoordinators` are the services of internal
+topics: the coordinator of an internal topic, of groups for instance, must learn of the roles of its
+partitions. The broker registers each coordinator under its topic.
 """
 
 from __future__ import annotations

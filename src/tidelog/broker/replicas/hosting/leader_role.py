@@ -39,9 +39,9 @@ TO_HIGH_WATERMARK = -1
 
 
 def may_join(services: Services, idle: Collection[int]) -> Callable[[int], bool]:
-    """Return which followers may join the ISR: they live, and their move lets them copy (R10).
+    """Return a test whether a follower may join the ISR: alive, and not paused by its move (R10).
 
-    What the leader knows of one that does not fetch may be of an earlier life.
+    The progress of a follower that does not fetch may be that of an earlier incarnation.
     """
     return lambda broker_id: services.view.is_alive(broker_id) and broker_id not in idle
 

@@ -40,7 +40,7 @@ class FetchWatcher(Protocol):
         """Look at the partition now if a fetch waits: there may be something to send."""
 
     def look_again(self) -> None:
-        """Look at the partition now if a fetch waits: what it has read may be all there will be."""
+        """Look at the partition now if a fetch waits: it may get no more records than it has."""
 
     def went_back(self, other: FetchWatcher) -> None:
         """Note that `other` brought a lower fetch offset of its follower."""

@@ -64,8 +64,9 @@ class ControllerVersions:
             self._known, self._served = controller, None
 
     def unanswered(self, controller: tuple[int, int]) -> None:
-        """Note a request without a response; of a controller that never responded, versions may
-        be the cause.
+        """Note a request without a response.
+
+        A controller that never responded may not support the version of the request.
         """
         if self._known != controller:
             self._doubted = controller

@@ -2,10 +2,10 @@
 
 `log.log_dir_balance` plans from time to time. A plan is carried out a few moves at a time, at the
 rate of all moves between directories. The next plan waits until the former files of moved replicas
-are gone: before that, free bytes are a guess, and a plan could take the last one back. Without a
-limit of that rate nothing moves by itself: producers would wait for it. Drains come first. `tidelog
-log-dirs balance` shows the same plan, and has it carried out once. Nothing runs where it is not
-enabled, or with one log directory.
+are deleted. Before that, the free bytes are a guess, and the next plan could move replicas back.
+Without a limit of the rate no replica moves by itself: producers would wait for the copy. Drains
+come first. `tidelog log-dirs balance` shows the same plan, and has it carried out once. Balancing
+does not run if it is not enabled, or with one log directory.
 """
 
 from __future__ import annotations

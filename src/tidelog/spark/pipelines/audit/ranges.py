@@ -40,7 +40,7 @@ class RangeJob:
 
     path: str
     base_offset: int
-    #: Size, time and inode when the file was listed: who it is.
+    #: Size, time and inode when the file was listed: they identify it.
     size: int
     mtime_ns: int
     inode: int

@@ -40,7 +40,7 @@ TARGET_GAP: Final = 0.005
 _RELAXED_COLUMNS: Final = 12_000
 #: Time of a linear program, also beyond the limit of the search: without one there is no plan.
 _RELAXED_S: Final = 120.0
-#: Columns of an integer program: more take longer than they bring.
+#: Columns of an integer program: with more, the time grows and the plan hardly improves.
 _PART_COLUMNS: Final = 1_500
 _FIRST_COLUMNS: Final = 200
 _PART_S: Final = 5.0

@@ -55,7 +55,7 @@ class Planned:
     placement: ReplicaPlacement
     limits: Limits
     moved_bytes: int
-    #: Cost of the choice of replicas, with its penalties, and no choice's cost is lower than this.
+    #: Cost of the chosen replicas, with penalties, and a lower bound of the cost of any choice.
     value: float
     bound: float
 
