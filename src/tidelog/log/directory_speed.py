@@ -6,9 +6,8 @@ timer, except while a thread has an operation: one that does not end is slow, to
 has not ended for the hang limit never will: the directory is given up as if it had failed, and all
 that waits for it fails. Time in which this process was stopped does not count. Reads have no limit:
 a leader keeps its followers through slow ones (F5), and a hanging device is found by its writes.
-Syncs, deletions and other long operations have no limit either, for their time depends on their
-size. But when one of them exceeds the hang limit, the broker writes a small file. So it finds a
-hang without appends.
+Syncs, deletions and other long operations have no limit either: their time depends on their size.
+When one of them exceeds the hang limit, the broker writes a small file to find a hang.
 
 A slow directory whose leaders have moved away may have too few operations to be judged. Then probes
 write, sync and read a small file, one after the other. They go to the device, where reads from the

@@ -97,7 +97,7 @@ class Opened:
     future_names: list[str] = field(default_factory=list)
     futures: list[FoundFuture] = field(default_factory=list)
     useless: list[str] = field(default_factory=list)
-    #: Topic ids of replicas that were created in the life before.
+    #: Topic ids of replicas that an earlier process created.
     new_replicas: dict[TopicPartition, TopicId] = field(default_factory=dict)
     #: The broker had several log directories (D6).
     is_one_of_several: bool = False

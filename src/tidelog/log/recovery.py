@@ -73,7 +73,7 @@ class LoadRequest:
     now_ms: int
     #: Monotonic clock: when the producers count as last seen.
     monotonic_ms: int
-    #: The topic id noted at the replica's creation in the life before; zeros for none (V23).
+    #: The topic id that an earlier process noted at the replica's creation; zeros for none (V23).
     noted_topic_id: TopicId = ZERO_TOPIC_ID
 
 

@@ -294,11 +294,11 @@ class Cluster:
     ) -> ClusterStatus:
         """Wait until all given conditions hold; return the status then.
 
-        Numbers of partitions that are under-replicated or without leader, of running brokers; the
-        controller's id; and any condition on the status, which `what` names. A partition counts as
-        under-replicated as soon as one of its brokers does not run, and as without leader as soon
-        as its leader does not. Raises WaitTimeout; TypeError and ValueError for a condition that
-        can never hold.
+        Conditions are the numbers of under-replicated partitions, of partitions without leader and
+        of running brokers, the controller's id, and a function of the status that `what` describes.
+        A partition counts as under-replicated as soon as one of its brokers does not run, and as
+        without leader as soon as its leader does not run. Raises WaitTimeout; TypeError and
+        ValueError for a condition that can never hold.
         """
         for name in unknown:
             raise TypeError(

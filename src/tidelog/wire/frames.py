@@ -25,8 +25,8 @@ from tidelog.core.limits import (
 
 SIZE_BYTES: Final = 4
 #: The first buffer of a connection. Most connections only ever send small requests, such as the
-#: heartbeats and commits of a group member. With 16 KiB thousands of members cost more than twice
-#: as much.
+#: heartbeats and commits of a group member. With buffers of 16 KiB, thousands of members take more
+#: than twice the memory.
 FIRST_BUFFER_BYTES: Final = 2 * KIB
 #: A frame of this size or more is read up to its end exactly, so that its successor starts clean.
 BIG_FRAME_BYTES: Final = 128 * KIB

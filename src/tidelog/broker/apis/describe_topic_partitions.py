@@ -5,7 +5,7 @@ client's limit and `max.request.partition.size.limit`; the next cursor is where 
 is published state only (V82). Authorized operations come with every topic, without being asked for,
 as in Kafka. Lists of eligible replicas are empty where there are none, and not null, which Java's
 admin client cannot read. The last known one is the last leader of a partition without one (E4), as
-in Kafka 4. Tagged fields of tidelog's own say who is awaited there.
+in Kafka 4. Tagged fields of tidelog's own name the replicas for which such a partition waits.
 """
 
 from __future__ import annotations

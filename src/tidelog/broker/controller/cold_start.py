@@ -1,4 +1,4 @@
-"""A controller that begins while no replica is alive in the life that the store recorded (E8).
+"""A controller that begins while no replica runs in its recorded incarnation (E8).
 
 All brokers have restarted then, perhaps on an older copy of the store. Only a
 broker that had seen a later store finds that out, when it registers. So the first election waits

@@ -8,8 +8,8 @@ above the one in the store.
 
 A broker that finds an older store registers without any proof, and marks the store in the same
 transaction. That write also fences off every decision of a controller that did not know of it.
-Where this store has a leader already, another life of the partition goes on: the broker refuses to
-start, because it would truncate its log. Knows nothing of elections.
+Where this store has a leader already, that leader has continued the partition without the lost
+records: the broker refuses to start, because it would truncate its log. Knows nothing of elections.
 """
 
 from __future__ import annotations

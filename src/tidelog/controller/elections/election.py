@@ -309,8 +309,8 @@ def _kept_epochs(
 ) -> tuple[int, ...]:
     """Return the epochs to record for members that stay without a leader.
 
-    Where none is recorded, the node's last modification shows who has bounced (V10). The write
-    moves that, so it records what is known so far.
+    Where none is recorded, the node's last modification shows which members bounced (V10). The
+    write changes that modification, so it records the epochs that are known so far.
     """
     recorded = eligible_replicas.members(state)
     bounced = incarnations.bounced_members(state, brokers)

@@ -3,10 +3,10 @@
 Judges one partition of a request at a time against published state and the live brokers; the caller
 has checked the sender (A2). The order of the checks is that of Kafka's KRaft controller. The broker
 epochs of *all* members are compared (V63): a member of an earlier incarnation has not caught up in
-the present one. A leader of Kafka's ZooKeeper mode sends no broker epochs. Where a replica joins
-that may have restarted since, that leader gets another leader epoch. Fetches that it counts under
-this epoch are of the present incarnation. A refusal that the leader takes for final is made final
-(A8).
+the present one. A leader of Kafka's ZooKeeper mode sends no broker epochs. If such a leader adds a
+replica that may have restarted, the controller raises the leader epoch. Fetches that the leader
+counts under the new epoch are of the present incarnation. A refusal that the leader takes for final
+is made final (A8).
 """
 
 from __future__ import annotations

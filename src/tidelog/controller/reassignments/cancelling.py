@@ -58,7 +58,7 @@ class CancelFound(Change):
 
 @dataclass(frozen=True, slots=True)
 class ForgetCancel(Write):
-    """Remove `/admin/cancel_reassignment_in_progress`: every reassignment goes back, or cannot."""
+    """Remove `/admin/cancel_reassignment_in_progress`: no reassignment is left to roll back."""
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
         """Let reassignments begin again: the node is gone, whoever removed it."""

@@ -4,7 +4,7 @@ A follower whose process is dead, and that lacks records of its leader, leaves t
 time: after `replica.lag.time.max.ms`, plus half of it until the leader examines its followers. A
 slow read of the leader must not keep it. The time begins when the follower's connections have ended
 at the leader, at the latest `replica.socket.timeout.ms` after the death: a power loss, a pause or a
-cut link sends no word.
+cut link ends no connection at the leader.
 
 In a profile whose followers are healthy throughout, no follower leaves an ISR at the request of its
 leader, once it has fetched the partition from that leader. Where brokers die and only reads are
@@ -35,7 +35,7 @@ _SLACK_MS: Final = 300
 _LOOK_NS: Final = 20 * NS_PER_MS
 #: Where no leader could be looked at for so long, the time begins again.
 _GAP_NS: Final = 200 * NS_PER_MS
-#: The leader has an open connection of the follower: its death sent no word.
+#: The leader has an open connection of the follower: it has not noticed the death.
 NEVER_HEARD: Final = -1
 
 
