@@ -1,7 +1,7 @@
 """A `/controller` node whose owner does not act is noticed, and goes: V42.
 
-Real shells on the simulated store, whose client can be made to give an answer to nobody; brokers
-are scripted.
+Real shells on the simulated store, whose client can be made to lose a response; brokers are
+scripted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_led(around: ControllerHarness) -> bool:
 
 @pytest.mark.rule("V42")
 @pytest.mark.parametrize("path", [layout.CONTROLLER_EPOCH, layout.TOPICS])
-def test_a_controller_that_the_store_never_answers_gives_up_and_somebody_acts_again(
+def test_a_controller_that_the_store_never_answers_gives_up_and_another_term_begins(
     three: ControllerHarness, path: str
 ) -> None:
     controller = three.controller()
@@ -80,7 +80,7 @@ def test_who_never_hears_of_its_election_does_not_keep_the_node(three: Controlle
 
 
 @pytest.mark.rule("V42")
-def test_a_node_of_the_own_session_that_nobody_acts_for_is_found_without_a_watch(
+def test_a_node_of_the_own_session_that_no_controller_acts_for_is_found_without_a_watch(
     three: ControllerHarness,
 ) -> None:
     controller = three.controller()
@@ -99,7 +99,9 @@ def test_a_node_of_the_own_session_that_nobody_acts_for_is_found_without_a_watch
 
 
 @pytest.mark.rule("V42")
-def test_a_store_that_cannot_be_reached_costs_nobody_the_office(three: ControllerHarness) -> None:
+def test_a_store_that_cannot_be_reached_ends_no_term_of_a_controller(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     term = controller.controller.controller_epoch
     names = [f"b{broker_id}" for broker_id in three.brokers]

@@ -111,7 +111,7 @@ def test_the_topic_node_keeps_its_id_and_what_it_had(three: ControllerHarness) -
 
 
 @pytest.mark.rule("V70", "V2")
-def test_the_answer_comes_when_the_new_partitions_are_durable_and_told(
+def test_the_response_comes_when_the_new_partitions_are_durable_and_sent(
     three: ControllerHarness,
 ) -> None:
     controller = three.controller()
@@ -132,7 +132,7 @@ def test_a_deposed_controller_adds_nothing(three: ControllerHarness) -> None:
 
 
 @pytest.mark.rule("V70", "V15")
-def test_a_topic_that_somebody_else_changed_meanwhile_is_read_again() -> None:
+def test_a_topic_that_another_writer_changed_meanwhile_is_read_again() -> None:
     controller = loaded()
     [write] = step(controller, grow(more("t", 2)))[0]
     assert isinstance(write, AddPartitions)
@@ -144,7 +144,9 @@ def test_a_topic_that_somebody_else_changed_meanwhile_is_read_again() -> None:
 
 
 @pytest.mark.rule("V70", "V15")
-def test_what_somebody_else_wrote_meanwhile_is_not_written_over(three: ControllerHarness) -> None:
+def test_a_node_that_another_writer_changed_meanwhile_is_not_overwritten(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     three.pass_time(100)
@@ -161,7 +163,7 @@ def test_what_somebody_else_wrote_meanwhile_is_not_written_over(three: Controlle
 
 
 @pytest.mark.rule("V70", "V15", "V25")
-def test_a_topic_that_somebody_else_changed_is_read_and_grows_from_there(
+def test_a_topic_that_another_writer_changed_is_read_and_grows_from_there(
     three: ControllerHarness,
 ) -> None:
     controller = three.controller()

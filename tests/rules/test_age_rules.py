@@ -288,7 +288,7 @@ def test_an_emptied_time_index_of_records_with_timestamps_is_rebuilt() -> None:
 
 
 @pytest.mark.rule("D21")
-def test_the_real_files_tell_and_set_the_time_of_the_last_write(tmp_path: Path) -> None:
+def test_the_real_files_return_and_set_the_time_of_the_last_write(tmp_path: Path) -> None:
     harness = LogHarness(tmp_path)
     log = harness.log(config(retention_ms=1000))
     untimed(log, harness.clock, 4)

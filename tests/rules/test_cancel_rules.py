@@ -132,7 +132,7 @@ def test_no_cancel_takes_a_partition_below_its_minimum() -> None:
 
 @pytest.mark.rule("R3")
 def test_replicas_out_of_sync_do_not_copy_while_a_cancel_waits() -> None:
-    """Broker 4 is in sync, and counts; broker 5 copies what nobody needs any more."""
+    """Broker 4 is in sync, and counts; broker 5 copies records that no replica needs any more."""
     controller = moving(1, 4)
     step(controller, reassign(TP, None))
     _, effects = step(controller)
@@ -280,7 +280,7 @@ def test_none_begins_while_all_are_cancelled() -> None:
 
 @pytest.mark.rule("R2", "R14")
 def test_the_next_controller_goes_on_with_a_cancel_of_all() -> None:
-    """The entries of the administrator's node go in the same step: nobody returns to them."""
+    """The entries of the administrator's node go in the same step: no later step reads them."""
     controller = cluster()
     entry = ReassignmentEntry(TP, (4, 5, 1))
     run(controller, ReassignmentsRead(RequestedReassignments(0, {TP: entry})))

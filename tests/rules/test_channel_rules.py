@@ -70,7 +70,7 @@ def test_a_broker_that_is_behind_for_its_time_is_counted_until_it_answers(
 
 
 @pytest.mark.rule("V81")
-def test_nobody_is_counted_as_overdue_by_a_controller_that_resigned(
+def test_no_broker_is_counted_as_overdue_by_a_controller_that_resigned(
     three: ControllerHarness,
 ) -> None:
     controller = three.controller()
@@ -113,7 +113,7 @@ def image(*names: str) -> Image:
 def told(
     around: Image, *, role: str = "", is_new: bool = False, delete: str = "", full: bool = False
 ) -> Commands:
-    """What broker 1 is told of one change."""
+    """Return the commands to broker 1 after one change."""
     builder = CommandBuilder(around)
     if role:
         builder.send_role(TopicPartition(role, 0), is_new)
@@ -144,7 +144,7 @@ def test_merged_changes_are_incremental_and_one_of_each_in_order() -> None:
 
 
 @pytest.mark.rule("V81", "V35")
-def test_everything_told_anew_makes_what_waits_full_and_what_follows_stays_in_it() -> None:
+def test_a_full_command_replaces_the_backlog_and_takes_in_later_commands() -> None:
     around = image("a", "b")
     waiting = told(around, role="a")
     waiting.merge(told(around, full=True))
@@ -160,7 +160,7 @@ def test_everything_told_anew_makes_what_waits_full_and_what_follows_stays_in_it
 
 
 @pytest.mark.rule("V81", "D3")
-def test_a_replica_that_waits_to_be_made_is_still_to_be_made_when_everything_is_told_anew() -> None:
+def test_a_replica_that_waits_to_be_created_stays_new_in_a_full_command() -> None:
     around = image("a", "b")
     waiting = told(around, role="a", is_new=True)
     waiting.merge(told(around, full=True))
@@ -291,7 +291,7 @@ def times_told(broker: Any, topic_partition: TopicPartition) -> int:
 
 
 @pytest.mark.rule("V81")
-def test_a_role_that_a_full_disk_refused_is_told_again_until_there_is_room(
+def test_a_role_that_a_full_disk_refused_is_sent_again_until_there_is_room(
     three: ControllerHarness,
 ) -> None:
     controller = three.controller()
@@ -311,7 +311,7 @@ def test_a_role_that_a_full_disk_refused_is_told_again_until_there_is_room(
 
 
 @pytest.mark.rule("V81")
-def test_a_refused_role_is_not_told_again_when_another_has_taken_its_place(
+def test_a_refused_role_is_not_sent_again_when_another_has_taken_its_place(
     three: ControllerHarness,
 ) -> None:
     controller = three.controller()

@@ -86,8 +86,8 @@ def making(broker: FakeBroker) -> LeaderAndIsrRequest:
 
 
 @pytest.mark.rule("V30")
-def test_a_deletion_that_a_given_up_connection_delivers_late_spares_the_topic_made_anew() -> None:
-    # Simulator seed 455: the topic had been deleted by the repeated command, and made anew.
+def test_a_deletion_that_a_closed_connection_delivers_late_spares_the_recreated_topic() -> None:
+    # Simulator seed 455: the topic had been deleted by the repeated command, and recreated.
     async def story() -> None:
         broker = a_cluster()[1]
         assert (await arrives(broker, making(broker), 6)).error_code == ErrorCode.NONE
@@ -104,7 +104,7 @@ def test_a_deletion_that_a_given_up_connection_delivers_late_spares_the_topic_ma
 
 @pytest.mark.rule("V30")
 def test_metadata_that_comes_behind_later_metadata_takes_no_topic_away() -> None:
-    # Simulator seed 454: a broker that did not know the topic made anew, for good.
+    # Simulator seed 454: a broker that did not know the recreated topic, for good.
     async def story() -> None:
         broker = a_cluster()[1]
 
@@ -142,7 +142,7 @@ def test_a_role_that_comes_behind_a_deletion_makes_no_replica() -> None:
 
 
 @pytest.mark.rule("V30")
-def test_another_controller_and_another_registration_number_their_commands_anew() -> None:
+def test_another_controller_and_another_registration_number_commands_from_the_start() -> None:
     async def story() -> None:
         broker = a_cluster()[1]
         assert (await arrives(broker, deletion(broker), 900)).error_code == ErrorCode.NONE

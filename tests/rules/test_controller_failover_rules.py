@@ -1,4 +1,4 @@
-"""What a new controller loads, decides and tells, in that order: V35, V41.
+"""What a new controller loads, decides and commands, in that order: V35, V41.
 
 Real shells on the simulated store; brokers are scripted.
 """
@@ -80,7 +80,7 @@ def test_a_full_command_lists_everything_names_what_to_keep_and_leaves_out_delet
 
 
 @pytest.mark.rule("V35")
-def test_everybody_is_told_everything_when_a_topic_can_be_read_again() -> None:
+def test_every_broker_is_sent_full_commands_when_a_topic_can_be_read_again() -> None:
     controller = unloaded(TopicUnreadable("t", "not JSON"))
     step(controller)
     found = TopicFound(topic("t", {0: (1, 2)}), {0: state((1, 2))})
@@ -91,7 +91,7 @@ def test_everybody_is_told_everything_when_a_topic_can_be_read_again() -> None:
 
 
 @pytest.mark.rule("V25", "V35")
-def test_a_topic_whose_node_somebody_removes_is_served_no_more_at_once() -> None:
+def test_a_topic_whose_node_is_removed_by_hand_is_served_no_more_at_once() -> None:
     found = TopicFound(topic("t", {0: (1, 2)}), {0: state((1, 2))})
     other = TopicFound(topic("u", {0: (2, 3)}), {0: state((2, 3))})
     controller = unloaded(found, other, TopicUnreadable("broken", "not JSON"))
@@ -107,7 +107,7 @@ def test_a_topic_whose_node_somebody_removes_is_served_no_more_at_once() -> None
 
 
 @pytest.mark.rule("V25")
-def test_a_topic_whose_nodes_somebody_brings_back_is_told_to_everybody() -> None:
+def test_a_topic_whose_nodes_are_restored_by_hand_is_sent_to_every_broker() -> None:
     found = TopicFound(topic("t", {0: (1, 2)}), {0: state((1, 2))})
     controller = unloaded(found)
     step(controller)
@@ -119,7 +119,7 @@ def test_a_topic_whose_nodes_somebody_brings_back_is_told_to_everybody() -> None
 
 
 @pytest.mark.rule("V23", "V25")
-def test_a_topic_that_somebody_replaces_before_anybody_looks_is_noticed(
+def test_a_topic_that_is_replaced_by_hand_before_the_controller_reads_it_is_noticed(
     three: ControllerHarness,
 ) -> None:
     controller = three.controller()
@@ -204,7 +204,7 @@ def test_a_partition_whose_state_cannot_be_read_is_kept_and_the_others_go_on(
 
 @pytest.mark.rule("V35")
 @pytest.mark.parametrize("what", ["topic", "state"])
-def test_what_can_be_read_again_is_told_as_after_an_election(
+def test_state_that_can_be_read_again_is_sent_as_after_an_election(
     three: ControllerHarness, what: str
 ) -> None:
     first = three.controller()
@@ -235,7 +235,7 @@ def test_what_can_be_read_again_is_told_as_after_an_election(
 
 
 @pytest.mark.rule("V41")
-def test_a_new_controller_decides_first_then_tells_everything(three: ControllerHarness) -> None:
+def test_a_new_controller_decides_first_then_sends_full_commands(three: ControllerHarness) -> None:
     first = three.controller()
     second, third = others(three, first)
     three.create(first, "t", (first.broker_id, second.broker_id, third.broker_id))
@@ -278,7 +278,7 @@ def test_what_changes_while_a_controller_loads_is_not_missed(
 
 
 @pytest.mark.rule("V41", "V25")
-def test_a_topic_that_somebody_edits_while_a_controller_loads_is_read_again_and_watched(
+def test_a_topic_that_is_edited_while_a_controller_loads_is_read_again_and_watched(
     three: ControllerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its node was read, and the image does not hold it yet (edited_nodes, seed 740036004)."""

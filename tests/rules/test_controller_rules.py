@@ -1,4 +1,4 @@
-"""Rules of the controller: who it is, what it writes, when, and whom it tells.
+"""Rules of the controller: its election, its writes, and its commands to brokers.
 
 V1 to V6 (coordination state), V15 to V17 (writes and commands), V35 (full commands), V40 and V41
 (failover), V65 (zombies), V81 (channels), S2 and S3 (the store's failures).
@@ -181,7 +181,7 @@ def test_an_election_counts_on_the_epoch_that_it_has_read(three: ControllerHarne
         transact = rival.store.transact
 
         async def late(ops: Any, transact: Any = transact) -> Any:
-            # Between the reading and the election somebody else was elected, and went.
+            # Between the read and the election another controller was elected, and resigned.
             three.server.tree.transact([SetData(layout.CONTROLLER_EPOCH, b"50", ANY_VERSION)], 0)
             for one in rivals:
                 del one.store.transact
@@ -323,7 +323,9 @@ def test_a_controller_that_cannot_read_the_store_waits_and_keeps_its_term(
 
 
 @pytest.mark.rule("V2", "A1")
-def test_nothing_is_told_or_answered_before_it_is_durable(three: ControllerHarness) -> None:
+def test_no_command_or_response_is_sent_before_its_write_is_durable(
+    three: ControllerHarness,
+) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3))
     leader = three.brokers[three.state(TP).leader]
@@ -429,7 +431,7 @@ def test_only_conflicting_partitions_are_read_and_decided_again() -> None:
 
 
 @pytest.mark.rule("V15", "V16")
-def test_a_conflict_in_the_store_holds_nobody_else_back(three: ControllerHarness) -> None:
+def test_a_conflict_in_the_store_holds_no_other_partition_back(three: ControllerHarness) -> None:
     controller = three.controller()
     three.create(controller, "t", (1, 2, 3), (1, 2, 3), (1, 2, 3))
     foreign = TopicPartition("t", 1)
@@ -497,7 +499,7 @@ def test_one_request_carries_all_partitions_of_one_event(three: ControllerHarnes
 
 
 @pytest.mark.rule("V17")
-def test_live_brokers_are_told_before_a_role_that_names_them(three: ControllerHarness) -> None:
+def test_live_brokers_are_sent_before_a_role_that_names_them(three: ControllerHarness) -> None:
     controller = three.controller()
     victim, survivor = others(three, controller)
     three.create(controller, "t", (1, 2, 3))
@@ -537,7 +539,7 @@ def test_metadata_of_changed_partitions_goes_to_every_broker() -> None:
 
 
 @pytest.mark.rule("V17", "V81")
-def test_a_stuck_broker_holds_nobody_else_back(three: ControllerHarness) -> None:
+def test_a_stuck_broker_holds_no_other_broker_back(three: ControllerHarness) -> None:
     controller = three.controller()
     stuck, free = others(three, controller)
     stuck.script.silent = True
@@ -622,7 +624,7 @@ def test_a_deposed_leader_that_still_lives_is_fenced() -> None:
 
 @pytest.mark.rule("S2")
 @pytest.mark.parametrize("lose", ["lose_next_answer", "lose_next_request"])
-def test_an_unknown_outcome_is_settled_before_anybody_is_told(
+def test_an_unknown_outcome_is_settled_before_any_command_is_sent(
     three: ControllerHarness, lose: str
 ) -> None:
     controller = three.controller()

@@ -214,7 +214,7 @@ async def test_whoever_waits_is_sent_away_when_the_leadership_ends() -> None:
 
 @pytest.mark.rule("G1")
 @told
-async def test_a_leader_that_leads_on_loads_anew() -> None:
+async def test_a_leader_that_leads_on_loads_its_partition_again() -> None:
     harness = CoordinatorHarness()
     await harness.lead(1, isr=(1, 2))
     pending = commit(harness, 5)

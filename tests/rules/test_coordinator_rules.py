@@ -54,7 +54,7 @@ def test_a_leadership_that_is_not_newer_is_not_loaded() -> None:
 
 
 @pytest.mark.rule("G1")
-def test_a_new_topic_counts_its_leader_epochs_anew() -> None:
+def test_a_new_topic_counts_its_leader_epochs_from_the_start() -> None:
     partitions = shards(1)
     partitions.load(0, 5)
     partitions.unload(0, 5)

@@ -382,7 +382,7 @@ def test_a_slow_member_leads_only_where_there_is_no_other() -> None:
     ],
     ids=["an older term", "an older term of another", "another life", "not assigned"],
 )
-def test_a_late_request_takes_nobody_out(asked: RelinquishAsked, error: ErrorCode) -> None:
+def test_a_late_request_removes_no_member(asked: RelinquishAsked, error: ErrorCode) -> None:
     controller = loaded()
     if asked.request.broker_id == 4:
         step(controller, BrokersRead(brokers(1, 2, 3, 4)))

@@ -219,7 +219,7 @@ def test_changes_of_one_event_are_one_transaction_with_one_notification() -> Non
 
 
 @pytest.mark.rule("A12", "V6")
-def test_keys_that_nobody_here_knows_stay_in_the_node() -> None:
+def test_unknown_keys_stay_in_the_node() -> None:
     async def story() -> None:
         made = DirectLeader()
         state = published((1, 3), made.recorded(1, 3), reassigned_to=(1, 2, 3))
@@ -385,7 +385,7 @@ def test_a_change_counts_until_the_node_shows_what_became_of_it(is_applied: bool
 
 
 @pytest.mark.rule("A12")
-def test_while_the_store_is_away_changes_wait_and_are_dropped_when_nobody_wants_them() -> None:
+def test_while_the_store_is_away_changes_wait_and_are_dropped_when_no_longer_wanted() -> None:
     async def story() -> None:
         made = DirectLeader()
         await made.lead(published((1, 3), made.recorded(1, 3)))

@@ -1,4 +1,4 @@
-"""What a broker tells of its log directories: D11."""
+"""What a broker reports of its log directories: D11."""
 
 from __future__ import annotations
 

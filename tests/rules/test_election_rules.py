@@ -245,7 +245,7 @@ def test_a_live_leader_stays_although_it_is_not_the_preferred_one() -> None:
 
 
 @pytest.mark.rule("V13")
-def test_with_nobody_in_sync_alive_the_partition_waits_for_exactly_those() -> None:
+def test_with_no_in_sync_replica_alive_the_partition_waits_for_exactly_those() -> None:
     controller = loaded(one_partition(state((1, 2))))
     step(controller, BrokersRead(brokers(3)))
     published = controller.image.states[TP]
@@ -376,7 +376,7 @@ def test_only_the_command_that_makes_a_replica_calls_it_new(three: ControllerHar
 
 
 @pytest.mark.rule("D3")
-def test_a_member_without_its_replica_leaves_the_isr_and_is_told_to_follow(
+def test_a_member_without_its_replica_leaves_the_isr_and_is_commanded_to_follow(
     three: ControllerHarness,
 ) -> None:
     controller = three.controller()

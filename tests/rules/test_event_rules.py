@@ -1,4 +1,4 @@
-"""What happens is recorded with its times, and never in anybody's way: V80.
+"""Events are recorded with their times, and delay no request: V80.
 
 Real controllers on the simulated store; a writer of events with a scripted leader of its topic.
 """
@@ -88,7 +88,7 @@ def test_a_failover_is_recorded_phase_by_phase_and_partition_by_partition(
 
 
 @pytest.mark.rule("V80")
-def test_how_long_a_death_went_unnoticed_is_told_where_it_was_seen(
+def test_how_long_a_death_went_unnoticed_is_reported_where_it_was_seen(
     three: ControllerHarness,
 ) -> None:
     controller = three.controller()
@@ -162,7 +162,7 @@ def test_partitions_that_are_published_and_not_led_are_counted(three: Controller
 
 
 @pytest.mark.rule("V80", "V2")
-def test_nothing_is_told_that_was_not_written() -> None:
+def test_no_event_is_reported_that_was_not_written() -> None:
     controller = loaded(live=brokers(1, 2, 3))
     _, effects = step(controller, alter(1, 2), outcomes={0: Conflict(reason="test")})
     assert effects.notices.of(StateChange) == []
@@ -191,7 +191,7 @@ def test_where_events_are_off_nothing_is_recorded_and_no_topic_is_asked_for() ->
 
 
 class Leader:
-    """Takes what is produced, or answers as told."""
+    """Takes what is produced, or responds as the test sets it."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self.batches: list[tuple[int, int, list[Any]]] = []
@@ -298,7 +298,7 @@ def test_a_batch_that_will_never_do_is_dropped_and_the_topic_says_so() -> None:
 
 
 @pytest.mark.rule("V80")
-def test_nobody_waits_for_events_and_those_without_room_are_counted(
+def test_no_request_waits_for_events_and_events_without_room_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tidelog.broker.events.cluster_events.MAX_CLUSTER_EVENTS_QUEUED", 10)

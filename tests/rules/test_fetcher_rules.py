@@ -216,7 +216,7 @@ def test_a_follower_goes_on_behind_records_whose_flush_a_full_disk_refused() -> 
 
 
 @pytest.mark.rule("V66")
-def test_a_lost_session_is_begun_anew_with_everything() -> None:
+def test_a_lost_session_is_replaced_by_one_with_all_partitions() -> None:
     async def story() -> None:
         cluster = a_cluster(2)
         await replicate(cluster, isr=(1, 2))

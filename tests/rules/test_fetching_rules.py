@@ -171,7 +171,7 @@ def test_latest_has_no_answer_before_the_high_watermark_reaches_the_epoch() -> N
 
 @pytest.mark.rule("V36")
 def test_a_search_by_time_is_judged_by_the_high_watermark_up_to_which_it_looked() -> None:
-    # A consumer that is told that nothing is as new goes on at the end.
+    # A consumer goes on at the end if the response says that no record is as new.
     async def story() -> None:
         cluster = a_cluster()
         leader = cluster[1]
@@ -382,7 +382,7 @@ def fetched(
 
 
 @pytest.mark.rule("V60", "V32")
-def test_an_offset_of_another_history_tells_nothing() -> None:
+def test_an_offset_of_another_history_proves_nothing() -> None:
     async def story() -> None:
         leader = a_cluster()[1]
         await replicate({1: leader}, isr=(1, 2))
@@ -406,7 +406,7 @@ def test_a_moved_log_start_is_part_of_the_next_incremental_answer() -> None:
         await replicate({1: leader}, isr=(1, 2))
         leader.produce(4)
         session_id = fetched(leader, 4, 0, session=(0, 0)).session_id
-        # The answer to the fetch that moved the high watermark told of it already.
+        # The response to the fetch that moved the high watermark had the new one already.
         assert fetched(leader, 4, 0, session=(session_id, 1)).responses == []
         leader.log().advance_log_start(3)
         leader.partition().log_start_moved()
@@ -461,7 +461,7 @@ def test_silent_followers_leave_within_one_and_a_half_lag_times() -> None:
 
 
 @pytest.mark.rule("V63")
-def test_a_follower_that_registers_anew_is_known_by_its_new_epoch_though_nothing_is_new() -> None:
+def test_a_follower_that_re_registers_is_known_by_its_new_epoch_without_new_records() -> None:
     # Its session with the leader goes on, and no partition in it has news: were its new broker
     # epoch not taken for all of them, its joining would be refused until records come.
     async def story() -> None:

@@ -165,7 +165,7 @@ def test_a_recovering_leader_stays_alone_until_it_has_recovered() -> None:
 
 @pytest.mark.rule("A3")
 @pytest.mark.parametrize("version", [0, 1])
-def test_old_leaders_are_told_that_nothing_was_attempted(version: int) -> None:
+def test_old_leaders_get_the_error_that_nothing_was_attempted(version: int) -> None:
     controller = loaded(TopicFound(topic(), {0: state((1, 2))}), live=brokers(1, 2))
     writes, effects = step(controller, alter(1, 2, 3, version=version))
     assert writes == []
@@ -291,7 +291,7 @@ def test_no_other_copy_of_a_refused_change_is_accepted_later() -> None:
     held = state_writes(writes)[TP]
     assert (held.isr, held.isr_epochs) == ((1, 2), (epoch(1), epoch(2)))
     assert (held.leader_epoch, held.partition_epoch) == (5, 11)
-    # Who leads is told of the partition epoch: what it asks next builds on it.
+    # The leader gets the partition epoch: its next request builds on it.
     assert effects.commands[1].roles[TP].state.partition_epoch == 11
     controller.image.apply(BrokersChanged(brokers(1, 2, broker(3, life=2))))
     writes, effects = step(controller, change)
@@ -308,7 +308,7 @@ def test_a_refusal_is_made_final_also_while_a_member_has_not_fetched_yet() -> No
 
 
 @pytest.mark.rule("A8")
-def test_nobody_hears_a_refusal_that_could_not_be_made_final() -> None:
+def test_no_leader_gets_a_refusal_that_could_not_be_made_final() -> None:
     controller = loaded(TopicFound(topic(), {0: state((1, 2))}), live=brokers(1, 2))
     held = state((1, 2, 3), leader_epoch=5, partition_epoch=11)
     _, effects = step(controller, alter(1, 2, 3), outcomes={0: Conflict(state=held)})
@@ -317,7 +317,7 @@ def test_nobody_hears_a_refusal_that_could_not_be_made_final() -> None:
 
 @pytest.mark.rule("A8")
 def test_where_no_lives_are_recorded_a_refusal_leaves_the_node_alone() -> None:
-    # Its last modification tells who has bounced since (V10).
+    # The node's last modification shows which members have bounced since (V10).
     found = TopicFound(topic(), {0: state((1, 2), isr_epochs=None)})
     writes, effects = step(loaded(found, live=brokers(1, 2)), alter(1, 2, 3))
     assert writes == []
@@ -379,7 +379,9 @@ def test_without_epochs_a_newcomer_passes_only_if_it_was_there_when_the_state_wa
 @pytest.mark.parametrize(
     "alive", [(1, 2), (1, broker(3, life=20))], ids=["no newcomer", "a member less"]
 )
-def test_nobody_counts_anew_for_members_that_are_dead(alive: tuple[int | BrokerInfo, ...]) -> None:
+def test_no_leader_epoch_is_raised_for_members_that_are_dead(
+    alive: tuple[int | BrokerInfo, ...],
+) -> None:
     controller = loaded(TopicFound(topic(), {0: state((1, 2), mzxid=1000)}))
     controller.image.apply(BrokersChanged(brokers(*alive)))
     writes, effects = step(controller, alter((1, -1), (2, -1), (3, -1)))
@@ -412,7 +414,7 @@ def test_a_block_begins_behind_the_last_one_on_record() -> None:
 
 
 @pytest.mark.rule("G3")
-def test_a_block_that_somebody_else_took_meanwhile_is_not_given() -> None:
+def test_a_block_that_another_controller_took_meanwhile_is_not_given() -> None:
     controller = loaded()
     taken = Conflict(producer_ids=LastProducerId(999, 1))
     _, effects = step(controller, block_for(1), outcomes={0: taken})

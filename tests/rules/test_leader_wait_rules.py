@@ -349,7 +349,9 @@ def test_requests_that_end_with_a_leadership_name_the_next_leader() -> None:
 
 @pytest.mark.rule("V37")
 @pytest.mark.parametrize("leader", [1, 2], ids=["leads on", "moved"])
-def test_a_fetch_of_an_earlier_leader_epoch_is_told_the_leader_and_its_epoch(leader: int) -> None:
+def test_the_response_to_a_fetch_of_an_earlier_leader_epoch_has_the_leader_and_its_epoch(
+    leader: int,
+) -> None:
     """A client that is fenced without a hint backs off for half a second (KIP-951)."""
 
     async def fenced() -> None:

@@ -42,7 +42,7 @@ def test_a_creation_cut_short_takes_no_earlier_topic(tmp_path: Path) -> None:
 @pytest.mark.rule("V23", "D3")
 @pytest.mark.parametrize("has_files", [True, False])
 def test_a_replica_without_records_keeps_its_topic(tmp_path: Path, has_files: bool) -> None:
-    """The only member of an ISR would be lost, and nobody could lead."""
+    """The only member of an ISR would be lost, and no replica could lead."""
     harness = LogHarness(tmp_path)
     harness.log()
     (harness.log_path / "partition.metadata").write_bytes(b"")

@@ -132,7 +132,7 @@ def test_batches_that_were_refused_are_awaited_after_a_truncation_that_reads_pro
 
 
 @pytest.mark.rule("V38")
-def test_a_duplicate_is_told_the_originals_offsets_and_not_before_it_is_written(disk: Disk) -> None:
+def test_a_duplicate_gets_the_originals_offsets_and_not_before_it_is_written(disk: Disk) -> None:
     log = disk.new_log()
     disk.lane.slow_disk = True
     producer = Producer(4, 0, 0)
@@ -330,7 +330,7 @@ def test_an_expected_missing_file_is_no_device_error(disk: Disk) -> None:
 
 
 @pytest.mark.rule("D1")
-def test_a_lane_tells_directory_call_path_errno_and_time(tmp_path: Path) -> None:
+def test_a_lane_reports_directory_call_path_errno_and_time(tmp_path: Path) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         lane = ThreadLane(str(tmp_path), loop, SystemClock(loop))

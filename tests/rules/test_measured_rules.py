@@ -64,7 +64,7 @@ def three() -> Iterator[ControllerHarness]:
 
 
 @pytest.mark.rule("A14", "V17")
-def test_every_broker_is_told_of_an_isr_change_as_soon_as_it_is_durable(
+def test_every_broker_is_sent_an_isr_change_as_soon_as_it_is_durable(
     three: ControllerHarness,
 ) -> None:
     """Before, the controller heard of it by a node that it looked at: up to a minute."""

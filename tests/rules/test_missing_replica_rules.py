@@ -71,7 +71,7 @@ def test_a_new_replica_that_a_full_disk_refused_is_made_when_it_is_commanded_aga
 
 
 @pytest.mark.rule("D3")
-def test_kafkas_own_controller_is_told_of_a_lost_replica_as_of_a_failed_directory() -> None:
+def test_kafkas_own_controller_gets_a_lost_replica_as_a_failed_directory() -> None:
     async def story() -> None:
         broker = a_cluster()[1]
         response = await broker.command(state(1, isr=(1, 2), is_new=False), full=None)

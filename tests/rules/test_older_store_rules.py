@@ -201,7 +201,7 @@ def found(published: PartitionState) -> list[TopicFound]:
 
 
 @pytest.mark.rule("E8")
-def test_where_all_brokers_started_anew_the_first_election_waits_for_all_replicas() -> None:
+def test_where_all_brokers_restarted_the_first_election_waits_for_all_replicas() -> None:
     again = brokers(broker(1, life=2), broker(3, life=2))
     assert assigned_in_cold_start(found(state()), again) == {1, 2, 3}
     assert assigned_in_cold_start([], again) == frozenset()
@@ -382,7 +382,7 @@ def hosts(broker: Broker, latest_epoch: int) -> None:
 
 @pytest.mark.rule("E8")
 @pytest.mark.parametrize(("latest_epoch", "is_older"), [(5, False), (6, True)])
-def test_without_a_stamp_the_leader_epochs_of_logs_tell(
+def test_without_a_stamp_the_leader_epochs_of_logs_decide(
     harness: SessionHarness, latest_epoch: int, is_older: bool
 ) -> None:
     async def story() -> None:

@@ -1,7 +1,7 @@
 """Reassignments, completed in an order that survives every crash: V50 to V52, A13, R1.
 
 Real shells on the simulated store; brokers are scripted, and leaders among them report an ISR with
-every replica that they were told of.
+every replica that their command named.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Moves:
         around.server.on_commit(self._committed)
         #: (broker, request) for every command that arrived, in order.
         self.commanded: list[tuple[int, Any]] = []
-        #: What was published when a replica was told to go.
+        #: The published state when a replica was commanded to stop.
         self.left_at: dict[int, Any] = {}
         for one in around.brokers.values():
             one.script.answer = self._answering(one)  # type: ignore[method-assign,assignment]  # watched
@@ -256,7 +256,7 @@ def test_the_order_isr_then_roles_then_deletion_then_the_node_then_the_request(
     assert (begun.adding, begun.removing) == ({0: (4, 5)}, {0: (2, 3)})
     assert begun.original == {0: (1, 2, 3)}
     assert ended == TopicAssignment(begun.topic_id, {0: (4, 5, 1)})
-    # (1) and (3): whoever was told to go was out of the ISR, and the node named it still.
+    # (1) and (3): each replica that was commanded to stop had left the ISR, and was in the node.
     assert sorted(moves.left_at) == [2, 3]
     for published, assignment in moves.left_at.values():
         assert sorted(published.isr) == [1, 4, 5]
@@ -301,7 +301,7 @@ def test_once_it_completes_no_old_replica_gets_into_the_isr_whoever_is_the_contr
 
 
 @pytest.mark.rule("V52")
-def test_nobody_goes_on_as_before_where_only_the_topics_node_was_written() -> None:
+def test_no_replica_goes_on_as_before_where_only_the_topics_node_was_written() -> None:
     controller = loaded(TopicFound(topic(), {0: state()}), live=brokers(1, 2, 3, 4))
     changed = state(partition_epoch=11, mzxid=1001)
     step(controller, reassign(TP, [4, 2, 1]), outcomes={1: Conflict(changed)})

@@ -121,7 +121,7 @@ def test_a_replica_missing_at_a_broker_that_was_a_member_gets_its_role_once_more
 
 
 @pytest.mark.rule("E1")
-def test_nobody_is_eligible_any_more_when_the_isr_reaches_the_minimum_again() -> None:
+def test_no_replica_is_eligible_any_more_when_the_isr_reaches_the_minimum_again() -> None:
     small = state((1,), elr={2: epoch(2), 3: epoch(3)})
     writes, _ = step(loaded(one_partition(small), of=TWO), alter(1, 2))
     after = state_writes(writes)[TP]
@@ -162,7 +162,7 @@ def test_an_eligible_broker_without_its_replica_reports_it_and_drops_out() -> No
 
 
 @pytest.mark.rule("E1")
-def test_nobody_is_eligible_any_more_when_the_minimum_falls_to_the_size_of_the_isr() -> None:
+def test_no_replica_is_eligible_any_more_when_the_minimum_falls_to_the_size_of_the_isr() -> None:
     small = state((1, 2), elr={3: epoch(3)})
     controller = loaded(one_partition(small), of=replace(TWO, min_insync_replicas=3))
     writes, _ = step(controller, MinimumRead({"t": 2}))
@@ -174,7 +174,7 @@ def test_nobody_is_eligible_any_more_when_the_minimum_falls_to_the_size_of_the_i
 
 @pytest.mark.rule("E1", "E2")
 @pytest.mark.parametrize("leader", [1, NO_LEADER])
-def test_a_lower_minimum_makes_nobody_ineligible_while_nobody_leads(leader: int) -> None:
+def test_a_lower_minimum_makes_no_replica_ineligible_while_no_replica_leads(leader: int) -> None:
     """Its leader commits nothing without the eligible replicas before the controller says so."""
     small = replace(state((1,), elr={2: epoch(2), 3: epoch(3)}), leader=leader)
     after = decided(small, 2, 3, minimum=1)

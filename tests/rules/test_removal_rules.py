@@ -68,7 +68,7 @@ def await_count(around: ControllerHarness, count: int) -> None:
 
 
 def stops_of(one: Candidate) -> dict[TopicPartition, tuple[int, bool]]:
-    """(leader epoch, delete) of what a broker was told to stop."""
+    """Return (leader epoch, delete) of the partitions that a broker was commanded to stop."""
     return {
         TopicPartition(topic.topic_name, state.partition_index): (
             state.leader_epoch,
@@ -107,7 +107,7 @@ def test_the_state_node_stays_as_a_tombstone(three: ControllerHarness) -> None:
 
 
 @pytest.mark.rule("V71", "V2")
-def test_nobody_deletes_before_the_tombstone_is_durable(three: ControllerHarness) -> None:
+def test_no_broker_deletes_before_the_tombstone_is_durable(three: ControllerHarness) -> None:
     controller = with_topic(three)
     three.cut_off.append(f"b{controller.broker_id}")
     request = RemovePartitionsRequest([RemovePartitionsTopic("t", 2)])
@@ -315,7 +315,7 @@ def test_nothing_is_added_while_partitions_are_on_their_way_out(three: Controlle
 
 
 @pytest.mark.rule("V71")
-def test_leaders_of_partitions_that_drain_are_told_to_take_no_more(
+def test_leaders_of_partitions_that_drain_are_commanded_to_take_no_more(
     three: ControllerHarness,
 ) -> None:
     controller = with_topic(three)
@@ -427,7 +427,7 @@ def test_a_request_to_add_what_cannot_be_is_dropped(three: ControllerHarness, da
 
 
 @pytest.mark.rule("V25", "V70")
-def test_partitions_that_somebody_writes_into_the_node_are_adopted(
+def test_partitions_that_are_written_into_the_node_by_hand_are_adopted(
     three: ControllerHarness,
 ) -> None:
     with_topic(three)
@@ -439,7 +439,9 @@ def test_partitions_that_somebody_writes_into_the_node_are_adopted(
 
 
 @pytest.mark.rule("V25", "V71")
-def test_partitions_that_somebody_takes_from_the_node_are_removed(three: ControllerHarness) -> None:
+def test_partitions_that_are_taken_from_the_node_by_hand_are_removed(
+    three: ControllerHarness,
+) -> None:
     controller = with_topic(three)
     three.edit("t", {0: ALL, 1: ALL})
     three.until(lambda: all(stops_of(one) for one in three.brokers.values()))
@@ -524,7 +526,7 @@ def test_an_edit_that_cannot_be_carried_out_is_left_alone(
 def test_a_new_controller_does_not_go_by_an_edit_that_contradicts_the_states(
     three: ControllerHarness, assignments: dict[int, tuple[int, ...]], reason: str
 ) -> None:
-    """It leaves the topic alone until it is mended, and brokers are told to keep what they have."""
+    """The controller leaves the topic alone until its node is repaired. Brokers keep replicas."""
     controller = with_topic(three)
     before = {number: three.state(TopicPartition("t", number)) for number in range(3)}
     three.edit("t", assignments)

@@ -1,5 +1,5 @@
-"""Rules of removed partitions on brokers: V71 (replicas of former lives, the end of writing, what
-is told of it) and G5 (who is offered the request)."""
+"""Rules of removed partitions on brokers: V71 (replicas of former incarnations, the end of writing,
+its report) and G5 (which clients get the request offered)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_replica_that_had_its_role_before_the_removal_is_set_aside() -> None:
 
 
 @pytest.mark.rule("V71")
-def test_a_replica_of_the_present_life_stays_however_often_it_is_told() -> None:
+def test_a_replica_of_the_present_incarnation_stays_however_often_it_is_commanded() -> None:
     async def story() -> None:
         broker = a_cluster()[1]
         role = state(isr=(1,), is_new=True, leader_epoch=2, first_leader_epoch=2)

@@ -302,7 +302,7 @@ def test_a_repeated_command_of_the_same_epochs_resets_nothing() -> None:
 
 
 @pytest.mark.rule("V33")
-def test_a_follower_fetches_anew_on_every_leader_epoch_also_of_the_same_leader() -> None:
+def test_a_follower_begins_to_fetch_again_on_every_leader_epoch_also_of_the_same_leader() -> None:
     async def story() -> None:
         cluster = a_cluster()
         await replicate(cluster)
@@ -347,7 +347,7 @@ def test_a_role_is_taken_only_when_nothing_is_under_way_on_the_log() -> None:
 
 
 @pytest.mark.rule("V34")
-def test_stop_replica_stops_and_deletes_only_when_told() -> None:
+def test_stop_replica_stops_and_deletes_only_on_request() -> None:
     async def story() -> None:
         cluster = a_cluster()
         await replicate(cluster)

@@ -130,7 +130,7 @@ def test_a_followers_mark_is_the_leaders_as_far_as_its_own_log_goes() -> None:
 
 
 @pytest.mark.rule("V62")
-def test_a_member_that_was_not_caught_up_for_the_limit_leaves_also_if_nobody_fetches() -> None:
+def test_a_member_that_was_not_caught_up_for_the_limit_leaves_also_without_any_fetch() -> None:
     leader = a_leader(isr=(1, 2), replicas=(1, 2), log_end_offset=10, now_ms=0)
     assert not asks_for_a_change(leader.examine(LAG_MS))
     assert proposed(leader.examine(LAG_MS + 1)).isr == (1,)
@@ -174,7 +174,7 @@ def test_a_follower_that_was_caught_up_lately_stays() -> None:
 
 
 @pytest.mark.rule("F1")
-def test_the_leader_keeps_what_a_fetch_tells() -> None:
+def test_the_leader_keeps_the_state_in_a_fetch() -> None:
     leader = a_leader(log_end_offset=10)
     leader.fetched(2, 77, 6, 4, 1_234)
     follower = leader.followers[2]
@@ -213,7 +213,7 @@ def test_reaching_the_end_of_the_fetch_before_counts_for_the_time_of_that_fetch(
 
 
 @pytest.mark.rule("V63")
-def test_nobody_joins_below_the_high_watermark() -> None:
+def test_no_follower_joins_below_the_high_watermark() -> None:
     leader = a_leader(
         isr=(1,), replicas=(1, 2), log_end_offset=10, high_watermark=8, min_insync_replicas=2
     )
@@ -222,8 +222,8 @@ def test_nobody_joins_below_the_high_watermark() -> None:
 
 
 @pytest.mark.rule("V63")
-def test_nobody_joins_before_the_start_of_the_leader_epoch() -> None:
-    # A new leader's high watermark may lag behind what is committed: only its log end tells.
+def test_no_follower_joins_before_the_start_of_the_leader_epoch() -> None:
+    # A new leader's high watermark may lag behind the committed records: only its log end decides.
     leader = a_leader(
         isr=(1, 3), replicas=(1, 2, 3), log_end_offset=10, high_watermark=4, epoch_start_offset=10
     )
@@ -278,7 +278,7 @@ def test_a_confirmed_shrink_below_the_minimum_refuses_what_waits() -> None:
 
 
 @pytest.mark.rule("V65")
-def test_a_leader_that_nobody_follows_and_no_controller_hears_commits_nothing() -> None:
+def test_a_leader_without_followers_and_without_a_controller_commits_nothing() -> None:
     leader = a_leader(log_end_offset=10, now_ms=0)
     leader.appended(20, 0)
     change = send(leader, leader.examine(LAG_MS + 1))
@@ -380,7 +380,7 @@ def test_a_log_that_ends_where_the_leaders_begins_is_compared_below() -> None:
 @pytest.mark.rule("V67")
 @pytest.mark.parametrize("fetch_offset", [55, 58])
 def test_what_lies_below_all_that_the_leader_has_cannot_be_compared(fetch_offset: int) -> None:
-    """The leader began anew itself, where the log started or the first record was."""
+    """The leader itself restarted where its log started, or at its first record."""
     leader_epochs = LeaderEpochs([(5, 58)])
     with pytest.raises(KafkaError, match="nothing is known here of leader epoch 4") as refused:
         truncation.diverging_epoch(leader_epochs, 80, 4, fetch_offset)

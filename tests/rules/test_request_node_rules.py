@@ -401,7 +401,7 @@ def test_nodes_that_make_no_sense_are_removed(
         layout.partition_reassigned_path(TP),
     ],
 )
-def test_what_somebody_left_below_a_request_goes_with_it(
+def test_unknown_nodes_below_a_request_are_deleted_with_it(
     around: ControllerHarness, path: str
 ) -> None:
     """A store removes no node that has children: the request would be carried out again."""

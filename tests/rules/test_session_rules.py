@@ -101,7 +101,7 @@ def test_a_broker_whose_registration_was_deleted_by_hand_registers_again_in_its_
 def test_a_registration_whose_session_expires_before_its_answer_is_handled_is_made_again(
     harness: SessionHarness,
 ) -> None:
-    # Simulator seed 641: the broker took itself for registered, and nobody registered it again.
+    # Simulator seed 641: the broker believed that it was registered, and never registered again.
     async def story() -> None:
         broker = await harness.registered()
         store = simulated(broker)

@@ -71,7 +71,7 @@ def test_leaderships_move_and_the_broker_leaves_every_isr(three: ControllerHarne
 
 
 @pytest.mark.rule("V43")
-def test_leaderships_are_durable_and_told_before_any_place_in_an_isr_goes(
+def test_leaderships_are_durable_and_sent_before_any_place_in_an_isr_goes(
     three: ControllerHarness,
 ) -> None:
     controller, leaving = a_topic(three)
@@ -106,7 +106,9 @@ def test_nothing_is_read_again_to_move_leaderships(
 
 
 @pytest.mark.rule("V43")
-def test_the_broker_is_told_to_stop_following_and_keeps_its_log(three: ControllerHarness) -> None:
+def test_the_broker_is_commanded_to_stop_following_and_keeps_its_log(
+    three: ControllerHarness,
+) -> None:
     controller, leaving = a_topic(three)
     three.brokers[leaving].script.received.clear()
     three.shut_down(controller, leaving)
@@ -136,7 +138,7 @@ def of_one(published: PartitionState) -> Controller:
 
 
 @pytest.mark.rule("V43", "V12")
-def test_leadership_goes_to_nobody_who_is_not_in_sync() -> None:
+def test_leadership_goes_to_no_replica_that_is_not_in_sync() -> None:
     controller = of_one(state((1,)))
     [effects] = run(controller, shut_down(1))
     [(_, answer)] = effects.answers
@@ -166,7 +168,7 @@ def test_a_leaving_leader_may_add_those_who_can_take_over() -> None:
 
 
 async def _stopping(**config: str) -> tuple[FakeBroker, list[Any], asyncio.Task[None]]:
-    """A broker that leads and is told to stop, and the callbacks of what it asks."""
+    """Return a leader that begins a controlled shutdown, and the callbacks of its requests."""
     broker = a_cluster(3, **config)[1]
     broker.see(1, 2, 3, controller_id=2)
     asked: list[Any] = []

@@ -207,7 +207,7 @@ def test_a_change_while_the_connection_was_broken_is_heard_of_before_anything_la
 
 
 @pytest.mark.rule("S2")
-def test_after_an_unknown_outcome_reading_back_tells_and_stays_true() -> None:
+def test_after_an_unknown_outcome_reading_back_decides_and_stays_true() -> None:
     cluster = SimCluster()
 
     async def story() -> None:

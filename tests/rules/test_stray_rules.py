@@ -176,7 +176,7 @@ class FakeStrays:
 
 
 def a_broker(leader: int, leader_epoch: int = 1) -> tuple[Any, FakeStrays]:
-    """Broker 1 with a stray, told of the partition."""
+    """Return broker 1 with a stray, after a command that names the partition."""
     broker: Any = a_cluster()[1]
     broker.directory.path = "/logs"
     broker.replicas.directories = [broker.directory]

@@ -45,7 +45,7 @@ def run(story: Story) -> None:
 
 
 def told_cluster(count: int = 3) -> tuple[dict[int, FakeBroker], list[ClusterEvent]]:
-    """Brokers, and what they will have told."""
+    """Return brokers, and the list of events that they will record."""
     cluster = a_cluster(count, cluster_events_enable="true")
     told: list[ClusterEvent] = []
     for broker in cluster.values():
@@ -68,7 +68,7 @@ async def failover(cluster: dict[int, FakeBroker], *commanded: int) -> None:
 
 
 @pytest.mark.rule("V80")
-def test_a_takeover_is_told_with_the_time_of_each_of_its_phases() -> None:
+def test_a_takeover_is_reported_with_the_time_of_each_of_its_phases() -> None:
     async def story() -> None:
         cluster, told = told_cluster()
         clock = cluster[1].clock
@@ -162,7 +162,7 @@ def test_a_question_about_an_epoch_is_a_connection_and_a_clients_is_none() -> No
 
 
 @pytest.mark.rule("V80")
-def test_a_takeover_that_nobody_sees_through_is_told_as_far_as_it_came() -> None:
+def test_an_unfinished_takeover_is_reported_as_far_as_it_came() -> None:
     async def story() -> None:
         cluster, told = told_cluster()
         await replicate(cluster)
@@ -180,7 +180,7 @@ def test_a_takeover_that_nobody_sees_through_is_told_as_far_as_it_came() -> None
 
 
 @pytest.mark.rule("V80")
-def test_a_leadership_that_ends_is_told_under_its_own_epoch_and_watched_no_longer() -> None:
+def test_a_leadership_that_ends_is_reported_under_its_own_epoch_and_watched_no_longer() -> None:
     async def story() -> None:
         cluster, told = told_cluster()
         await replicate(cluster)
@@ -224,7 +224,7 @@ def test_of_many_new_leaderships_an_even_sample_is_watched(
 
 
 @pytest.mark.rule("V80")
-def test_times_are_counted_where_no_events_are_told() -> None:
+def test_times_are_counted_where_no_events_are_recorded() -> None:
     async def story() -> None:
         cluster = a_cluster(2)
         await replicate(cluster, isr=(1, 2))

@@ -301,7 +301,7 @@ def test_the_leader_proposes_no_replica_that_a_pause_keeps_from_copying() -> Non
         await cluster[1].command(paused)
         assert not leadership.followers[3].is_eligible
         assert leadership.followers[2].is_eligible
-        # Others come and go meanwhile, and the leader is elected anew.
+        # Others come and go meanwhile, and the leader is elected again.
         cluster[1].see(1, 3)
         assert not leadership.followers[3].is_eligible
         again = state(isr=(1, 2), partition_epoch=2, leader_epoch=1)

@@ -1,4 +1,4 @@
-"""Rules of unclean elections: V13 (what is at risk is told) and A3 (recovery is reported).
+"""Rules of unclean elections: V13 (the possible loss is reported) and A3 (recovery is reported).
 
 Real replicas over fake logs; real controllers on the simulated store with scripted brokers.
 """
@@ -60,7 +60,7 @@ def leading(broker: FakeBroker) -> LeaderReplica:
 
 
 async def led_uncleanly(broker: FakeBroker, leader_epoch: int = 1) -> list[ClusterEvent]:
-    """A broker is elected from outside the ISR; what it tells."""
+    """Elect a broker from outside the ISR; return the events that it records."""
     told: list[ClusterEvent] = []
     anybody: Any = broker
     anybody.cluster_events.record = told.extend
@@ -81,7 +81,7 @@ async def led_uncleanly(broker: FakeBroker, leader_epoch: int = 1) -> list[Clust
 
 @pytest.mark.rule("V13")
 def test_the_offsets_at_risk_are_in_the_log_and_in_the_event_stream() -> None:
-    """The follower has 3 of 5 committed records, and its leader has told it of all 5."""
+    """The follower has 3 of 5 committed records, and knows from its leader that all 5 are."""
 
     async def story() -> None:
         cluster = a_cluster(2, cluster_events_enable="true")
@@ -121,7 +121,7 @@ def test_the_offsets_at_risk_are_in_the_log_and_in_the_event_stream() -> None:
 
 
 @pytest.mark.rule("V13")
-def test_what_was_never_told_is_not_claimed_and_an_empty_replica_says_so() -> None:
+def test_an_unknown_high_watermark_is_not_claimed_and_an_empty_replica_is_reported() -> None:
     async def story() -> None:
         broker = a_cluster(2, cluster_events_enable="true")[2]
         await broker.command(role(-1, isr=(1,), replicas=(1, 2), is_new=True))
@@ -247,7 +247,7 @@ def recovering(**changes: Any) -> PartitionState:
 
 @pytest.mark.rule("A3", "V13")
 def test_what_is_not_reported_holds_through_elections_and_a_new_controller() -> None:
-    """The leader restarts, is away, comes back; another controller reads all that anew."""
+    """The leader restarts, is away, comes back; another controller reads all of it again."""
     controller = loaded(TopicFound(topic(), {0: recovering()}), of=settings(unclean=True))
     lives = brokers(1, 2, 3)
     again = replace(lives[1], broker_epoch=epoch(1, 2), previous_broker_epoch=epoch(1))
