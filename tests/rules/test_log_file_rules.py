@@ -67,3 +67,19 @@ def test_a_base_offset_beyond_its_segment_is_damage(tmp_path: Path) -> None:
         log.read(0, 1, log.log_end_offset, min_one_batch=True).result()
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
     assert log.damage is not None and log.damage.offset == 0
+
+
+@pytest.mark.rule("V68")
+def test_a_leader_epoch_that_the_next_batch_contradicts_ends_a_log(tmp_path: Path) -> None:
+    """No checksum covers it: after a crash, the broker would take its store for an older one."""
+    harness = LogHarness(tmp_path)
+    log = harness.log()
+    for _ in range(4):
+        append(log, [b"a"], epoch=3)
+    path = Path(log.active_segment.file.path)
+    data = bytearray(path.read_bytes())
+    size = len(data) // 4
+    data[size + 12 : size + 16] = (3 + 2048).to_bytes(4, "big")
+    path.write_bytes(data)
+    log = harness.again()
+    assert (log.log_end_offset, log.epochs.latest_epoch) == (1, 3)

@@ -564,3 +564,13 @@ def test_a_log_that_is_cut_lower_than_asked_takes_the_high_watermark_along() -> 
     assert (follower.is_busy, follower.high_watermark) == (True, 8)
     follower.truncated(0, 6, 4)
     assert follower.high_watermark == 6
+
+
+@pytest.mark.rule("V38")
+def test_a_follower_that_starts_its_log_over_lowers_its_high_watermark_first() -> None:
+    """It claims nothing of the records, in memory or in its checkpoint, before they are gone."""
+    epochs = LeaderEpochs([(1, 0), (3, 12)])
+    follower = a_follower(epochs=epochs, log_start_offset=10, log_end_offset=15, high_watermark=14)
+    effects = follower.answered(follower.position, 0, EpochEnd(1, 9), epochs, 0, 2, False)
+    assert effects == (TruncateFullyAndStartAt(9),)
+    assert follower.is_busy and follower.high_watermark == 9

@@ -21,7 +21,6 @@ def test_every_mutant_names_a_rule_and_says_what_it_does() -> None:
 #: Caught by seeds beyond those of a search: each needs two rare faults in a row.
 RARE = [
     "epochs_of_other_lives_given_again",
-    "starts_over_above_its_log",
 ]
 
 

@@ -206,7 +206,7 @@ class FollowerReplica:
     def _start_over_at(self, offset: int) -> Effects:
         self.is_busy = True
         # As for a truncation: the high watermark must not outlive the records that it covers.
-        self.high_watermark = min(self.high_watermark, offset)
+        self.high_watermark = min(offset, self.high_watermark)
         return (TruncateFullyAndStartAt(offset),)
 
     def _follow_marks(self, leader_high_watermark: int, leader_log_start: int) -> Effects:

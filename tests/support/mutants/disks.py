@@ -227,21 +227,6 @@ def full_disk_refusal_is_final(_: Any) -> Any:
     return lambda channel, commands, outcomes: None
 
 
-@_breaks(
-    "V38", "tidelog.replication.follower:FollowerReplica._start_over_at", profile="damaged_disks"
-)
-def starts_over_above_its_log(original: Any) -> Any:
-    """A follower that restarts its log keeps its high watermark until the log is gone."""
-
-    def start_over_at(follower: Any, offset: int) -> Any:
-        high_watermark = follower.high_watermark
-        effects = original(follower, offset)
-        follower.high_watermark = high_watermark
-        return effects
-
-    return start_over_at
-
-
 @_breaks("D21", "tidelog.log.segment:Segment.largest_timestamp_ms", profile="untimed_records")
 def age_from_the_making_of_a_segment(_: Any) -> Any:
     """Records without timestamps are as old as their segment, whenever they were written."""
