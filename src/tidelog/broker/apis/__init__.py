@@ -1,11 +1,11 @@
 """The registry of the APIs that a broker serves: a module per API key, or a row of `refused`.
 
-Modules are named after API keys, as in `wire/messages`, so this text does not list them. Each opens
-with its card. ApiVersions and the dispatch of requests are derived from the cards: an API is served
-exactly as its card says.
+Modules are named after API keys, as in `wire/messages`, so this text does not list them. Each
+module opens with its API's card. ApiVersions and the dispatch of requests are derived from the
+cards: an API is served exactly as its card says.
 
 `support` has the shared parts. `support.errors` derives the responses to requests that fail as a
-whole. A module whose API needs more has an `error_response()` of its own.
+whole. A module defines its own `error_response()` if its API needs more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelog.core.errors import ErrorCode
 
 @cache
 def modules() -> dict[int, Any]:
-    """Return the module of every API that has one, by key."""
+    """Return the module of every API that has a module, by key."""
     names = [module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg]
     found = [importlib.import_module(f"{__name__}.{name}") for name in names if name != "refused"]
     by_key = {module.CARD.api_key: module for module in found}
@@ -42,7 +42,7 @@ def cards() -> dict[int, Card]:
 
 
 def handlers(context: ApiContext) -> dict[int, Served]:
-    """Return every API served, by key, in ascending order: its card, and its request handler."""
+    """Return the card and the request handler of every API served, by key, in ascending order."""
     own = {
         key: Served(module.CARD, partial(module.handle, context))
         for key, module in modules().items()
@@ -53,7 +53,7 @@ def handlers(context: ApiContext) -> dict[int, Served]:
 def error_response(request: Request[Any], error: ErrorCode, message: str | None = None) -> Any:
     """Return the response that gives `error` to every part of a request.
 
-    None for a Produce that wants no response.
+    Returns None for a Produce with acks=0, which gets no response.
     """
     module = modules().get(request.header.api_key)
     own = getattr(module, "error_response", errors.error_response)

@@ -1,7 +1,7 @@
-"""AllocateProducerIds (key 67), version 0: the controller gives a broker a block of ids (G3).
+"""AllocateProducerIds (key 67), version 0: the controller grants a block of producer ids (G3).
 
-Inter-broker. The controller responds when the block is durable in `/latest_producer_id_block`. Any
-other broker responds NOT_CONTROLLER.
+Only brokers send this request. The controller responds when the block is durable in
+`/latest_producer_id_block`. Every broker but the controller responds NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CARD = Card(api_key=67, min_version=0, max_version=0, inter_broker=True, rights=
 def handle(
     context: ApiContext, request: Request[AllocateProducerIdsRequest]
 ) -> Pending | AllocateProducerIdsResponse:
-    """Ask the controller, if that is this broker."""
+    """Pass the request to the controller on this broker, or respond NOT_CONTROLLER."""
     return context.controller.ask(
         request.message,
         lambda: AllocateProducerIdsResponse(error_code=ErrorCode.NOT_CONTROLLER),

@@ -1,7 +1,7 @@
 """AlterConfigs (key 33), versions 0 to 2: replace the settings of topics and brokers (KIP-133).
 
-Keys that are not named go back to their inherited values. `broker/configs/config_requests`
-describes the rules; levels of loggers are not supported.
+Keys that the request does not name return to their inherited values.
+`broker/configs/config_requests` describes the rules; levels of loggers are not supported.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ CARD = Card(
 
 
 def handle(context: ApiContext, request: Request[AlterConfigsRequest]) -> Pending:
-    """Check, write to the store, respond."""
+    """Check the changes, write them to the store, and respond."""
     return alter(context, request, AlterConfigsResponse, AlterConfigsResourceResponse)
 
 
 def alter(
     context: ApiContext, request: Request[Any], response: type, resource_response: type
 ) -> Pending:
-    """Answer with the outcome of each resource; IncrementalAlterConfigs has an operation by key."""
+    """Respond with each resource's outcome; IncrementalAlterConfigs has one operation per key."""
     return context.dispatcher.answer_from(
         _alter(context, request.message, response, resource_response), request
     )

@@ -1,7 +1,7 @@
 """AlterPartition (key 56), versions 0 to 3: a leader asks the controller for new ISRs (A1-A4).
 
-Inter-broker. The controller responds when the accepted changes are durable. Any other broker
-responds NOT_CONTROLLER.
+Only brokers send this request. The controller responds when the accepted changes are durable. Every
+broker but the controller responds NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CARD = Card(api_key=56, min_version=0, max_version=3, inter_broker=True, rights=
 def handle(
     context: ApiContext, request: Request[AlterPartitionRequest]
 ) -> Pending | AlterPartitionResponse:
-    """Ask the controller, if that is this broker."""
+    """Pass the request to the controller on this broker, or respond NOT_CONTROLLER."""
     return context.controller.alter_partition(
         request.message,
         request.header.api_version,

@@ -1,11 +1,11 @@
 """AlterPartitionReassignments (key 45), versions 0 and 1: move partitions (V50 to V52, KIP-455).
 
-The controller responds when every move is durable and the brokers have taken its commands (or a
-second later), with an outcome for each partition. Every replica of the target must be alive. A new
-target replaces the one of a move under way, unless that move is being completed:
-REASSIGNMENT_IN_PROGRESS. Replicas null move a partition back to its former replicas, in their
-order. The move back lasts while one of them is out of sync. Any other broker responds
-NOT_CONTROLLER for the whole.
+The controller responds when every move is durable and the brokers have acknowledged its commands,
+or a second later. The response has an outcome for each partition. Every replica of a target must be
+alive. A new target replaces the target of a reassignment in progress, unless that one is being
+completed (REASSIGNMENT_IN_PROGRESS). Null replicas cancel a reassignment: the partition returns to
+its original replicas, in their order. The cancellation lasts while an original replica is out of
+sync. Every broker but the controller responds NOT_CONTROLLER for the whole request.
 """
 
 from __future__ import annotations
@@ -26,6 +26,6 @@ CARD = Card(api_key=45, min_version=0, max_version=1, rights=(ALTER_CLUSTER,))
 def handle(
     context: ApiContext, request: Request[AlterPartitionReassignmentsRequest]
 ) -> Pending | AlterPartitionReassignmentsResponse:
-    """Ask the controller, if that is this broker."""
+    """Pass the request to the controller on this broker, or respond NOT_CONTROLLER."""
     ask = partial(context.controller.ask, request.message)
     return context.store_trouble.watch(request, ask, request.message.timeout_ms)

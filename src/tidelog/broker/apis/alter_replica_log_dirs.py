@@ -1,9 +1,9 @@
 """AlterReplicaLogDirs (key 34), versions 1 and 2: replicas move to other log directories (D11).
 
-Each replica has its own outcome, which says that its move has begun, not that it has ended:
-DescribeLogDirs shows future replicas until then. The reason for an error is in the broker's log. A
-directory asked for before the replica is here gets REPLICA_NOT_AVAILABLE, and is remembered for its
-creation, as in Kafka (KIP-113).
+The outcome of a replica says that its move has begun, not that it has ended; until then
+DescribeLogDirs shows a future replica. The reason for an error is in the broker's log. If this
+broker does not host the replica yet, the response is REPLICA_NOT_AVAILABLE. The broker remembers
+the directory for the replica's creation, as in Kafka (KIP-113).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CARD = Card(api_key=34, min_version=1, max_version=2, rights=(ALTER_CLUSTER,))
 
 
 def handle(context: ApiContext, request: Request[AlterReplicaLogDirsRequest]) -> Pending:
-    """Begin, replace or cancel the moves, between two commands of the controller."""
+    """Begin, replace or cancel moves, while no command of the controller runs."""
     return context.dispatcher.answer_from(_alter(context, request.message), request)
 
 

@@ -1,8 +1,9 @@
 """AlterStrays (key 20002), version 0: delete or restore replicas that were set aside (V35).
 
-tidelog's own API, served and advertised on the listener between brokers only (G5). Each stray has
-its own outcome. The broker asks the controller for the role of a restored one. Not supported:
-strays without the file that records how far they were flushed can only be deleted.
+This API is tidelog's own, served and advertised on the inter-broker listener only (G5). Each stray
+has its own outcome. The broker asks the controller for the role of a restored stray. A stray
+without the file that records its flushed offset can only be deleted, because restoring it is not
+supported.
 """
 
 from __future__ import annotations
@@ -16,5 +17,5 @@ CARD = Card(api_key=20_002, min_version=0, max_version=0, rights=(ALTER_CLUSTER,
 
 
 def handle(context: ApiContext, request: Request[AlterStraysRequest]) -> Pending:
-    """Alter one stray after the other, between two commands of the controller."""
+    """Alter the strays one after the other, while no command of the controller runs."""
     return context.dispatcher.answer_from(context.strays.alter(request.message), request)

@@ -1,7 +1,7 @@
 """AlterUserScramCredentials (key 51), version 0: refused.
 
-Listeners are PLAINTEXT, so no SCRAM mechanism is enabled. The error for a credential to set is
-UNSUPPORTED_SASL_MECHANISM. For a credential to remove it is RESOURCE_NOT_FOUND, as in Kafka.
+All listeners are PLAINTEXT, so no SCRAM mechanism is enabled. Setting a credential fails with
+UNSUPPORTED_SASL_MECHANISM. Removing a credential fails with RESOURCE_NOT_FOUND, as in Kafka.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CARD = Card(api_key=51, min_version=0, max_version=0, refused=NO_LOGIN, rights=(
 def handle(
     context: ApiContext, request: Request[AlterUserScramCredentialsRequest]
 ) -> AlterUserScramCredentialsResponse:
-    """Refuse each user once."""
+    """Return one error for each user."""
     message = request.message
     outcomes = {
         deletion.name: (

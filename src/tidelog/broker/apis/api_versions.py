@@ -1,13 +1,13 @@
-"""ApiVersions (key 18), versions 0 to 4.
+"""ApiVersions (key 18), versions 0 to 4: the versions of every API that the broker serves.
 
-The response has the ranges of every card. It has tidelog's own APIs only on the listener between
-brokers, and there only for a client with tidelog's software name (G5). Some clients fail at unknown
-keys, others guess the broker's version from all that they see. Brokers send each other requests
-without asking for versions.
+The response has the version range of every card. On the inter-broker listener, a client with
+tidelog's software name also gets tidelog's own APIs (G5); no other client does. Some clients fail
+at unknown keys, and others guess the broker's version from all keys that they see. Brokers send
+each other requests without asking for versions first.
 
-The connection responds to a request newer than served with version 0, error UNSUPPORTED_VERSION and
-the ranges (KIP-511). Software name and version from version 3 on must match Kafka's pattern, else
-INVALID_REQUEST.
+If a request's version is newer than the served ones, the connection responds with version 0,
+UNSUPPORTED_VERSION and the ranges (KIP-511). From version 3 on, software name and version must
+match Kafka's pattern, else the error is INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 
 CARD = Card(api_key=18, min_version=0, max_version=4)
 
-#: Software names of tidelog's client, and of programs that are made of it and named after it.
+#: Software names of tidelog's client, and of programs that are built on it and named after it.
 _OURS = re.compile(r"tidelog(-.*)?")
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(context: ApiContext, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
-    """Return the versions of every API served."""
+    """Return the version range of every API served."""
     message = request.message
     error = ErrorCode.NONE
     if request.header.api_version >= 3 and not (

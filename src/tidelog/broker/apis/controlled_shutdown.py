@@ -1,10 +1,10 @@
 """ControlledShutdown (key 7), versions 0 to 3: a stopping broker gives up its leaderships (V43).
 
-Inter-broker. The controller responds when the new leaders and the ISRs without the broker are
-durable. It also waits until all brokers have taken their commands, a second at most. The response
-lists the partitions that the broker still leads and that another replica could lead once it has
-caught up. Any other broker responds NOT_CONTROLLER. Versions 0 and 1 carry no broker epoch, and are
-not fenced by it.
+Only brokers send this request. The controller responds when the new leaders, and the ISRs without
+the broker, are durable. The controller also waits until all brokers have acknowledged their
+commands, for a second at most. The response lists the partitions that the broker still leads and
+that another replica could lead after it has caught up. Every broker but the controller responds
+NOT_CONTROLLER. Versions 0 and 1 carry no broker epoch, so the broker epoch does not fence them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CARD = Card(api_key=7, min_version=0, max_version=3, inter_broker=True, rights=(
 def handle(
     context: ApiContext, request: Request[ControlledShutdownRequest]
 ) -> Pending | ControlledShutdownResponse:
-    """Ask the controller, if that is this broker."""
+    """Pass the request to the controller on this broker, or respond NOT_CONTROLLER."""
     return context.controller.ask(
         request.message,
         lambda: ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER),

@@ -1,10 +1,10 @@
 """CreatePartitions (key 37), versions 0 to 3: more partitions for topics (V70, KIP-195).
 
-The controller responds when the new partitions are durable and the brokers have taken its commands
-(or a second later). Any other broker responds NOT_CONTROLLER for each topic. The controller refuses
-internal topics with INVALID_TOPIC_EXCEPTION: coordinators count their partitions to find the
-coordinator of a group. Kafka 3.9 adds them, and finds groups and their offsets elsewhere after the
-next restart of its brokers.
+The controller responds when the new partitions are durable and the brokers have acknowledged its
+commands, or a second later. Every broker but the controller responds NOT_CONTROLLER for each topic.
+The controller refuses internal topics with INVALID_TOPIC_EXCEPTION, because coordinators use the
+partition count to find the coordinator of a group. Kafka 3.9 adds such partitions; after the next
+restart its brokers look for groups and their offsets in other partitions.
 """
 
 from __future__ import annotations
@@ -25,6 +25,6 @@ CARD = Card(api_key=37, min_version=0, max_version=3, rights=(ALTER_TOPIC,))
 def handle(
     context: ApiContext, request: Request[CreatePartitionsRequest]
 ) -> Pending | CreatePartitionsResponse:
-    """Ask the controller, if that is this broker."""
+    """Pass the request to the controller on this broker, or respond NOT_CONTROLLER."""
     ask = partial(context.controller.create_partitions, request.message)
     return context.store_trouble.watch(request, ask, request.message.timeout_ms)

@@ -1,8 +1,9 @@
 """CreateTopics (key 19), versions 2 to 7: new topics (V20, V21, V23, V24).
 
-The controller responds when the topics are durable and the brokers have taken its commands (or a
-second later). Any other broker responds NOT_CONTROLLER for each topic. The response has only the
-topic's own settings, not its inherited configuration. There are no creation policies and no quotas.
+The controller responds when the topics are durable and the brokers have acknowledged its commands,
+or a second later. Every broker but the controller responds NOT_CONTROLLER for each topic. The
+response lists only the topic's own settings, not its inherited configuration. tidelog has no topic
+creation policies and no quotas.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CARD = Card(
 def handle(
     context: ApiContext, request: Request[CreateTopicsRequest]
 ) -> Pending | CreateTopicsResponse:
-    """Ask the controller, if that is this broker."""
+    """Pass the request to the controller on this broker, or respond NOT_CONTROLLER."""
     message = request.message
     return context.store_trouble.watch(
         request, partial(context.controller.create_topics, message), message.timeout_ms

@@ -1,8 +1,8 @@
 """DeleteTopics (key 20), versions 1 to 6: remove topics (V8, V22, V23).
 
-Topics come by name or, from version 6 on, by id. The controller responds when the topics' nodes are
-gone. When the client's time is over first, it responds REQUEST_TIMED_OUT, and the deletion goes on.
-Any other broker responds NOT_CONTROLLER for each topic.
+A request gives topics by name or, from version 6 on, by id. The controller responds when the
+topics' nodes are deleted. At the client's timeout the controller responds REQUEST_TIMED_OUT, and
+the deletion continues. Every broker but the controller responds NOT_CONTROLLER for each topic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CARD = Card(api_key=20, min_version=1, max_version=6, rights=(DESCRIBE_TOPIC, DE
 def handle(
     context: ApiContext, request: Request[DeleteTopicsRequest]
 ) -> Pending | DeleteTopicsResponse:
-    """Ask the controller, if that is this broker."""
+    """Pass the request to the controller on this broker, or respond NOT_CONTROLLER."""
     message = request.message
     return context.store_trouble.watch(
         request, partial(context.controller.delete_topics, message), message.timeout_ms

@@ -1,6 +1,6 @@
-"""DescribeClientQuotas (key 48), versions 0 and 1: there are none.
+"""DescribeClientQuotas (key 48), versions 0 and 1: no quotas exist.
 
-Brokers enforce no quotas and keep none, so no filter matches anything.
+Brokers enforce and store no quotas, so the response is always empty.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""DescribeCluster (key 60), versions 0 and 1.
+"""DescribeCluster (key 60), versions 0 and 1: live brokers, controller and cluster id.
 
-The response has the live brokers at their endpoints of the client's listener, the controller if it
-is among them, and the cluster id. Endpoint type 2 (controllers, KRaft) gets
-UNSUPPORTED_ENDPOINT_TYPE. The cluster's authorized operations come where the request asks for them
-(KIP-430).
+The response has the cluster id, the live brokers with their endpoints on the client's listener, and
+the controller if it is one of them. Endpoint type 2 (KRaft controllers) gets
+UNSUPPORTED_ENDPOINT_TYPE. The response has the cluster's authorized operations if the request asks
+for them (KIP-430).
 """
 
 from __future__ import annotations

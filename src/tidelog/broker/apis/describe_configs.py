@@ -1,9 +1,9 @@
-"""DescribeConfigs (key 32), versions 1 to 4: settings in force, and their sources (KIP-226).
+"""DescribeConfigs (key 32), versions 1 to 4: configuration in force, and its sources (KIP-226).
 
-Any broker describes topics and the defaults of all brokers; only the broker itself describes its
-own configuration. Stored settings are read from the store, so that a client sees its completed
-changes. Values that may be secrets are null. Resources and their keys come in the order of the
-request. The broker itself also describes the levels of its loggers (KIP-412).
+Any broker describes topics and the cluster-wide broker defaults; only the broker itself describes
+its own configuration. Each request reads the stored settings from the store, so a client sees its
+completed changes. Values that may be secrets are null in the response. Resources and their keys
+come in the order of the request. A broker also describes the levels of its own loggers (KIP-412).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CARD = Card(
 
 
 def handle(context: ApiContext, request: Request[DescribeConfigsRequest]) -> Pending:
-    """Read the stored settings, and return them with the layers below."""
+    """Read the stored settings, and return them with the layers that they override."""
     return context.dispatcher.answer_from(_describe(context, request.message), request)
 
 
@@ -81,7 +81,7 @@ async def _describe(
         result.configs = [
             _result_of(entry, message) for entry in config_entries.chosen(entries, keys)
         ]
-        # About a millisecond each: the loop serves other requests in between.
+        # A result takes about a millisecond, so the event loop serves other requests in between.
         await context.services.tasks.sleep(0)
     return DescribeConfigsResponse(results=results)
 
@@ -101,10 +101,10 @@ def _describe_loggers(
 
 
 def _questions(message: DescribeConfigsRequest) -> Iterable[tuple[int, str, tuple[str, ...]]]:
-    """Return type, name and keys of each resource, in order; no keys are all keys.
+    """Return type, name and keys of each resource, in order; no keys means all keys.
 
-    A question asked twice gets one response: a request of a few megabytes could otherwise ask
-    100,000 times for every key of a broker.
+    A resource named twice gets one response, because a request of a few megabytes could otherwise
+    ask 100,000 times for every key of a broker.
     """
     return dict.fromkeys(
         (each.resource_type, each.resource_name, tuple(each.configuration_keys or ()))

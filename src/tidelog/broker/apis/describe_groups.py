@@ -1,7 +1,7 @@
 """DescribeGroups (key 15), versions 0 to 5: state and members of groups.
 
-An unknown group is Dead, without an error. Authorized operations come with every group without an
-error, where the request asks for them (KIP-430).
+An unknown group has the state Dead and no error. If the request asks for authorized operations,
+every group without an error has them (KIP-430).
 """
 
 from __future__ import annotations

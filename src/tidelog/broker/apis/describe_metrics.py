@@ -1,6 +1,6 @@
-"""DescribeMetrics (key 20008), version 0: the numbers that this broker keeps of itself.
+"""DescribeMetrics (key 20008), version 0: the metrics of this broker.
 
-tidelog's own API, served and advertised on the listener between brokers only (G5).
+This API is tidelog's own, served and advertised on the inter-broker listener only (G5).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ METRICS: Final[tuple[Metric, ...]] = tuple(declared(of_controllers, of_events, o
 def handle(
     context: ApiContext, request: Request[DescribeMetricsRequest]
 ) -> DescribeMetricsResponse:
-    """Read the numbers."""
+    """Return the current values of the requested metrics."""
     names = request.message.names
     wanted = None if names is None else frozenset(names)
     metrics = context.services.metrics

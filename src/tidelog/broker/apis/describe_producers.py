@@ -1,6 +1,7 @@
 """DescribeProducers (key 61), version 0: the idempotent producers that a replica knows (KIP-664).
 
-Leaders and followers respond, as in Kafka. A transaction's start is -1 where none is open.
+Leaders and followers respond, as in Kafka. A producer without an open transaction has the
+transaction start -1.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CARD = Card(api_key=61, min_version=0, max_version=0, rights=(READ_TOPIC,))
 def handle(
     context: ApiContext, request: Request[DescribeProducersRequest]
 ) -> DescribeProducersResponse:
-    """Respond for each partition."""
+    """Return the producers of each partition."""
     message = request.message
     return DescribeProducersResponse(
         topics=[

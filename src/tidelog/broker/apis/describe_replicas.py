@@ -1,8 +1,9 @@
 """DescribeReplicas (key 20004), version 0: each replica's progress, and why it is out of the ISR.
 
-tidelog's own API, served and advertised on the listener between brokers only (G5). Any broker
+This API is tidelog's own, served and advertised on the inter-broker listener only (G5). Any broker
 responds with published state: which replicas are in the ISR, why the others left it, and which
-members are awaited where there is no leader (E4, E6). Only the leader knows their progress (F1).
+members a leaderless partition awaits (E4, E6). Only the leader knows the progress of its replicas
+(F1).
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _published(context: ApiContext, view: PartitionView, replica: int) -> Descri
 
 
 def _add_progress(context: ApiContext, topic: TopicView, described: DescribedPartition) -> None:
-    """Add what only the leader knows; nothing on another broker, or where the role is not taken."""
+    """Add the progress that only the leader knows; add none if this broker is not the leader."""
     replicas, clock = context.replicas, context.services.clock
     partition = replicas.get(TopicPartition(topic.name, described.partition))
     leadership = None if partition is None else partition.leadership

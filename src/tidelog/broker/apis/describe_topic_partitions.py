@@ -1,11 +1,12 @@
-"""DescribeTopicPartitions (key 75), version 0: partitions page by page (KIP-966).
+"""DescribeTopicPartitions (key 75), version 0: partitions in pages (KIP-966).
 
-Topics come in the order of their names, from the cursor on. A page ends at the smaller of the
-client's limit and `max.request.partition.size.limit`; the next cursor is where it ends. The state
-is published state only (V82). Authorized operations come with every topic, without being asked for,
-as in Kafka. Lists of eligible replicas are empty where there are none, and not null, which Java's
-admin client cannot read. The last known one is the last leader of a partition without one (E4), as
-in Kafka 4. Tagged fields of tidelog's own name the replicas for which such a partition waits.
+Topics are ordered by name, starting at the cursor. The client's limit or
+`max.request.partition.size.limit`, whichever is smaller, ends a page; the next cursor points behind
+the page. The response has published state only (V82). Every topic has its authorized operations,
+even if the request does not ask for them, as in Kafka. Without eligible replicas their list is
+empty; Java's admin client cannot read a null list. The last known ELR holds the last leader of a
+leaderless partition (E4), as in Kafka 4. tidelog's tagged fields name the replicas for which a
+leaderless partition waits.
 """
 
 from __future__ import annotations

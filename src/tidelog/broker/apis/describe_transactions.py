@@ -1,6 +1,6 @@
-"""DescribeTransactions (key 65), version 0: no transactional id is known.
+"""DescribeTransactions (key 65), version 0: every transactional id is unknown.
 
-A Kafka broker responds TRANSACTIONAL_ID_NOT_FOUND, too, for an id that it never saw.
+A Kafka broker also responds TRANSACTIONAL_ID_NOT_FOUND for an id that it has never seen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CARD = Card(
 def handle(
     context: ApiContext, request: Request[DescribeTransactionsRequest]
 ) -> DescribeTransactionsResponse:
-    """Respond for each id."""
+    """Return an error for each id."""
     answer: DescribeTransactionsResponse = error_response(
         request, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     )

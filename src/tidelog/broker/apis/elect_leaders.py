@@ -1,8 +1,8 @@
 """ElectLeaders (key 43), versions 0 to 2: preferred or unclean leaders (V13, V46, KIP-460).
 
 Version 0 elects preferred leaders only. The controller responds when the new leaders are durable
-and the brokers have taken its commands (or a second later). Any other broker responds
-NOT_CONTROLLER, for the whole where the version has room.
+and the brokers have acknowledged its commands, or a second later. Every broker but the controller
+responds NOT_CONTROLLER, in the response's own error field if the version has one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,6 @@ CARD = Card(api_key=43, min_version=0, max_version=2, rights=(ALTER_CLUSTER,))
 def handle(
     context: ApiContext, request: Request[ElectLeadersRequest]
 ) -> Pending | ElectLeadersResponse:
-    """Ask the controller, if that is this broker."""
+    """Pass the request to the controller on this broker, or respond NOT_CONTROLLER."""
     ask = partial(context.controller.ask, request.message)
     return context.store_trouble.watch(request, ask, request.message.timeout_ms)

@@ -1,10 +1,10 @@
-"""Fetch (key 1), versions 4 to 17.
+"""Fetch (key 1), versions 4 to 17: record batches for followers and consumers.
 
-Reads record batches for followers up to the log end, for consumers up to the high watermark, with
-read_committed up to the last stable offset. It has incremental sessions (KIP-227), topic ids from
-version 13, followers' broker epochs from 15, leader hints from 16. A fetch without a session is a
-session that ends with its response. Not supported yet: reading from followers (KIP-392),
-transactions (the last stable offset is the high watermark).
+A follower reads up to the log end. A consumer reads up to the high watermark, or with
+read_committed up to the last stable offset. Incremental sessions are supported (KIP-227), topic ids
+from version 13, followers' broker epochs from 15, leader hints from 16. A fetch without a session
+gets a temporary session that ends with its response. Not supported yet are fetching from followers
+(KIP-392), and transactions, so the last stable offset is the high watermark.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _REPLICA_STATE_VERSION = 15
 
 
 def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse | Pending:
-    """Update the session, report the follower's progress to partitions, read, maybe wait."""
+    """Update the session, report the follower's progress, then read or wait for records."""
     message = request.message
     version = request.header.api_version
     if version >= _REPLICA_STATE_VERSION:
@@ -65,7 +65,8 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
         if broker_epoch != session.broker_epoch or broker_epoch == NO_BROKER_EPOCH:
             # The follower re-registered and kept its log: re-check every partition of its session,
             # or an idle replica could never rejoin the ISR (V63). A follower without a broker epoch
-            # joins by its fetches alone, so each of them is about every partition, as in Kafka.
+            # joins the ISR by its fetches alone, so each fetch is checked for every partition, as
+            # in Kafka.
             session.broker_epoch = broker_epoch
             listed = list(session.partitions.values())
         for item in listed:
@@ -90,7 +91,7 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
 def _session(
     context: ApiContext, message: FetchRequest, version: int, replica_id: int, now_ms: int
 ) -> tuple[FetchSession, list[SessionPartition]] | ErrorCode:
-    """Return a fetch's session, made or updated as in KIP-227, and its listed partitions."""
+    """Return a fetch's session, created or updated as in KIP-227, and its listed partitions."""
     sessions = context.fetch_sessions
     uses_topic_ids = version >= _TOPIC_ID_VERSION
     if message.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
@@ -127,7 +128,7 @@ def _session(
 def _update(
     context: ApiContext, session: FetchSession, message: FetchRequest
 ) -> list[SessionPartition]:
-    """Take over listed and forgotten partitions; return the listed ones, which become dirty."""
+    """Add listed and remove forgotten partitions; return the listed ones, which become dirty."""
     by_id = session.uses_topic_ids
     partitions = session.partitions
     dirty = session.dirty

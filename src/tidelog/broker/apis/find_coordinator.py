@@ -1,16 +1,16 @@
 """FindCoordinator (key 10), versions 0 to 6: the broker that coordinates a group.
 
-It is the leader of the group's partition of `__consumer_offsets` (G2), as published, at its
-endpoint of the client's listener. Where the topic does not exist yet, the broker has it created
-(`offsets.topic.*`) and responds COORDINATOR_NOT_AVAILABLE, which the client retries. It responds so
-too while the partition has no live leader. A response that would name a leader that has just ended
-waits for the next one, for a short time (V83).
+The coordinator is the published leader of the group's partition of `__consumer_offsets` (G2). The
+response has the leader's endpoint on the client's listener. If the topic does not exist, the broker
+requests its creation (`offsets.topic.*`) and responds COORDINATOR_NOT_AVAILABLE, so the client
+retries. A partition without a live leader gets the same error. A response that would name a leader
+that has just ended waits briefly for the next leader (V83).
 
-Transactional ids have no coordinator. The broker refuses them with
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which all clients take as final. librdkafka retries after
-most other errors for as long as its application waits. Beside brokers of Kafka there may be
-`__transaction_state`. The response then names the leader of the id's partition, which coordinates
-if it is a Kafka broker. Share groups (key type 2) are not supported.
+Transactional ids have no coordinator. The broker refuses such ids with
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which all clients take as final. After most other errors,
+librdkafka retries for as long as its application waits. A cluster with Kafka brokers may have the
+topic `__transaction_state`. In such a cluster the response names the leader of the id's partition,
+which coordinates if it is a Kafka broker. Share groups (key type 2) are not supported.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CARD = Card(
 )
 
 GROUP, TRANSACTION = 0, 1
-#: The first version that asks for many keys.
+#: The first version whose requests hold several keys.
 _BATCHED_VERSION = 4
 _NO_TRANSACTIONS = "brokers have no transaction coordinator: transactions are not served"
 
@@ -57,7 +57,7 @@ def handle(
 
 
 def _question(context: ApiContext, request: Request[FindCoordinatorRequest]) -> Question:
-    """Return the known partitions that own the keys."""
+    """Return the known partitions to which the keys belong."""
     message = request.message
     name = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}.get(message.key_type, "")
     topic = context.services.view.topics.get(name)
@@ -74,7 +74,7 @@ def _question(context: ApiContext, request: Request[FindCoordinatorRequest]) -> 
 def _response(
     context: ApiContext, request: Request[FindCoordinatorRequest]
 ) -> FindCoordinatorResponse:
-    """Return the response, from the view of this moment."""
+    """Return the response, made from the current view."""
     message = request.message
     listener = request.connection.listener
     if message.key_type == TRANSACTION and TRANSACTION_STATE not in context.services.view.topics:
@@ -123,7 +123,7 @@ def _find(context: ApiContext, listener: str, key_type: int, key: str) -> Coordi
 
 
 def _leader(context: ApiContext, listener: str, partition: TopicPartition, key: str) -> Coordinator:
-    """Return the leader of the partition that owns a key."""
+    """Return the leader of the partition to which a key belongs."""
     view = context.services.view.partition(partition)
     endpoint = None if view is None else context.services.view.endpoint(view.leader, listener)
     if view is None or endpoint is None:

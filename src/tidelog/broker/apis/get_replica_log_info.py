@@ -1,7 +1,7 @@
-"""GetReplicaLogInfo (key 93), version 0; from the controller: the ends of logs (E6, KIP-966).
+"""GetReplicaLogInfo (key 93), version 0: the controller reads the ends of logs (E6, KIP-966).
 
-The controller compares them where no replica of a partition is proven to have its whole log. A
-replica that is not here, or whose log cannot be read, gets an error: it has nothing to compare.
+The controller compares these log ends if no replica of a partition is proven to have the whole log.
+A replica that this broker does not host, or whose log is unreadable, gets an error.
 """
 
 from __future__ import annotations

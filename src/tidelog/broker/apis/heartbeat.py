@@ -1,8 +1,8 @@
-"""Heartbeat (key 12), versions 0 to 4: a member of a group is alive.
+"""Heartbeat (key 12), versions 0 to 4: a member of a group reports that it is alive.
 
-On REBALANCE_IN_PROGRESS the member must join again. UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and
-FENCED_INSTANCE_ID mean that it is no longer a member. While its coordinator loads, the response is
-NONE.
+After REBALANCE_IN_PROGRESS the member must join again. UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and
+FENCED_INSTANCE_ID mean that the client is no longer a member. While the group's coordinator is
+loading, the response is NONE.
 """
 
 from __future__ import annotations
@@ -18,6 +18,6 @@ CARD = Card(api_key=12, min_version=0, max_version=4, rights=(READ_GROUP,))
 
 
 def handle(context: ApiContext, request: Request[HeartbeatRequest]) -> Any:
-    """Ask the group's coordinator."""
+    """Pass the request to the group's coordinator."""
     groups = context.groups
     return groups.answer(request, groups.asked(request, request.message.group_id))

@@ -21,5 +21,5 @@ CARD = Card(
 
 
 def handle(context: ApiContext, request: Request[IncrementalAlterConfigsRequest]) -> Pending:
-    """Check, write to the store, respond."""
+    """Check the changes, write them to the store, and respond."""
     return alter(context, request, IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)

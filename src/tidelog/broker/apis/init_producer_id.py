@@ -1,9 +1,9 @@
 """InitProducerId (key 22), versions 0 to 5: an id for an idempotent producer (G3).
 
 The broker refuses transactional ids with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, like
-FindCoordinator. A producer that names its id and epoch (version 3 on, KIP-360) gets a fresh id:
-without a transactional id there is nothing to fence. The error is COORDINATOR_LOAD_IN_PROGRESS
-while the controller gives no block of ids; clients retry.
+FindCoordinator. A producer that names its id and epoch (from version 3, KIP-360) gets a fresh id,
+because without a transactional id no producer needs fencing. While the controller grants no block
+of ids, the error is COORDINATOR_LOAD_IN_PROGRESS, after which clients retry.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_EPOCH = -1
 def handle(
     context: ApiContext, request: Request[InitProducerIdRequest]
 ) -> Pending | InitProducerIdResponse:
-    """Return an id at once where the present block has one, else wait for a block."""
+    """Return an id from the current block, or wait for the next block."""
     message = request.message
     if message.transactional_id is not None:
         return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

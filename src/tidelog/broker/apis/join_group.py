@@ -1,9 +1,9 @@
-"""JoinGroup (key 11), versions 0 to 9: become or stay a member of a group.
+"""JoinGroup (key 11), versions 0 to 9: a client becomes or stays a member of a group.
 
-The coordinator responds when the rebalance is over: with the generation, its protocol, and for the
-group's leader its members. A newcomer of version 4 or later first gets MEMBER_ID_REQUIRED and an id
-(KIP-394). A client that loses its connection while it waits stays a member until its session is
-over, as in Kafka.
+When the rebalance is complete, the coordinator responds with the generation and its protocol; the
+group's leader also gets the list of members. A new client from version 4 on first gets
+MEMBER_ID_REQUIRED and a member id (KIP-394). A client that loses its connection while it waits
+stays a member until its session expires, as in Kafka.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NULL_PROTOCOL_VERSION = 7
 
 
 def handle(context: ApiContext, request: Request[JoinGroupRequest]) -> Any:
-    """Ask the group's coordinator."""
+    """Pass the request to the group's coordinator."""
     message = request.message
     version = request.header.api_version
     if version < _REBALANCE_TIMEOUT_VERSION:
@@ -44,7 +44,7 @@ def _response(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
 
 
 def _host(peer: str) -> str:
-    """Return the client's address in Kafka's form: Java's text of an address without a name."""
+    """Return the client's address in Kafka's form: Java's text of an unresolved address."""
     return "/" + peer.rpartition(":")[0].strip("[]")
 
 

@@ -1,11 +1,11 @@
-"""LeaderAndIsr (key 4), versions 4 to 7; from the controller.
+"""LeaderAndIsr (key 4), versions 4 to 7: the controller assigns roles to replicas.
 
-Carries leader, ISR and replicas of partitions with a replica on this broker (V30, V31, V33). Each
-partition has its own outcome. A full request (type 2) lists every replica of this broker: unlisted
-ones are strays (V35). The broker refuses a whole request of an older controller
-(STALE_CONTROLLER_EPOCH) or for an earlier registration of this broker (STALE_BROKER_EPOCH). It also
-refuses a command that comes behind a later one of the same controller (OPERATION_NOT_ATTEMPTED).
-Not supported: the lists of adding and removing replicas, which the broker ignores.
+The request has leader, ISR and replicas of partitions that this broker hosts (V30, V31, V33). Each
+partition has its own outcome. A full request (type 2) lists every replica of this broker, so
+unlisted replicas are strays (V35). The broker refuses a request of an older controller
+(STALE_CONTROLLER_EPOCH), or for an earlier registration of this broker (STALE_BROKER_EPOCH). The
+broker also refuses a command that arrives after a later command of the same controller
+(OPERATION_NOT_ATTEMPTED). The broker ignores the lists of adding and removing replicas.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CARD = Card(api_key=4, min_version=4, max_version=7, inter_broker=True, rights=(
 def handle(
     context: ApiContext, request: Request[LeaderAndIsrRequest]
 ) -> LeaderAndIsrResponse | Pending:
-    """Carry the command out after earlier ones; respond when the roles are taken."""
+    """Execute the command after earlier commands; respond when the replicas have their roles."""
     if context.replicas.is_overtaken(request):
         return LeaderAndIsrResponse(error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)
     return context.dispatcher.answer_from(

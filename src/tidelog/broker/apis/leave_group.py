@@ -1,7 +1,7 @@
 """LeaveGroup (key 13), versions 0 to 5: members leave, or an administrator removes them.
 
-From version 3 on a request has many members, each with its own error. Before, the error of the only
-member is that of the response.
+From version 3 on, a request lists several members, each with its own error. Before version 3, the
+response has the error of the only member.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MANY_MEMBERS_VERSION = 3
 
 
 def handle(context: ApiContext, request: Request[LeaveGroupRequest]) -> Any:
-    """Ask the group's coordinator."""
+    """Pass the request to the group's coordinator."""
     message, groups = request.message, context.groups
     if request.header.api_version >= _MANY_MEMBERS_VERSION:
         return groups.answer(request, groups.asked(request, message.group_id))

@@ -1,7 +1,7 @@
 """ListGroups (key 16), versions 0 to 5: the groups that this broker coordinates.
 
-The error is COORDINATOR_LOAD_IN_PROGRESS where some groups are not known yet; known ones are listed
-all the same.
+While some partitions of groups are still loading, the error is COORDINATOR_LOAD_IN_PROGRESS; the
+response still lists all known groups.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CARD = Card(api_key=16, min_version=0, max_version=5, rights=(DESCRIBE_CLUSTER, 
 
 
 def handle(context: ApiContext, request: Request[ListGroupsRequest]) -> ListGroupsResponse:
-    """Return all groups that the filters let through."""
+    """Return all groups that match the filters."""
     message = request.message
     error, groups = context.groups.list_groups(message.states_filter, message.types_filter)
     return ListGroupsResponse(error_code=error, groups=groups)

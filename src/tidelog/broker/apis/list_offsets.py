@@ -1,15 +1,16 @@
-"""ListOffsets (key 2), versions 0 to 9.
+"""ListOffsets (key 2), versions 0 to 9: offsets by timestamp.
 
-Returns the first offset whose record is not older than a timestamp. A timestamp below 0 has a
-meaning. It is -1 for the latest, -2 for the earliest offset, and -3 for the record of the largest
-timestamp (version 7), which may lie below the log start offset, as in Kafka. It is -4 for the
-earliest on this broker (8), and -5 for the latest in remote storage (9: there is none, so no
-offset). Consumers see up to the high watermark, or with read_committed up to the last stable offset
-(version 2). While the high watermark has not reached the current leader epoch, its value is
-unknown: OFFSET_NOT_AVAILABLE, below version 5 LEADER_NOT_AVAILABLE (V36). Replicas see the whole
-log. A partition that one request names twice is refused: INVALID_REQUEST. Version 0 returns the
-first offsets of segments by the time of their last write. Not supported yet: transactions (the last
-stable offset is the high watermark).
+The response has the first offset whose record is not older than the given timestamp. A negative
+timestamp is a code. Code -1 means the latest offset, -2 the earliest, and -3 the record with the
+largest timestamp (version 7). As in Kafka, that record may lie below the log start offset. Code -4
+means the earliest offset on this broker (version 8). Code -5 means the latest offset in remote
+storage (version 9), which tidelog lacks, so it returns no offset. Consumers get offsets up to the
+high watermark, or with read_committed up to the last stable offset (version 2). Until the high
+watermark reaches the current leader epoch, consumers get OFFSET_NOT_AVAILABLE, below version 5
+LEADER_NOT_AVAILABLE (V36). Replicas get offsets of the whole log. A partition that the request
+names twice gets INVALID_REQUEST. Version 0 returns the first offsets of segments, compared by the
+time of their last write. Transactions are not supported yet, so the last stable offset is the high
+watermark.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ CARD = Card(
 )
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-#: The first version that has each of them.
+#: The first version that supports each code.
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _LEADER_EPOCH_VERSION = 4
 _OFFSET_NOT_AVAILABLE_VERSION = 5
 _CONSUMER_REPLICA_ID = -1
-#: Partitions searched between two turns of the loop, where no search waits for the disk.
+#: Partitions searched between two turns of the event loop, when no search waits for the disk.
 _PER_TURN = 100
 
 
 def handle(
     context: ApiContext, request: Request[ListOffsetsRequest]
 ) -> ListOffsetsResponse | Pending:
-    """Respond at once where no timestamp has to be looked up in the log."""
+    """Respond at once if no timestamp needs a search in the log."""
     message = request.message
     note_replica(context.services, request, message.replica_id)
     repeated = _repeated(message)
@@ -88,7 +89,8 @@ def handle(
 def _repeated(message: ListOffsetsRequest) -> set[tuple[str, int]]:
     """Return the partitions that a request names more than once.
 
-    They are refused, as in Kafka: one line could otherwise ask for any number of searches.
+    Partitions named twice are refused, as in Kafka, because one short request could otherwise ask
+    for any number of searches.
     """
     named = Counter(
         (topic.name, asked.partition_index)
@@ -139,7 +141,7 @@ def _leader(
     topic: str,
     asked: ListOffsetsPartition,
 ) -> tuple[Partition, LeaderReplica]:
-    """Return the replica that can respond; raises KafkaError when this broker cannot."""
+    """Return the leader of a partition; raise KafkaError if this broker cannot respond for it."""
     since = _SINCE.get(asked.timestamp, 0 if asked.timestamp >= 0 else 0x7FFF)
     if request.header.api_version < since:
         raise KafkaError(
@@ -165,7 +167,7 @@ def _segments(
     topic: str,
     asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
-    """Return the first offsets of segments, up to the high watermark for a consumer (version 0)."""
+    """Return first offsets of segments, for a consumer up to the high watermark (version 0)."""
     answer = ListOffsetsPartitionResponse(asked.partition_index)
     try:
         partition, role = _leader(context, request, topic, asked)
@@ -188,7 +190,7 @@ def _known(
     topic: str,
     asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
-    """Return the earliest or latest offset, known without looking into the log."""
+    """Return the earliest or latest offset, which needs no search in the log."""
     answer = ListOffsetsPartitionResponse(asked.partition_index)
     try:
         partition, role = _leader(context, request, topic, asked)
@@ -209,14 +211,14 @@ async def _looked_up(
     topic: str,
     asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
-    """Look up a timestamp; return its record, if the client may see that."""
+    """Search a timestamp; return its record if the client may see that record."""
     if asked.timestamp < 0 and asked.timestamp != MAX_TIMESTAMP:
         return _known(context, request, topic, asked)
     answer = ListOffsetsPartitionResponse(asked.partition_index)
     try:
         partition, role = _leader(context, request, topic, asked)
         end = _visible_end(partition, role, request)
-        # The response is about this end: records that come during the search are not looked at.
+        # The search covers records below this end, and ignores records that are appended meanwhile.
         unknown = _unknown_end(partition, role, request)
         if asked.timestamp == MAX_TIMESTAMP:
             found = await partition.log.max_timestamp()
@@ -244,9 +246,9 @@ def _check_still_leads(
     asked: ListOffsetsPartition,
     role: LeaderReplica,
 ) -> None:
-    """Raise KafkaError where the leadership in which a search began has ended meanwhile.
+    """Raise KafkaError if the leadership in which a search began has ended.
 
-    The found record may be truncated, and this broker may not respond for the present log.
+    The found record may be truncated by now, and this broker may not respond for the current log.
     """
     partition, now = _leader(context, request, topic, asked)
     if now is not role:
@@ -282,7 +284,7 @@ def _end(partition: Partition, role: LeaderReplica, request: Request[ListOffsets
 def _visible_end(
     partition: Partition, role: LeaderReplica, request: Request[ListOffsetsRequest]
 ) -> int:
-    """Return the end of what the client may see, as far as this leader knows it."""
+    """Return the end of the records that the client may see, as far as this leader knows."""
     if _is_replica(request):
         return role.log_end_offset
     if request.message.isolation_level == READ_COMMITTED:
@@ -293,7 +295,7 @@ def _visible_end(
 def _unknown_end(
     partition: Partition, role: LeaderReplica, request: Request[ListOffsetsRequest]
 ) -> KafkaError | None:
-    """Return the error while the end of the records that the client may see is unknown."""
+    """Return the error while the end of the records visible to the client is unknown."""
     if _is_replica(request) or role.is_watermark_current:
         return None
     has_own_error = request.header.api_version >= _OFFSET_NOT_AVAILABLE_VERSION

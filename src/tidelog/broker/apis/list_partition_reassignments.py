@@ -1,8 +1,9 @@
-"""ListPartitionReassignments (key 46), version 0: the partitions that are being moved (KIP-455).
+"""ListPartitionReassignments (key 46), version 0: the ongoing reassignments (KIP-455).
 
-Partitions that are not being moved, that do not exist, or whose topic is being deleted are left
-out. Any broker but the controller responds NOT_CONTROLLER for the whole. A controller that has lost
-its store responds REQUEST_TIMED_OUT: another one may have begun or ended moves meanwhile.
+The response omits partitions that are not being reassigned, do not exist, or whose topic is being
+deleted. Any broker but the controller responds NOT_CONTROLLER for the whole request. A controller
+that has lost its store responds REQUEST_TIMED_OUT, because another controller may have begun or
+ended reassignments meanwhile.
 """
 
 from __future__ import annotations
@@ -23,6 +24,6 @@ CARD = Card(api_key=46, min_version=0, max_version=0, rights=(DESCRIBE_CLUSTER,)
 def handle(
     context: ApiContext, request: Request[ListPartitionReassignmentsRequest]
 ) -> Pending | ListPartitionReassignmentsResponse:
-    """Ask the controller, if that is this broker."""
+    """Pass the request to the controller on this broker, or respond NOT_CONTROLLER."""
     ask = partial(context.controller.ask, request.message)
     return context.store_trouble.guard(request, ask, request.message.timeout_ms)

@@ -1,7 +1,7 @@
 """ListStrays (key 20001), version 0: the replicas that this broker has set aside (V35).
 
-tidelog's own API, served and advertised on the listener between brokers only (G5). Each directory
-has its own error: KAFKA_STORAGE_ERROR where it cannot be read.
+This API is tidelog's own, served and advertised on the inter-broker listener only (G5). Each log
+directory has its own error: KAFKA_STORAGE_ERROR if the directory is unreadable.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ CARD = Card(api_key=20_001, min_version=0, max_version=0, rights=(DESCRIBE_CLUST
 
 
 def handle(context: ApiContext, request: Request[ListStraysRequest]) -> Pending:
-    """Look at each directory."""
+    """List the strays of each log directory."""
     return context.dispatcher.answer_from(context.strays.list(), request)

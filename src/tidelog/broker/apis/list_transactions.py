@@ -1,6 +1,6 @@
-"""ListTransactions (key 66), versions 0 and 1: there are none.
+"""ListTransactions (key 66), versions 0 and 1: no transactions exist.
 
-The response returns unknown state names of the request, as in Kafka.
+The response returns the unknown state names of the request, as in Kafka.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.wire.messages.list_transactions import (
 
 CARD = Card(api_key=66, min_version=0, max_version=1, rights=(DESCRIBE_TRANSACTIONAL_ID,))
 
-#: Kafka's names of a transaction's states.
+#: Kafka's names for the states of a transaction.
 _STATES = (
     "Empty",
     "Ongoing",

@@ -1,9 +1,10 @@
-"""MarkLogDirsBad (key 20006), version 0: log directories are given up as if they had failed (D12).
+"""MarkLogDirsBad (key 20006), version 0: take log directories offline as if they had failed (D12).
 
-tidelog's own API, served and advertised on the listener between brokers only (G5). The replicas in
-such a directory are offline until the broker restarts; others lead. A directory that has failed
-already gets no error, one that the broker does not have LOG_DIR_NOT_FOUND, and its last good ones
-INVALID_REQUEST: the broker would end. If one of the directories is refused, all others are.
+This API is tidelog's own, served and advertised on the inter-broker listener only (G5). The
+replicas in such a directory are offline until the broker restarts, and other replicas lead. A
+directory that has already failed gets no error, and an unknown directory gets LOG_DIR_NOT_FOUND.
+The last good directories get INVALID_REQUEST, because the broker would halt without them. If one
+directory of the request is refused, all directories are refused.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CARD = Card(api_key=20_006, min_version=0, max_version=0, rights=(ALTER_CLUSTER,
 
 
 def handle(context: ApiContext, request: Request[MarkLogDirsBadRequest]) -> MarkLogDirsBadResponse:
-    """Give all of the directories up, or none of them: there is no way back but a restart."""
+    """Take all of the directories offline, or none: only a restart brings them back."""
     paths = list(dict.fromkeys(request.message.log_dirs))
     refused = _refused(context, paths)
     if not refused:
@@ -45,7 +46,7 @@ def handle(context: ApiContext, request: Request[MarkLogDirsBadRequest]) -> Mark
 
 
 def _refused(context: ApiContext, paths: Sequence[str]) -> dict[str, MarkedLogDir]:
-    """Return the answer for each path that cannot be given up."""
+    """Return the error of each path that cannot be taken offline."""
     replicas = context.replicas
     good = [each.path for each in replicas.directories if each.path not in replicas.failed]
     broker = f"broker {context.services.broker_id}"

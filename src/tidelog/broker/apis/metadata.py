@@ -1,17 +1,17 @@
-"""Metadata (key 3), versions 0 to 13.
+"""Metadata (key 3), versions 0 to 13: brokers, controller and topics.
 
-The response has brokers, controller, topics with leaders, ISRs, offline replicas and topic ids,
-from published state only (V82). Brokers are named by their endpoints of the client's listener, as
-in Kafka. A broker without that listener is left out, and its partitions get LISTENER_NOT_FOUND
-(below version 6: LEADER_NOT_AVAILABLE). Unknown topics are created where
-`auto.create.topics.enable` and the request allow it. The broker asks the controller and responds
-LEADER_NOT_AVAILABLE, and the client repeats its request. A request may ask for authorized
-operations: of the cluster in versions 8 to 10, of topics from 8 on (KIP-430). The response as a
-whole has no error: no broker has reason to send a client back to its bootstrap servers (KIP-1102).
+Each topic has its id, leaders, ISRs and offline replicas; all of these are published state (V82).
+The response has each broker's endpoint on the client's listener, as in Kafka. A broker without that
+listener is omitted, and its partitions get LISTENER_NOT_FOUND (below version 6:
+LEADER_NOT_AVAILABLE). Unknown topics are created if `auto.create.topics.enable` and the request
+allow it. The broker asks the controller to create the topic and responds LEADER_NOT_AVAILABLE, so
+the client retries. A request may ask for authorized operations: of the cluster in versions 8 to 10,
+of topics from version 8 on (KIP-430). The response has no error of its own, because no broker has a
+reason to send a client back to its bootstrap servers (KIP-1102).
 
-A response that would name a leader that has just ended waits for the next one, for a short time
-(V83). A request that names topics gets brokers that ended seconds ago, too. A request for all
-topics gets the live ones alone: tools read it.
+A response that would name a leader that has just ended waits briefly for the next leader (V83). A
+request that names topics also gets brokers that ended seconds ago. A request for all topics gets
+live brokers only, because administrators' tools send it.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ CARD = Card(
     rights=(DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER),
 )
 
-#: Earlier versions that carry ids must not ask by them: their responses need a name.
+#: Earlier versions with ids must not ask by id, because their responses need a name.
 _ASKING_BY_ID_VERSION = 12
-#: From here on responses distinguish a leader without the client's listener from a missing one.
+#: From this version on, responses distinguish a leader without the client's listener from a missing
+#: leader.
 _LISTENER_ERROR_VERSION = 6
 
 
@@ -75,7 +76,7 @@ class _Leaders:
         )
 
     def error(self, leader: int) -> ErrorCode:
-        """Return why a client of this listener cannot reach the leader; NONE where it can."""
+        """Return why a client of this listener cannot reach the leader; NONE if it can."""
         if leader in self._reachable:
             return ErrorCode.NONE
         if self._is_alive(leader):
@@ -84,7 +85,7 @@ class _Leaders:
 
 
 def handle(context: ApiContext, request: Request[MetadataRequest]) -> Pending | MetadataResponse:
-    """Return the topics of the request; None (version 0: empty) asks for all."""
+    """Return the topics of the request; null (in version 0: no topics) asks for all."""
     answer: Pending | MetadataResponse = context.held_answers.answer(
         request, lambda: _question(context, request), lambda: _response(context, request)
     )
@@ -97,7 +98,7 @@ def _question(context: ApiContext, request: Request[MetadataRequest]) -> Questio
 
 
 def _named(request: Request[MetadataRequest]) -> list[MetadataRequestTopic] | None:
-    """Return the topics that a request names; None where it asks for all."""
+    """Return the topics that a request names; None if it asks for all topics."""
     asked = request.message.topics
     return asked or (None if request.header.api_version == 0 else asked)
 
@@ -107,7 +108,7 @@ def _name(context: ApiContext, wanted: MetadataRequestTopic) -> str:
 
 
 def _response(context: ApiContext, request: Request[MetadataRequest]) -> MetadataResponse:
-    """Return the response, from the view of this moment."""
+    """Return the response, made from the current view."""
     message = request.message
     view = context.services.view
     response = MetadataResponse(
@@ -129,7 +130,7 @@ def _response(context: ApiContext, request: Request[MetadataRequest]) -> Metadat
 
 
 def _brokers(brokers: Mapping[int, BrokerInfo], listener: str) -> list[MetadataResponseBroker]:
-    """Return the brokers with that listener in the order of their ids."""
+    """Return the brokers that have this listener, in the order of their ids."""
     return [
         MetadataResponseBroker(broker_id, endpoint.host, endpoint.port, broker.rack)
         for broker_id, broker in sorted(brokers.items())
@@ -217,9 +218,9 @@ def _partition(
 def error_response(
     request: Request[MetadataRequest], error: ErrorCode, message: str | None = None
 ) -> MetadataResponse:
-    """Return `error` for each named topic; a request for all topics names none.
+    """Return `error` for each named topic; for a request of all topics the list is empty.
 
-    Versions below 12 have no null for the name of a topic that was requested by id.
+    Versions below 12 allow no null name for a topic that was requested by id.
     """
     return MetadataResponse(
         topics=[

@@ -1,9 +1,8 @@
-"""OffsetCommit (key 8), versions 2 to 9: remember how far a group has read.
+"""OffsetCommit (key 8), versions 2 to 9: store a group's offsets.
 
-The coordinator responds when the offsets are in all in-sync replicas (G1), or after
-`offsets.commit.timeout.ms`. Each partition that this broker does not know gets
-UNKNOWN_TOPIC_OR_PARTITION. The others are committed together, or refused with the one error of
-their group.
+The coordinator responds when all in-sync replicas have the offsets (G1), or after
+`offsets.commit.timeout.ms`. A partition that this broker does not know gets
+UNKNOWN_TOPIC_OR_PARTITION. The known partitions are committed together, or all get the same error.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ CARD = Card(api_key=8, min_version=2, max_version=9, rights=(READ_GROUP, READ_TO
 
 
 def handle(context: ApiContext, request: Request[OffsetCommitRequest]) -> Any:
-    """Ask the group's coordinator, if any of the partitions exists."""
+    """Pass the request to the group's coordinator, if this broker knows any of the partitions."""
     view, message = context.services.view, request.message
     if all(view.partition(key) is None for key in committed_keys(message)):
         return error_response(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -1,7 +1,7 @@
-"""OffsetDelete (key 47), version 0: forget offsets of a group (KIP-496).
+"""OffsetDelete (key 47), version 0: delete offsets of a group (KIP-496).
 
-The coordinator refuses topics that a member subscribes to (GROUP_SUBSCRIBED_TO_TOPIC), and
-partitions that this broker does not know (UNKNOWN_TOPIC_OR_PARTITION).
+The coordinator refuses a topic that a member subscribes to (GROUP_SUBSCRIBED_TO_TOPIC), and a
+partition that this broker does not know (UNKNOWN_TOPIC_OR_PARTITION).
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ CARD = Card(api_key=47, min_version=0, max_version=0, rights=(DELETE_GROUP, READ
 
 
 def handle(context: ApiContext, request: Request[OffsetDeleteRequest]) -> Any:
-    """Ask the group's coordinator."""
+    """Pass the request to the group's coordinator."""
     groups = context.groups
     return groups.answer(request, groups.asked(request, request.message.group_id))

@@ -1,9 +1,8 @@
-"""OffsetFetch (key 9), versions 1 to 9: how far groups have read.
+"""OffsetFetch (key 9), versions 1 to 9: the committed offsets of groups.
 
-A request asks for one group, from version 8 on for many (KIP-709). Offset -1 without an error means
-that the partition has no committed offset, or none since its topic was created under this name.
-There are no transactions yet, so every committed offset is stable (`require_stable` changes
-nothing).
+A request names one group, from version 8 on several (KIP-709). Offset -1 without an error means
+that the group committed no offset since the topic was last created under this name. Transactions
+are not supported yet, so every committed offset is stable and `require_stable` has no effect.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _MANY_GROUPS_VERSION = 8
 
 
 def handle(context: ApiContext, request: Request[OffsetFetchRequest]) -> Any:
-    """Ask the coordinator of each group; for a group named twice, the last entry counts."""
+    """Ask the coordinator of each group; of two entries for one group the last counts."""
     message = request.message
     if request.header.api_version < _MANY_GROUPS_VERSION:
         topics = None

@@ -1,9 +1,9 @@
-"""OffsetForLeaderEpoch (key 23), versions 2 to 4.
+"""OffsetForLeaderEpoch (key 23), versions 2 to 4: the end of a leader epoch.
 
-Returns where a leader epoch ends in this leader's log (V32, KIP-320). The response has the largest
-epoch not above the requested one, and its end offset; -1 and -1 where there is none. The latest
-epoch ends at the log end, also for consumers, as in Kafka. The current leader epoch of the request
-fences its sender (V37).
+The leader responds with the end of a leader epoch in its log (V32, KIP-320). The response has the
+largest epoch not above the requested one, and its end offset; both are -1 if there is no such
+epoch. The latest epoch ends at the log end, also for consumers, as in Kafka. The current leader
+epoch of the request fences its sender (V37).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CARD = Card(api_key=23, min_version=2, max_version=4, rights=(CLUSTER_ACTION, DE
 def handle(
     context: ApiContext, request: Request[OffsetForLeaderEpochRequest]
 ) -> OffsetForLeaderEpochResponse:
-    """Respond to each question."""
+    """Return the end of the requested epoch for each partition."""
     message = request.message
     note_replica(context.services, request, message.replica_id)
     return OffsetForLeaderEpochResponse(

@@ -1,9 +1,9 @@
-"""PlanLogDirMoves (key 20007), version 0: the moves of a drain, or of balancing (D12, D15).
+"""PlanLogDirMoves (key 20007), version 0: preview the moves of a drain, or of balancing (D12, D15).
 
-tidelog's own API, served and advertised on the listener between brokers only (G5). The broker plans
-by the facts by which it acts. Nothing moves by the request. A drain of directories gets an error:
-LOG_DIR_NOT_FOUND where the broker does not have one, and INVALID_REQUEST where one has failed, no
-directory is left for the replicas, or the threshold is not a percentage.
+This API is tidelog's own, served and advertised on the inter-broker listener only (G5). The broker
+plans with the same facts as for real moves. The request starts no move. The drain of an unknown
+directory gets LOG_DIR_NOT_FOUND. The error is INVALID_REQUEST if a directory has failed, if no
+directory is left for the replicas, or if the threshold is not a percentage.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_PERCENT = 100
 
 
 def handle(context: ApiContext, request: Request[PlanLogDirMovesRequest]) -> Pending:
-    """Look at the volumes, and plan."""
+    """Read the sizes of the volumes, and plan the moves."""
     return context.dispatcher.answer_from(_plan(context, request.message), request)
 
 
@@ -74,7 +74,7 @@ def _threshold(message: PlanLogDirMovesRequest) -> int | None:
 
 
 def check_drain(context: ApiContext, paths: Sequence[str]) -> None:
-    """Raise KafkaError unless the replicas of these directories have another one to go to."""
+    """Raise KafkaError unless other directories can take the replicas of these directories."""
     replicas, config = context.replicas, context.services.config
     broker = f"broker {context.services.broker_id}"
     good = [each.path for each in replicas.directories if each.path not in replicas.failed]

@@ -1,8 +1,8 @@
-"""The APIs that brokers reject, with the versions and the error of each.
+"""The APIs that brokers refuse, with the versions and the error of each.
 
-A broker responds to such an API all the same. The error is that of a Kafka 3.9 broker without an
-authorizer and with PLAINTEXT listeners, or a final one. A client shows it and stops, while a closed
-connection would make it connect and ask again.
+A broker responds to such a request with an error. The error is the one of a Kafka 3.9 broker with
+PLAINTEXT listeners and without an authorizer, or an error that clients take as final. A client
+reports that error and stops; after a closed connection it would reconnect and ask again.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ PLAINTEXT_LISTENER: Final = "the listener is PLAINTEXT: brokers have no authenti
 _NO_AUTHORIZER: Final = "brokers have no authorizer: there are no access control lists"
 _NO_QUOTAS: Final = "brokers enforce no quotas of users, clients or addresses, and keep none"
 _CLASSIC_GROUPS: Final = "groups have the classic protocol only: set group.protocol=classic"
-#: Reasons that the table of compatibility gives.
+#: Reasons shown in the table of the compatibility page.
 NO_LOGIN: Final = "no authentication: listeners are PLAINTEXT"
 _NO_TRANSACTIONS: Final = "no transactions"
 _NO_ACLS: Final = "no access control"
 _CLASSIC: Final = "groups of the classic protocol only (KIP-848)"
-#: FindCoordinator rejects transactional ids with the same error.
+#: FindCoordinator refuses transactional ids with the same error.
 _NO_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-#: Clients on PLAINTEXT listeners are not authenticated.
+#: Clients on PLAINTEXT listeners are not authenticated, so they get no delegation token.
 _NO_TOKEN: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 _ILLEGAL: Final = ErrorCode.ILLEGAL_SASL_STATE
 _DISABLED: Final = ErrorCode.SECURITY_DISABLED
-#: A Kafka 3.9 broker gives it too while the consumer group protocol is disabled, its default.
+#: A Kafka 3.9 broker also responds this error while the consumer group protocol is disabled, which
+#: is the default.
 _UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -67,7 +68,8 @@ def _refused(
     return Served(Card(api_key, first, last, refused=why, rights=rights), handle)
 
 
-#: By key; `alter_user_scram_credentials` and `update_features` give each part its own error.
+#: The refused APIs by key, without `alter_user_scram_credentials` and `update_features`, which give
+#: each part its own error.
 REFUSED: Final[dict[int, Served]] = {
     served.card.api_key: served
     for served in (

@@ -1,8 +1,9 @@
-"""RelinquishLeadership (key 20005), version 0: replicas with slow reads or damage step back.
+"""RelinquishLeadership (key 20005), version 0: slow leaders and damaged replicas step back.
 
-Leaders with slow reads give up their leadership (F11), members of the ISR with a damaged log leave
-it (V68). tidelog's own API, served and advertised on the listener between brokers only (G5). The
-controller responds when the new leaders are durable. Any other broker responds NOT_CONTROLLER.
+A leader with slow reads gives up its leadership (F11), and an ISR member with a damaged log leaves
+the ISR (V68). This API is tidelog's own, served and advertised on the inter-broker listener only
+(G5). The controller responds when the new leaders are durable. Every broker but the controller
+responds NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CARD = Card(
 def handle(
     context: ApiContext, request: Request[RelinquishLeadershipRequest]
 ) -> Pending | RelinquishLeadershipResponse:
-    """Ask the controller, if that is this broker."""
+    """Pass the request to the controller on this broker, or respond NOT_CONTROLLER."""
     return context.controller.ask(
         request.message,
         lambda: RelinquishLeadershipResponse(error_code=ErrorCode.NOT_CONTROLLER),

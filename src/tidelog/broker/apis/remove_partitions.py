@@ -1,11 +1,11 @@
-"""RemovePartitions (key 20000), version 0: the highest partitions of topics removed (V71).
+"""RemovePartitions (key 20000), version 0: remove the highest partitions of topics (V71).
 
-tidelog's own API, served and advertised on the listener between brokers only (G5). The controller
-responds when the request is durable, as nodes below `/admin/partitions_remove`. The removal follows
-at once. If the partitions must drain, it follows when every consumer group has read them. Any other
-broker responds NOT_CONTROLLER for each topic. The controller refuses internal topics, and topics
-that do not exist or are being deleted. It also refuses a number that is not below the present one,
-and none at all.
+This API is tidelog's own, served and advertised on the inter-broker listener only (G5). The
+controller responds when the request is durable, as nodes below `/admin/partitions_remove`. The
+removal begins at once. If the partitions must drain, the removal waits until every consumer group
+has read them. Every broker but the controller responds NOT_CONTROLLER for each topic. The
+controller refuses internal topics, and topics that do not exist or are being deleted. The
+controller also refuses a new partition count that is 0, or not below the current count.
 """
 
 from __future__ import annotations
@@ -26,6 +26,6 @@ CARD = Card(api_key=20_000, min_version=0, max_version=0, rights=(DELETE_TOPIC,)
 def handle(
     context: ApiContext, request: Request[RemovePartitionsRequest]
 ) -> Pending | RemovePartitionsResponse:
-    """Ask the controller, if that is this broker."""
+    """Pass the request to the controller on this broker, or respond NOT_CONTROLLER."""
     ask = partial(context.controller.ask, request.message)
     return context.store_trouble.watch(request, ask)

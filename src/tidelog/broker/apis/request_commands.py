@@ -1,8 +1,9 @@
 """RequestCommands (key 20003), version 0: a broker requests all of its commands again (V35).
 
-tidelog's own API, served and advertised on the listener between brokers only (G5). The controller
-sends the broker a full command. Any other broker responds NOT_CONTROLLER. A registration that is
-not the broker's present one gets STALE_BROKER_EPOCH.
+This API is tidelog's own, served and advertised on the inter-broker listener only (G5). The
+controller then sends the broker its full state in commands. Every broker but the controller
+responds NOT_CONTROLLER. A request under an earlier registration of the broker gets
+STALE_BROKER_EPOCH.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CARD = Card(
 def handle(
     context: ApiContext, request: Request[RequestCommandsRequest]
 ) -> RequestCommandsResponse:
-    """Pass the request to the controller, if that is this broker."""
+    """Pass the request to the controller on this broker, or respond NOT_CONTROLLER."""
     message = request.message
     error = context.controller.commands_wanted(message.broker_id, message.broker_epoch)
     return RequestCommandsResponse(error_code=error)

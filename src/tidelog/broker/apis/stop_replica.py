@@ -1,9 +1,9 @@
-"""StopReplica (key 5), versions 3 and 4; from the controller.
+"""StopReplica (key 5), versions 3 and 4: the controller stops or deletes replicas.
 
-Ends the role of replicas and deletes them where the command says so: the directory is renamed first
-and removed later (V34). A replica obeys from its own leader epoch on, and always with epoch -2, the
-deletion of the topic (V30). A missing replica is no error. The broker refuses a whole request as in
-LeaderAndIsr.
+A replica loses its role. If the command says so, the broker deletes the replica: its directory is
+renamed first and removed later (V34). A replica obeys a command with its own leader epoch or a
+later one, and always epoch -2, which means the deletion of the topic (V30). A missing replica is no
+error. The broker refuses a whole request for the same reasons as LeaderAndIsr.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CARD = Card(api_key=5, min_version=3, max_version=4, inter_broker=True, rights=(
 def handle(
     context: ApiContext, request: Request[StopReplicaRequest]
 ) -> StopReplicaResponse | Pending:
-    """Carry the command out after earlier ones; respond when the replicas are gone."""
+    """Execute the command after all earlier commands; respond when the replicas are stopped."""
     if context.replicas.is_overtaken(request):
         return StopReplicaResponse(error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)
     return context.dispatcher.answer_from(context.commands.stop_replica(request.message), request)

@@ -1,8 +1,8 @@
-"""SyncGroup (key 14), versions 0 to 5: the leader brings the assignments, each member gets its own.
+"""SyncGroup (key 14), versions 0 to 5: the group's leader sends assignments, members get theirs.
 
-The coordinator responds when the generation is in all in-sync replicas. From version 5 on the
-client must name protocol type and name, and they must be the group's (KIP-559): else
-INCONSISTENT_GROUP_PROTOCOL. Assignments for clients outside the group are left out.
+The coordinator responds when all in-sync replicas have the generation. From version 5 on, protocol
+type and name in the request must be those of the group (KIP-559), else the error is
+INCONSISTENT_GROUP_PROTOCOL. The coordinator ignores assignments for clients outside the group.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PROTOCOL_VERSION = 5
 
 
 def handle(context: ApiContext, request: Request[SyncGroupRequest]) -> Any:
-    """Ask the group's coordinator."""
+    """Pass the request to the group's coordinator."""
     message = request.message
     names_protocol = message.protocol_type is not None and message.protocol_name is not None
     if request.header.api_version >= _PROTOCOL_VERSION and not names_protocol:

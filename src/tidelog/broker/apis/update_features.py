@@ -1,7 +1,7 @@
 """UpdateFeatures (key 57), versions 0 and 1: refused.
 
-Brokers have no finalized features. Each feature gets the error of a Kafka 3.9 broker that does not
-support it: INVALID_REQUEST.
+Brokers have no finalized features. Each feature gets INVALID_REQUEST, as from a Kafka 3.9 broker
+that does not support the feature.
 """
 
 from __future__ import annotations
@@ -28,6 +28,6 @@ _NO_FEATURES = "brokers have no finalized features"
 
 
 def handle(context: ApiContext, request: Request[UpdateFeaturesRequest]) -> UpdateFeaturesResponse:
-    """Refuse each feature."""
+    """Return an error for each feature."""
     updates, error = request.message.feature_updates, ErrorCode.INVALID_REQUEST
     return UpdateFeaturesResponse(results=error_entries(request, updates, error, _NO_FEATURES))

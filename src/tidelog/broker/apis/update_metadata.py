@@ -1,9 +1,9 @@
-"""UpdateMetadata (key 6), versions 6 to 8; from the controller.
+"""UpdateMetadata (key 6), versions 6 to 8: the controller publishes the cluster's state.
 
-Carries published state for this broker's view (V17, V82). The broker refuses a request of an older
-controller with STALE_CONTROLLER_EPOCH, and a request for an earlier registration of this broker
-with STALE_BROKER_EPOCH. A request that comes behind a later command of the same controller gets
-OPERATION_NOT_ATTEMPTED (V30).
+The request carries published state for this broker's view (V17, V82). The broker refuses a request
+of an older controller with STALE_CONTROLLER_EPOCH, and a request for an earlier registration of
+this broker with STALE_BROKER_EPOCH. A request that arrives after a later command of the same
+controller gets OPERATION_NOT_ATTEMPTED (V30).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CARD = Card(api_key=6, min_version=6, max_version=8, inter_broker=True, rights=(
 
 
 def handle(context: ApiContext, request: Request[UpdateMetadataRequest]) -> UpdateMetadataResponse:
-    """Apply the controller's published state to the view."""
+    """Apply the controller's published state to this broker's view."""
     message = request.message
     if context.replicas.is_overtaken(request):
         return UpdateMetadataResponse(error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)

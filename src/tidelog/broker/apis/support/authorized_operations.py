@@ -1,7 +1,7 @@
-"""Authorized operations of KIP-430: the operations that a client may carry out, as a bit field.
+"""Authorized operations of KIP-430: the operations that a client is allowed, as a bit field.
 
 Bit N stands for the operation with code N in Kafka's `AclOperation`. Brokers have no authorizer, so
-every client may carry out every operation that the type of a resource supports.
+every client is allowed every operation that the type of a resource supports.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def bit_field(*operations: AclOperation) -> int:
     return sum(1 << operation for operation in operations)
 
 
-#: All operations that a type of resource supports, as Kafka's `AclEntry` lists them.
+#: All operations that each type of resource supports, as Kafka's `AclEntry` lists them.
 CLUSTER_OPERATIONS: Final = bit_field(
     AclOperation.CREATE,
     AclOperation.CLUSTER_ACTION,

@@ -1,9 +1,9 @@
-"""Responses to requests that fail as a whole, derived from the declarations of the messages.
+"""Responses to requests that fail as a whole, derived from the declared message fields.
 
-A response with an `error_code` of its own, at its version, carries the error there. Any other
-carries it in an entry for each part of the request. The parts are the elements of the request's
-first array, and where entries are nested, of the first array in those. Source: the getErrorResponse
-of Kafka's requests.
+A response whose version has its own `error_code` carries the error there. Any other response
+carries the error in an entry for each part of the request. The parts are the elements of the
+request's first array; with nested entries, they are the elements of the first array inside those.
+The rule follows getErrorResponse of Kafka's requests.
 
 A module whose API needs more than this rule has an `error_response` of its own.
 """
@@ -32,13 +32,13 @@ from tidelog.wire.messages.renew_delegation_token import RenewDelegationTokenRes
 from tidelog.wire.registry import API
 from tidelog.wire.schema import NamedField, fields_of
 
-#: APIs whose entries carry the error besides the response, as in Kafka.
+#: APIs whose entries carry the error in addition to the response's own field, as in Kafka.
 _ENTRIES_TOO: Final = {registry.FETCH, registry.ELECT_LEADERS}
 _ERRORS: Final = ("error_code", "partition_error_code")
 _MESSAGE: Final = "error_message"
-#: How arrays of the request hold a part that is no struct.
+#: Kinds of request array elements that are no structs, by the elements' type.
 _PRIMITIVES: Final[dict[type, str]] = {str: "string", int: "int32"}
-#: Values beside an error, where they are not the defaults of the fields.
+#: Values of other fields beside an error, if they differ from the fields' defaults.
 _VALUES: Final[dict[type, dict[str, Any]]] = {
     PartitionProduceResponse: {"base_offset": -1},
     PartitionData: {"high_watermark": -1, "records": b""},
@@ -67,7 +67,7 @@ _VALUES: Final[dict[type, dict[str, Any]]] = {
 
 
 def error_response(request: Request[Any], error: ErrorCode, message: str | None = None) -> Any:
-    """Return a response that gives `error`, and `message` where it has room."""
+    """Return a response that carries `error`, and `message` if it has a field for it."""
     api, version = API[request.header.api_key], request.header.api_version
     shape = _shape(api.response, version)
     entries = {}
@@ -80,7 +80,7 @@ def error_response(request: Request[Any], error: ErrorCode, message: str | None 
 def error_entries(
     request: Request[Any], parts: Sequence[Any], error: ErrorCode, message: str | None = None
 ) -> list[Any]:
-    """Return the entries of the response for these parts of a request, each with `error`."""
+    """Return the response's entries for these parts of a request, each with `error`."""
     api, version = API[request.header.api_key], request.header.api_version
     entries = _shape(api.response, version).entries
     assert entries is not None, f"responses of {api.name} have no error for each part"
@@ -89,14 +89,14 @@ def error_entries(
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The places for an error in a struct of a response, at one version."""
+    """The fields of a response's struct that can hold an error, at one version."""
 
     struct_class: type
     error: str | None
     message: str | None
-    #: The first array of structs that have places for an error.
+    #: The first array whose elements can hold an error.
     entries: NamedField | None
-    #: Values of other fields.
+    #: Values of the struct's other fields.
     values: dict[str, Any]
 
     def struct(self, error: ErrorCode, message: str | None, others: dict[str, Any]) -> Any:
@@ -123,7 +123,7 @@ def _shape(struct_class: type, version: int) -> _Shape:
 
 
 def _has_errors(field: NamedField, version: int) -> bool:
-    """Whether the elements of a field have places for an error."""
+    """Whether the elements of a field can hold an error."""
     if field.spec.kind != "array" or not isinstance(field.spec.element, type):
         return False
     shape = _shape(field.spec.element, version)
@@ -137,7 +137,7 @@ def _entries(
     error: ErrorCode,
     message: str | None,
 ) -> list[Any]:
-    """Return the elements of a field of a response for these parts of the request."""
+    """Return the elements of a response field for these parts of the request."""
     assert isinstance(field.spec.element, type)
     shape = _shape(field.spec.element, version)
     entries = []
@@ -154,7 +154,7 @@ def _entries(
 
 
 def _parts(asked: Any, version: int) -> Sequence[Any]:
-    """Return the elements of the first array of a struct of a request."""
+    """Return the elements of the first array in a struct of a request."""
     arrays = (
         each.name
         for each in fields_of(type(asked))
@@ -165,10 +165,12 @@ def _parts(asked: Any, version: int) -> Sequence[Any]:
 
 @cache
 def _names(entry_class: type, part_class: type) -> tuple[tuple[str, str | None], ...]:
-    """Return the fields of an entry that name its part, with those of the part (None: all of it).
+    """Return the fields of an entry that name its part, with the part's fields.
 
-    They are the first field of the part, which may have another name in the entry, and the strings
-    and ids behind it that the entry has too.
+    In a pair, None stands for the whole part.
+
+    The named fields are the part's first field, which may have another name in the entry, and all
+    following strings and ids that the entry shares.
     """
     free = {
         each.name: each.spec.kind

@@ -1,7 +1,8 @@
-"""The replica id in requests that followers and clients send: a follower's proves a broker (L1).
+"""Replica ids in requests: a follower's replica id shows that a broker sent the request (L1).
 
-Fetch, ListOffsets and OffsetForLeaderEpoch carry one. Knows which brokers are registered, and not
-whether the peer is the broker that it names: without authentication no request proves that.
+Fetch, ListOffsets and OffsetForLeaderEpoch carry a replica id. This module checks that the named
+broker is registered, but not that the peer is this broker: without authentication no request proves
+that.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def note_replica(services: Services, request: Request[Any], replica_id: int) -> None:
-    """Count a connection as a broker's if its request names a registered one as the follower.
+    """Count a connection as a broker's if its request names a registered follower.
 
-    Any client can name a broker, and one that is not registered is certainly none.
+    Any client can name a broker, but a name that is not registered belongs to no broker.
     """
     connection = request.connection
     if replica_id >= 0 and not connection.is_broker and services.view.is_registered(replica_id):
