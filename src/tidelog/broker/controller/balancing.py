@@ -1,8 +1,9 @@
-"""The schedule of leader rebalancing: when a controller looks at preferred replicas (V46).
+"""The schedule of leader rebalancing: when a controller checks preferred replicas (V46).
 
-`elections/balance` decides which leaderships go back and which brokers must catch up first. This
-module holds the time. The first look comes soon after the election, later ones at each interval.
-Steps follow a second apart while leaderships wait. The schedule ends with the term.
+`elections/balance` decides which leaderships return to preferred replicas, and which brokers must
+catch up first. This module sets the timers. The first check comes soon after the election, and
+later checks follow at each interval. While leaderships wait to return, rebalancing steps follow
+each other a second apart. The schedule ends with the controller's term.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from tidelog.controller.elections.balance import Balance
 from tidelog.controller.elections.preferred import RebalanceDue, RebalanceStepDue
 from tidelog.controller.events import Event
 
-#: A new controller lets the cluster settle before the first look (Kafka's 5 s).
+#: Milliseconds that a new controller lets the cluster settle before the first check (Kafka: 5 s).
 _FIRST_LOOK_MS: Final = 5_000
-#: Pause between two steps, in which clients find the new leaders.
+#: Pause between two steps, in milliseconds, in which clients find the new leaders.
 _STEP_MS: Final = 1_000
-#: A share that is never exceeded: no leadership goes back.
+#: A percentage that no imbalance exceeds, so no leadership returns.
 _EVERYTHING: Final = 100
 
 
 class Balancing:
-    """The rebalancing schedule of one term of office."""
+    """The rebalancing schedule of one controller term."""
 
     def __init__(
         self, services: Services, balance: Balance, offer: Callable[[Event], None]
@@ -34,16 +35,16 @@ class Balancing:
         self._balance = balance
         self._offer = offer
         self._is_over = False
-        #: The next step is scheduled already.
+        #: Whether the next step is already scheduled.
         self._is_due = False
         self._held_back: tuple[int, ...] = ()
 
     def begin(self) -> None:
-        """Schedule the first look; the term begins."""
+        """Schedule the first check, as the term begins."""
         self._services.timers.after(_FIRST_LOOK_MS, self._look)
 
     def end(self) -> None:
-        """Stop looking; the term is over."""
+        """Stop the schedule, as the term is over."""
         self._is_over = True
 
     def decided(self) -> None:

@@ -1,14 +1,14 @@
 """One ordered queue and connection from the controller to each registered broker (V17, V81).
 
 A channel belongs to one registration; a later incarnation of the broker gets another channel.
-Waiting commands are merged and bounded. A command fails when the connection breaks, time runs out
-or the broker rejects it. The channel then retries on the same queue until the registration ends. A
-broker responds for its roles before the controller sends metadata that names them, so clients learn
-only of leaders that lead. A role that the broker's full disk refused is sent again later, until
-there is room or a newer command replaces it. Correlation ids continue from one connection to the
-next, which exposes late deliveries of an earlier connection as old (V30). Responses return to the
-controller as events. A stuck broker delays only itself; the log names it, and a metric counts it,
-after controller.socket.timeout.ms.
+Waiting commands are merged and bounded. A command fails if the connection breaks, the timeout
+expires or the broker rejects the command. The channel then resends the command on the same queue
+until the registration ends. A broker acknowledges its roles before the controller sends it metadata
+that names them, so clients learn only of leaders that lead. A role that a full disk refused is sent
+again later, until the disk has room or a newer command replaces the role. Correlation ids continue
+from one connection to the next, so a broker recognizes late requests of an earlier connection
+(V30). Responses return to the controller as events. A stuck broker delays only itself; after
+controller.socket.timeout.ms the log names the broker, and a metric counts it.
 """
 
 from __future__ import annotations
@@ -44,19 +44,22 @@ if TYPE_CHECKING:
     from tidelog.broker.server.timers import Timeout
     from tidelog.broker.services import Services
 
-#: Pause before a command is sent again (as in Kafka's RequestSendThread).
+#: Pause in milliseconds before a command is sent again (as in Kafka's RequestSendThread).
 RETRY_MS = 100
-#: The first retry comes sooner: a broker that starts may not listen or know its epoch yet.
+#: Pause in milliseconds before the first retry, which is shorter: a starting broker may not listen
+#: or know its epoch yet.
 FIRST_RETRY_MS = 20
-#: Pause before a role is sent again to a broker whose disk was full: there may be room by then.
+#: Pause in milliseconds before a role is sent again to a broker whose disk was full; the disk may
+#: have room by then.
 FULL_DISK_RETRY_MS = 1_000
-#: The pause doubles up to this while the broker refuses the same roles: a failed log directory
-#: refuses them until the broker restarts (D4).
+#: Longest pause in milliseconds before a role is sent again. The pause doubles while the broker
+#: refuses the same roles, as it does for a failed log directory until a restart (D4).
 LONGEST_RETRY_MS = 30_000
 
-#: What a broker gets once it has acknowledged its roles.
+#: The parts of commands that a broker gets after it has acknowledged its roles.
 _LATE = (Part.SHOWN, Part.LOG_ENDS)
-#: Reasons for retries that the log reports once each, until the broker has taken all commands.
+#: How many different reasons for retries the log reports until the broker has acknowledged all
+#: commands.
 _MAX_REPORTED = 20
 
 
@@ -76,20 +79,22 @@ class Channel:
         self._busy = False
         self._on_idle: dict[Callable[[], None], None] = {}
         self._overdue = Overdue(self._services.config.controller_socket_timeout_ms)
-        #: The live brokers in the newest commands.
+        #: The live brokers as listed in the newest commands.
         self._brokers: tuple[BrokerInfo, ...] = ()
-        #: Roles that the broker refused (KAFKA_STORAGE_ERROR) and no later command has replaced.
+        #: Roles that the broker refused (KAFKA_STORAGE_ERROR) and that no later command has
+        #: replaced.
         self._refused: dict[TopicPartition, BrokerRole] = {}
         self._repetition: Timeout | None = None
         self._repetition_ms = FULL_DISK_RETRY_MS
-        #: Roles that were refused the last time that they were sent again.
+        #: Roles that were refused when they were last sent again.
         self._refused_before: dict[TopicPartition, BrokerRole] = {}
-        #: Reasons for retries that the log reported since the broker last took all commands.
+        #: Reasons for retries that the log has reported since the broker last acknowledged all
+        #: commands.
         self._reported: dict[str, None] = {}
         self._task = self._services.tasks.spawn(f"channel to broker {info.broker_id}", self._run())
 
     def add(self, commands: Commands) -> None:
-        """Queue commands behind waiting ones, and merge them."""
+        """Queue commands behind the waiting commands, and merge both."""
         self._busy = True
         self._overdue.queued(self._services.clock.monotonic_ms())
         self._brokers = commands.brokers
@@ -118,28 +123,28 @@ class Channel:
         self._channels.offer(CommandsDropped(self.info.broker_id, self.info.broker_epoch))
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call back when the broker has responded to all its commands, or is gone."""
+        """Call back when the broker has acknowledged all its commands, or its channel closes."""
         if self._busy:
             self._on_idle[callback] = None
         else:
             callback()
 
     def forget(self, callback: Callable[[], None]) -> None:
-        """Remove a callback; for a broker that never responds they would pile up for ever."""
+        """Remove a callback; for a broker that never responds, callbacks would pile up."""
         self._on_idle.pop(callback, None)
 
     @property
     def is_idle(self) -> bool:
-        """Whether the broker has responded to all its commands."""
+        """Whether the broker has acknowledged all its commands."""
         return not self._busy
 
     @property
     def behind_ms(self) -> int:
-        """For how many ms the broker has left commands unacknowledged."""
+        """Milliseconds for which the broker has left commands unacknowledged."""
         return self._overdue.behind_ms(self._services.clock.monotonic_ms())
 
     def close(self) -> None:
-        """Send nothing more, without waiting for requests in flight."""
+        """Close the channel without waiting for requests in flight."""
         self._closed = True
         self._task.cancel()
         if self._repetition is not None:
@@ -174,14 +179,14 @@ class Channel:
             self._idle()
 
     async def _deliver(self, commands: Commands) -> bool:
-        """Send all commands; return False when some of them must be sent again."""
+        """Send all commands; return False if some of them must be sent again."""
         outgoing = commands.requests(self._channels.sender, self.info.broker_epoch)
         early = [request for request in outgoing if request.part not in _LATE]
         late = [request for request in outgoing if request.part in _LATE]
         return await self._exchange(commands, early) and await self._exchange(commands, late)
 
     async def _exchange(self, commands: Commands, outgoing: list[Outgoing]) -> bool:
-        """Send requests one behind the other and wait for all their responses."""
+        """Send requests one after the other without waiting, then wait for all responses."""
         if not outgoing:
             return True
         done: asyncio.Future[None] = self._services.ports.loop.create_future()
@@ -229,7 +234,7 @@ class Channel:
     def _take_answer(
         self, commands: Commands, request: Outgoing, answer: Any, error: Exception | None
     ) -> bool:
-        """Pass a response on; return False when the request must be sent again."""
+        """Pass a response on; return False if the request must be sent again."""
         if self._closed:
             return False
         if error is not None:
@@ -254,8 +259,8 @@ class Channel:
             "command_repeated", to=self.info.broker_id, api=api, reason=reason
         )
         problem = f"{api} to broker {self.info.broker_id} will be repeated: {reason}"
-        # A retry comes ten times a second until a dead broker's session ends. No other line reports
-        # it.
+        # Until a dead broker's session ends, retries come ten times a second. So the log has each
+        # reason once as a warning, and then only at debug level.
         self._log(logging.DEBUG if problem in self._reported else logging.WARNING, problem)
         if len(self._reported) < _MAX_REPORTED:
             self._reported[problem] = None
@@ -297,7 +302,7 @@ class Channel:
         self, commands: Commands, request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse
     ) -> None:
         names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
-        # Entries without a leader epoch only keep the replica; they are no roles to take (V35).
+        # Entries without a leader epoch only keep the replica; they give the broker no role (V35).
         kept = {
             (topic.topic_id, state.partition_index): None
             for topic in request.topic_states
@@ -324,9 +329,9 @@ class Channel:
     def _keep_refused(
         self, commands: Commands, outcomes: list[tuple[TopicPartition, ErrorCode]]
     ) -> None:
-        """Keep roles that a full disk refused, and schedule them to be sent again.
+        """Keep the roles that a full disk refused, and schedule the time to resend them.
 
-        A full disk refuses a replica now and not for ever. A role that waiting commands replace is
+        A full disk may have room later. If waiting commands replace a refused role, that role is
         not kept.
         """
         waiting = self._waiting
@@ -377,9 +382,10 @@ class Channel:
     def _log_ends_reported(
         self, commands: Commands, request: Outgoing, answer: GetReplicaLogInfoResponse
     ) -> bool:
-        """Pass on the ends of logs (E6); return False when the broker must be asked again.
+        """Pass on the log ends (E6); return False if the broker must be asked again.
 
-        It answered for another registration, or could not look at some logs now.
+        The broker must be asked again if it responded for another registration, or could not read
+        some logs.
         """
         if answer.broker_epoch != self.info.broker_epoch:
             self._report(request, f"an answer of broker epoch {answer.broker_epoch}")
@@ -421,7 +427,7 @@ class Channel:
 
 
 def _log_end(info: PartitionLogInfo) -> LogEnd | None:
-    """Return the end of a log; None where the broker must be asked again."""
+    """Return the end of a log; None if the broker must be asked again."""
     match info.error_code:
         case ErrorCode.NONE:
             return LogEnd(
@@ -436,7 +442,7 @@ def _log_end(info: PartitionLogInfo) -> LogEnd | None:
 
 
 class Channels:
-    """All channels of one term of office."""
+    """All channels of one controller term."""
 
     def __init__(
         self,
@@ -449,14 +455,14 @@ class Channels:
         self.services = services
         self.events = events
         self.sender = sender
-        #: Takes the responses of brokers.
+        #: Takes the responses of brokers as events.
         self.offer = offer
-        #: Called when a broker has heard of a newer controller.
+        #: Called when a broker knows of a newer controller.
         self.stale = stale
         self._channels: dict[int, Channel] = {}
 
     def follow(self, brokers: Mapping[int, BrokerInfo]) -> None:
-        """Keep one channel for each registration, and close the others."""
+        """Keep one channel for each current registration, and close all other channels."""
         for broker_id in list(self._channels):
             info = brokers.get(broker_id)
             channel = self._channels[broker_id]
@@ -470,21 +476,21 @@ class Channels:
                 self._channels[broker_id] = Channel(self, info)
 
     def send(self, commands: Mapping[int, Commands]) -> None:
-        """Queue commands for brokers that have a channel."""
+        """Queue commands for brokers, each of which has a channel."""
         for broker_id, queued in commands.items():
             self._channels[broker_id].add(queued)
 
     def is_idle(self, broker_id: int) -> bool:
-        """Whether a broker is registered and has responded to all its commands."""
+        """Whether a broker is registered and has acknowledged all its commands."""
         channel = self._channels.get(broker_id)
         return channel is not None and channel.is_idle
 
     def when_acknowledged(self, callback: Callable[[], None], limit_ms: int) -> None:
-        """Call back once, when every broker has responded to the commands so far.
+        """Call back once, when every broker has acknowledged the commands sent so far.
 
-        The call also comes after `limit_ms`, or when the term ends first. A broker that has left
-        commands unacknowledged for so long already is not waited for: while it hangs, no request
-        but the first one pays for that.
+        The callback also runs after `limit_ms`, or if the term ends earlier. The call does not wait
+        for a broker that has left commands unacknowledged for `limit_ms` already. So a hanging
+        broker delays one request, and no later request.
         """
         awaited = [each for each in self._channels.values() if each.behind_ms < limit_ms]
         if len(awaited) < len(self._channels):

@@ -1,9 +1,9 @@
-"""A controller that begins while no replica runs in its recorded incarnation (E8).
+"""The cold start: a controller begins while no replica runs in its recorded incarnation (E8).
 
-All brokers have restarted then, perhaps on an older copy of the store. Only a
-broker that had seen a later store finds that out, when it registers. So the first election waits
-for the brokers of all replicas, leader.recovery.wait.ms at most. A cluster that runs never waits:
-one member of one partition that goes on is enough. Decides nothing else.
+In a cold start all brokers have restarted, perhaps on an older copy of the store. Only a broker
+that has seen a later store notices that, when it registers. So the first election waits for the
+brokers of all replicas, up to leader.recovery.wait.ms. A running cluster never waits: one ISR
+member of one partition in its recorded incarnation is enough. This module decides nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.core.types import BrokerInfo, PartitionState
 def assigned_in_cold_start(
     topics: Iterable[object], brokers: Mapping[int, BrokerInfo]
 ) -> frozenset[int]:
-    """Return the brokers of all replicas; none where a member goes on, or nothing is there."""
+    """Return the brokers of all replicas; none if an ISR member still runs, or no topic exists."""
     assigned: set[int] = set()
     for found in topics:
         if not isinstance(found, TopicFound):
@@ -26,7 +26,7 @@ def assigned_in_cold_start(
         for partition, state in found.states.items():
             if _goes_on(state, brokers):
                 return frozenset()
-            # A partition without a legible state is left alone: nothing is elected there.
+            # A partition without a readable state gets no election, so its brokers are not awaited.
             assigned.update(found.topic.assignments.get(partition, ()))
     return frozenset(assigned)
 

@@ -1,10 +1,10 @@
-"""Progress of consumer groups in partitions that are removed once they are read (V71).
+"""Progress of consumer groups in partitions that are removed once all groups have read them (V71).
 
-The controller asks every coordinator and the partitions' leaders as any client would. It asks for
-the groups of each broker, their committed offsets, and the end offsets of the partitions. Responses
-count only together. A coordinator that moves or cannot be reached may have a group that no other
-broker reports; the progress is then unknown. The caller ensures that the leaders accept no more
-records. This module knows nothing of removals.
+Like any client, the controller asks every coordinator and the partitions' leaders. The controller
+requests the groups of each broker, their committed offsets, and the end offsets of the partitions.
+The responses count only if all of them arrive. A coordinator that moves or cannot be reached may
+have a group that no other broker reports; the progress is then unknown. The caller ensures that the
+leaders accept no more records. This module knows nothing of removals.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LIST_GROUPS_VERSION, _OFFSET_FETCH_VERSION, _LIST_OFFSETS_VERSION = 4, 8, 8
 _TIMEOUT_MS = 5_000
 _PURPOSE = "drain"
 _LATEST = -1
-#: Groups whose offsets one request asks for.
+#: Groups whose offsets one request fetches.
 _GROUPS_PER_REQUEST = 500
 
 
@@ -46,10 +46,10 @@ class Drains:
     async def read_to_the_end(
         self, leaders: Mapping[TopicPartition, int], coordinators: Iterable[int]
     ) -> list[TopicPartition]:
-        """Return which of these partitions every group with offsets in them has read to their end.
+        """Return the partitions that every group with committed offsets has read to the end.
 
-        `leaders`: the leader of each partition; `coordinators`: every broker that coordinates
-        groups. Empty where a broker does not respond, or not with everything.
+        `leaders` maps each partition to its leader; `coordinators` are all brokers that coordinate
+        groups. Returns an empty list if a broker does not respond, or responds with an error.
         """
         try:
             ends = await self._ends(leaders)

@@ -1,6 +1,6 @@
 """The metrics of a controller, and of its commands to brokers.
 
-They are counted by the broker that is the controller, while it is.
+The broker that is the controller counts them during its term.
 """
 
 from __future__ import annotations

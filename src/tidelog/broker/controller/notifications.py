@@ -1,11 +1,11 @@
-"""Notifications of ISR changes and failed directories, left for the controller in the store.
+"""Notifications that brokers leave for the controller: ISR changes and failed directories.
 
-A leader below protocol level 2.7, and so a leader of Kafka at such a level, writes an ISR change
-into the state node itself and leaves a sequence node below `/isr_change_notification` (A12). A
-broker whose log directory failed leaves one below `/log_dir_event_notification` (D4). The
-controller reads both at any level of its own, because levels may differ within a cluster. It acts
-on the present state, then removes exactly the notifications that it has read, under the check of
-the controller epoch (V3): a controller that was deposed meanwhile removes none.
+Below protocol level 2.7, a leader (of tidelog or Kafka) writes an ISR change into the state node
+itself. The leader then leaves a sequence node below `/isr_change_notification` (A12). A broker with
+a failed log directory leaves a sequence node below `/log_dir_event_notification` (D4). The
+controller reads both kinds at any protocol level of its own, because levels may differ within a
+cluster. The controller acts on the current state, then removes exactly the notifications that it
+has read. The removal checks the controller epoch (V3), so a deposed controller removes none.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ T = TypeVar("T")
 
 
 async def read_isr_changes(term: Term, on_change: WatchCallback) -> None:
-    """Offer the states of changed partitions to the controller, and remove their notifications.
+    """Offer the changed partitions' states to the controller, and remove the notifications.
 
-    Raises DeposedError where another controller was elected.
+    Raises DeposedError if another controller was elected.
     """
     await _pass_on(term, lambda: term.reader.isr_changes(on_change), IsrChangesRead)
 
 
 async def read_log_dir_events(term: Term, on_change: WatchCallback) -> None:
-    """Offer the brokers with a failed log directory, and remove their notifications.
+    """Offer the brokers with failed log directories, and remove their notifications.
 
-    Raises DeposedError where another controller was elected.
+    Raises DeposedError if another controller was elected.
     """
     await _pass_on(term, lambda: term.reader.log_dir_events(on_change), LogDirEventsRead)
 
@@ -45,7 +45,7 @@ async def _pass_on(
     read: Callable[[], Awaitable[tuple[list[str], T]]],
     event: Callable[[T], Event],
 ) -> None:
-    """Read notifications' paths and what they say; offer it, and remove them."""
+    """Read notifications, offer their content to the controller, and remove them."""
     paths, found = await term.patiently(read)
     if found:
         term.controller.offer(event(found))

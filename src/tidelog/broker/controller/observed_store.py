@@ -1,7 +1,7 @@
-"""The metadata store as the controller's flow uses it: each outcome is a sign of life (V42).
+"""The metadata store as the controller uses it: each outcome counts as progress (V42).
 
-Passes every call on and decides nothing: a caller gets the result that the store gave.
-`controller.activity` counts how long an outcome has failed to come.
+The class passes on every call and returns the store's own result. `controller.activity` measures
+how long an outcome is overdue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.metadata.store import (
 
 
 class ObservedStore:
-    """A `MetadataStore` that calls `moved` at each outcome, good or bad."""
+    """A `MetadataStore` that calls `moved` at each outcome, success or failure."""
 
     def __init__(self, store: MetadataStore, moved: Callable[[], None]) -> None:
         self._store = store
@@ -27,20 +27,20 @@ class ObservedStore:
 
     @property
     def session_id(self) -> int | None:
-        """The session's id."""
+        """The id of the session."""
         return self._store.session_id
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long the session outlives its last sign of life."""
+        """Milliseconds that the session outlives its last renewal."""
         return self._store.session_timeout_ms
 
     async def open(self) -> None:
-        """Start a session."""
+        """Open a session."""
         await self._store.open()
 
     async def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         await self._store.close()
 
     def on_session(self, callback: SessionCallback) -> None:
@@ -48,32 +48,32 @@ class ObservedStore:
         self._store.on_session(callback)
 
     def beat(self) -> None:
-        """Report that the loop turns."""
+        """Renew the session, which shows that the event loop turns."""
         self._store.beat()
 
     async def get(self, path: str, watch: WatchCallback | None = None) -> Node | None:
-        """Read a node."""
+        """Return a node, None if absent."""
         try:
             return await self._store.get(path, watch)
         finally:
             self._moved()
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Read many nodes."""
+        """Return the nodes at these paths, None for an absent node."""
         try:
             return await self._store.get_many(paths)
         finally:
             self._moved()
 
     async def children(self, path: str, watch: WatchCallback | None = None) -> list[str] | None:
-        """List children."""
+        """Return the names of a node's children, None if the node is absent."""
         try:
             return await self._store.children(path, watch)
         finally:
             self._moved()
 
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
-        """Apply operations."""
+        """Apply operations in one transaction."""
         try:
             return await self._store.transact(ops)
         finally:

@@ -1,7 +1,7 @@
-"""The reader of the nodes that ask for reassignments or forbid them (R1, R2, R8, R11, R12, R20).
+"""The reader of the nodes that request or forbid reassignments (R1, R2, R8, R11, R12, R20).
 
-Each watch is set before its node is read. Nodes that cannot be read are named: requests among them
-are removed like completed ones, as they cannot be carried out.
+Each watch is set before its node is read, so no change is missed. The log names unreadable nodes.
+An unreadable request is removed like a completed request, because it cannot be carried out.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError
 from tidelog.metadata.store import MetadataStore, Node, WatchCallback
 
-#: Logs a node that cannot be read, and what becomes of it.
+#: Logs an unreadable node with the error, and what the controller does with the node.
 Report = Callable[[str, str], None]
 
 
 class ReassignmentReader:
-    """The store's reads of reassignments for one term of office; errors of the store pass."""
+    """The reads of reassignments for one controller term; errors of the store are passed on."""
 
     def __init__(self, store: MetadataStore, tasks: Tasks, report: Report) -> None:
         self._store = store
@@ -30,7 +30,7 @@ class ReassignmentReader:
         self._report = report
 
     async def cancel(self, on_change: WatchCallback) -> CancelRead:
-        """Read whether an administrator cancels all reassignments (R2)."""
+        """Read whether an administrator requests the cancellation of all reassignments (R2)."""
         return CancelRead(await self._store.get(layout.CANCEL_REASSIGNMENTS, on_change) is not None)
 
     async def reassignments(self, on_change: WatchCallback) -> ReassignmentsRead:
@@ -39,7 +39,7 @@ class ReassignmentReader:
         return ReassignmentsRead(self._entries(path, await self._store.get(path, on_change)))
 
     async def routes(self, on_change: WatchCallback) -> RoutesRead:
-        """Read the freeze, the queue, the requests and those that were accepted."""
+        """Read the freeze, the queue, the requests and the accepted requests."""
         freeze, queue = await self._tasks.gather_ordered(
             self._store.get(layout.FREEZE_REASSIGNMENTS, on_change),
             self._store.get(layout.REASSIGNMENT_QUEUE, on_change),
@@ -65,7 +65,8 @@ class ReassignmentReader:
         try:
             entries = layout.decode_reassignments(path, node.data)
         except LayoutError as error:
-            # An unreadable request cannot be carried out: it is removed like a completed one.
+            # An unreadable request cannot be carried out, so the controller removes it like a
+            # completed request.
             self._report(str(error), "removed")
             entries = []
         return RequestedReassignments(
@@ -113,7 +114,7 @@ class ReassignmentReader:
     async def _partitions(
         self, root: str, topics: Sequence[str], on_change: WatchCallback
     ) -> list[str]:
-        """Return the paths of the nodes of partitions below a root, which are watched."""
+        """Return the paths of the partitions' nodes below a root, and watch their lists."""
         if not topics:
             return []
         numbers = await self._tasks.gather_ordered(
@@ -126,11 +127,11 @@ class ReassignmentReader:
         ]
 
     async def _nodes(self, paths: Sequence[str]) -> list[tuple[str, Node]]:
-        """Return the nodes that exist, with their paths."""
+        """Return the existing nodes with their paths."""
         nodes = await self._store.get_many(paths) if paths else []
         return [(path, node) for path, node in zip(paths, nodes, strict=True) if node is not None]
 
 
 def _partition_of(path: str) -> TopicPartition:
-    """Return the partition that a path ends in; LayoutError."""
+    """Return the partition that a path ends in; raises LayoutError."""
     return TopicPartition(path.split("/")[-2], layout.parse_decimal_name(path))

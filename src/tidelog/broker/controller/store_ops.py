@@ -1,9 +1,10 @@
-"""The nodes of a controller's writes, and how to find out afterwards whether a write was made.
+"""The nodes of a controller's writes, and how to check afterwards whether a write was made.
 
-A `Unit` is a group of operations that go into one transaction together. Its witness is the node
-that decides its outcome when it is read back. The unit was written, can still be written, or
-conflicts with a write of another client (V15, S2). The controller recognizes its own data and
-version because they carry its controller epoch or a fresh topic id. No I/O here.
+A `Unit` is a group of operations that go into one transaction together. The unit's witness is the
+node that shows the outcome when it is read back. The outcome is that the unit was written, can
+still be written, or conflicts with another client's write (V15, S2). The controller recognizes its
+own data by the controller epoch or fresh topic id in it, and by the node's version. This module
+does no I/O.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: Operations of one transaction besides the check of the controller epoch, and their bytes.
+#: Limits of a transaction, in operations and bytes, without the check of the controller epoch.
 MAX_OPS = limits.MAX_TRANSACTION_OPS - 1
 MAX_BYTES = limits.MAX_TRANSACTION_BYTES - 1024
 _OP_OVERHEAD_BYTES = 64
 
 
 class PendingVerdict:
-    """The verdict on a unit that is not written while nothing stands in the way."""
+    """The verdict on a unit that is not written but can still be written."""
 
 
 PENDING = PendingVerdict()
@@ -63,18 +64,18 @@ Verdict = Outcome | PendingVerdict
 
 
 class Unit:
-    """Operations that become durable together."""
+    """Operations that the store applies together or not at all."""
 
     __slots__ = ("alone", "ops", "parents", "witness", "write")
 
     def __init__(self, write: int, witness: str, ops: list[Op]) -> None:
-        #: Index of the write that this unit is, or is a part of.
+        #: Index of the write to which this unit belongs.
         self.write = write
         self.witness = witness
         self.ops = ops
-        #: Nodes that must exist before; this unit makes the missing ones.
+        #: Nodes that must exist before the unit; the unit creates those that are missing.
         self.parents: tuple[str, ...] = ()
-        #: Later units depend on this one: its transaction holds no other unit.
+        #: Whether later units depend on this unit, so that its transaction holds no other unit.
         self.alone = False
 
     @property
@@ -83,22 +84,22 @@ class Unit:
         return sum(_size_of(op) for op in self.ops)
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return the unit's outcome, by its witness."""
+        """Return the unit's outcome, judged by its witness."""
         raise NotImplementedError
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the unit to a failed operation that its witness does not show.
+        """Adjust the unit after an operation failed for a reason that the witness does not show.
 
-        Returns False when that is impossible.
+        Returns False if the unit cannot be adjusted.
         """
         return False
 
     def make_parents(self, missing: Sequence[str]) -> None:
-        """Make these nodes first."""
+        """Prepend the creation of these nodes."""
         self.ops[:0] = [Create(path, b"") for path in missing]
 
     def _drop_existing(self, failure: TransactionFailed) -> bool:
-        """Drop the creation of a parent that another client has made meanwhile."""
+        """Drop the creation of a parent that another client has created meanwhile."""
         if not isinstance(failure.error, NodeExists):
             return False
         kept = [
@@ -112,7 +113,7 @@ class Unit:
 
 
 class StateUnit(Unit):
-    """The state node of a partition."""
+    """The write of a partition's state node."""
 
     __slots__ = ("_data", "_expected", "_state")
 
@@ -145,12 +146,12 @@ class StateUnit(Unit):
         return Conflict(state=found)
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust to a parent that was made meanwhile."""
+        """Adjust to a parent that another client created meanwhile."""
         return self._drop_existing(failure)
 
 
 class TopicUnit(Unit):
-    """A topic's nodes with its first partitions; the topic node is the witness."""
+    """The nodes of a new topic with its first partitions; the topic node is the witness."""
 
     __slots__ = ("_data",)
 
@@ -170,7 +171,7 @@ class TopicUnit(Unit):
         )
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return the outcome; the topic id is fresh, so the same data is this very topic."""
+        """Return the outcome; the topic id is fresh, so equal data means this very topic."""
         if node is None:
             return PENDING
         return Written(node.stat.mzxid) if node.data == self._data else Conflict()
@@ -187,7 +188,7 @@ class TopicUnit(Unit):
 
 
 class AssignmentUnit(Unit):
-    """A topic's node with other partitions, or other assignments, than before."""
+    """The write of a topic's node with changed partitions or assignments."""
 
     __slots__ = ("_data", "_expected")
 
@@ -208,7 +209,7 @@ class AssignmentUnit(Unit):
         return Conflict(reason="the topic's node has changed")
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust to a parent that was made meanwhile, or to a request that was withdrawn."""
+        """Adjust to a parent that was created meanwhile, or to a request that was withdrawn."""
         if isinstance(failure.error, NoNode | NotEmpty):
             kept = [
                 op
@@ -222,7 +223,7 @@ class AssignmentUnit(Unit):
 
 
 class GrowthUnit(AssignmentUnit):
-    """A topic's node with more partitions than before."""
+    """The write of a topic's node with more partitions than before."""
 
     __slots__ = ()
 
@@ -232,7 +233,7 @@ class GrowthUnit(AssignmentUnit):
 
 
 class RemovalRequestUnit(Unit):
-    """A request to remove a partition, or a new content of that request."""
+    """A request to remove a partition, or the new content of such a request."""
 
     __slots__ = ("_data",)
 
@@ -243,12 +244,12 @@ class RemovalRequestUnit(Unit):
         self.parents = (layout.partition_requests_path(topic_partition.topic, is_removal=True),)
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written once the node has the content, whichever client wrote it."""
+        """Return written if the node has the content, whichever client wrote it."""
         done = node is not None and node.data == self._data
         return Written() if done else PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust to a request that exists already or has gone, and to its parent likewise."""
+        """Adjust to a request that was created or deleted meanwhile, and to its parent likewise."""
         error, path = failure.error, self.witness
         if error.path != path:
             return self._drop_existing(failure)
@@ -267,7 +268,7 @@ class RemovalRequestUnit(Unit):
 
 
 class RequestUnit(Unit):
-    """An administrator's request node, to be created or to be deleted."""
+    """The creation or deletion of an administrator's request node."""
 
     __slots__ = ("_present",)
 
@@ -277,12 +278,12 @@ class RequestUnit(Unit):
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written once the node is there, or gone, whichever client did it."""
+        """Return written if the node exists, or is gone, as wanted; any client may have done it."""
         return Written() if (node is not None) == self._present else PENDING
 
 
 class EntriesUnit(Unit):
-    """The remaining entries of `/admin/reassign_partitions` or of the queue, or a new queue."""
+    """The write of `/admin/reassign_partitions` or the queue: remaining entries, or a new queue."""
 
     __slots__ = ("_data", "_expected")
 
@@ -311,7 +312,7 @@ class EntriesUnit(Unit):
 
 
 class AcceptedUnit(Unit):
-    """An accepted request to reassign a partition, in place of an earlier one (R12)."""
+    """An accepted request to reassign a partition, which may replace an earlier one (R12)."""
 
     __slots__ = ("_data",)
 
@@ -320,20 +321,21 @@ class AcceptedUnit(Unit):
         self._data = layout.encode_accepted_reassignment(accepted.replicas)
         ops: list[Op] = [Create(path, self._data)]
         if accepted.is_again:
-            # A node of its own: the transaction that makes it names the reassignment.
+            # The node is created again, because its creation transaction identifies the
+            # reassignment.
             ops.insert(0, Delete(path, ANY_VERSION))
         super().__init__(write, path, ops)
         root = layout.REASSIGNMENTS
         self.parents = (root, f"{root}/{accepted.topic_partition.topic}")
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written once the node has the content; whatever else is there is replaced."""
+        """Return written if the node has the content; any other content is still to be replaced."""
         if node is not None and node.data == self._data:
             return Written(node.stat.czxid)
         return PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust to an earlier request that came or has gone, and to parents likewise."""
+        """Adjust to an earlier request that came or went meanwhile, and to parents likewise."""
         error = failure.error
         deletes = any(isinstance(op, Delete) for op in self.ops)
         if isinstance(error, NoNode) and deletes:
@@ -351,7 +353,7 @@ class AcceptedUnit(Unit):
 
 
 class ForgottenUnit(Unit):
-    """A node of a partition's request that goes, with its parent where it is the last one."""
+    """The deletion of a partition's request node, and of its parent if no other request is left."""
 
     __slots__ = ()
 
@@ -362,11 +364,11 @@ class ForgottenUnit(Unit):
         super().__init__(write, path, ops)
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written once the node is gone, whichever client did it."""
+        """Return written if the node is gone, whichever client deleted it."""
         return Written() if node is None else PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Leave the parent alone where it has other nodes, or has gone."""
+        """Keep the parent if it has other children, or skip it if it is gone."""
         path = failure.error.path
         kept = [op for op in self.ops if op.path != path]
         dropped = path != self.witness and len(kept) < len(self.ops)
@@ -375,7 +377,7 @@ class ForgottenUnit(Unit):
 
 
 class ProducerIdsUnit(Unit):
-    """The last block of producer ids."""
+    """The write of the last granted block of producer ids."""
 
     __slots__ = ("_data", "_expected")
 
@@ -391,7 +393,7 @@ class ProducerIdsUnit(Unit):
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written, pending, or a conflict with a block that was given out meanwhile."""
+        """Return written, pending, or a conflict with a block that another controller granted."""
         version = -1 if node is None else node.stat.version
         if version == self._expected:
             return PENDING
@@ -401,7 +403,7 @@ class ProducerIdsUnit(Unit):
 
 
 def producer_ids_found(node: Node | None) -> LastProducerId | None:
-    """Return the content of `/latest_producer_id_block`; None where it cannot be read."""
+    """Return the content of `/latest_producer_id_block`; None if it is unreadable."""
     if node is None:
         return LastProducerId(last_id=-1, version=-1)
     if not node.data:
@@ -414,7 +416,7 @@ def producer_ids_found(node: Node | None) -> LastProducerId | None:
 
 
 def units_of(index: int, write: Write) -> list[Unit]:
-    """Return the units of a write; a topic that does not fit into one transaction has several."""
+    """Return the units of a write; a topic too large for one transaction has several."""
     match write:
         case WritePartitionState():
             topic_partition = write.topic_partition
@@ -486,9 +488,9 @@ def _assignment(topic: Topic) -> TopicAssignment:
 
 
 def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
-    """Return the unit of the topic's node with as many requests as fit, then units for the rest.
+    """Return a unit for the topic's node and as many requests as fit, then units for more requests.
 
-    The requests that are left find no partition of their number any more.
+    A request that outlives the first transaction names a partition that no longer exists.
     """
     name = write.topic.name
     first: Unit = AssignmentUnit(index, write.topic)
@@ -513,7 +515,7 @@ def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
 def _with_states(
     index: int, first: Unit, topic: str, states: Mapping[int, PartitionState]
 ) -> list[Unit]:
-    """Return a topic's unit with as many first states as fit, and units for the others."""
+    """Return a topic's unit with as many first states as fit, then units for the other states."""
     units: list[Unit] = [first]
     size_bytes = first.size_bytes
     for partition, state in sorted(states.items()):
@@ -533,7 +535,7 @@ def _with_states(
 
 
 def batches(units: Sequence[Unit]) -> list[list[Unit]]:
-    """Return units in order, packed up to the store's limits."""
+    """Return the units in order, packed into transactions up to the store's limits."""
     packed: list[list[Unit]] = []
     ops = size_bytes = 0
     sealed = True

@@ -1,8 +1,8 @@
-"""The reader of the cluster's published state, which it reports as events (V40, V41).
+"""The reader of the cluster's published state, which it returns as events (V40, V41).
 
-Each watch is set before its node is read, so that no change is missed. A watch fires once, and the
-next reading sets it again. Reads are pipelined: one round for the lists, one for the nodes, one for
-the states. Nodes that cannot be read are named and left alone (V25, V35).
+Each watch is set before its node is read, so that no change is missed. A watch fires once, so every
+read of a node sets its watch again. Reads are pipelined in three rounds: the lists, the nodes, the
+states. An unreadable node is named in the log and left unchanged (V25, V35).
 """
 
 from __future__ import annotations
@@ -47,31 +47,32 @@ _MINIMUM = "min.insync.replicas"
 
 
 class StoreReader:
-    """The store's reads for one term of office; errors of the store pass through."""
+    """The reads of the store for one controller term; errors of the store are passed on."""
 
     def __init__(self, store: MetadataStore, tasks: Tasks, tracer: Tracer) -> None:
         self._store = store
         self._tasks = tasks
         self._tracer = tracer
-        #: Reasons why topics cannot be read, as logged: each of them is read again and again.
+        #: Why topics are unreadable, as last logged; the controller reads such topics repeatedly.
         self._logged: dict[str, str] = {}
-        #: The same for the states of partitions.
+        #: Why states of partitions are unreadable, as last logged.
         self._logged_states: dict[TopicPartition, str] = {}
         self.reassignments = ReassignmentReader(store, tasks, self._report)
 
     async def lists(
         self, on_brokers: WatchCallback, on_topics: WatchCallback, on_deletions: WatchCallback
     ) -> tuple[list[str], list[str], list[str]]:
-        """Watch and return the names of brokers, of topics, and of topics to delete.
+        """Watch and return the names of live brokers, of topics, and of topics to delete.
 
-        They stand below `/brokers/ids`, `/brokers/topics` and `/admin/delete_topics`.
+        The names are the children of `/brokers/ids`, `/brokers/topics` and `/admin/delete_topics`.
         """
         brokers, topics, deletions = await self._tasks.gather_ordered(
             self._watched(layout.BROKER_IDS, on_brokers),
             self._watched(layout.TOPICS, on_topics),
             self._watched(layout.DELETE_TOPICS, on_deletions),
         )
-        # An operator who accepts an older store removes its mark (E8).
+        # The mark of an older store is watched, because an operator who accepts that store removes
+        # the mark (E8).
         await self._store.get(layout.STORE_WENT_BACK, on_brokers)
         return brokers, topics, deletions
 
@@ -82,7 +83,7 @@ class StoreReader:
         deletions: Sequence[str],
         on_topic: WatchCallback,
     ) -> tuple[TopicsRead, DeletionsRead, ProducerIdsRead, BrokersRead]:
-        """Read everything for a controller that begins; the topics' nodes are watched."""
+        """Read the whole state for a new controller, and watch the topics' nodes."""
         broker_paths = [f"{layout.BROKER_IDS}/{name}" for name in ids]
         nodes = await self._store.get_many(
             [*broker_paths, layout.PRODUCER_ID_BLOCK, layout.STORE_WENT_BACK]
@@ -98,16 +99,16 @@ class StoreReader:
         )
 
     async def brokers(self, on_change: WatchCallback) -> BrokersRead:
-        """Read all registrations: a bounce shows in a node's creation id only (V10)."""
+        """Read all registrations, because only a node's creation id shows a bounce (V10)."""
         ids = await self._watched(layout.BROKER_IDS, on_change)
-        # A broker that finds the store older marks it with its registration (E8).
+        # A broker that finds the store older writes the store's mark with its registration (E8).
         *nodes, mark = await self._store.get_many(
             [*(f"{layout.BROKER_IDS}/{name}" for name in ids), layout.STORE_WENT_BACK]
         )
         return BrokersRead(self._decode_brokers(ids, nodes), self._went_back(mark))
 
     def _went_back(self, node: Node | None) -> StoreWentBack | None:
-        """Return the mark of a store that went back; what cannot be read marks it as well (E8)."""
+        """Return the mark of a store that lost writes; an unreadable mark counts as a mark (E8)."""
         if node is None:
             return None
         try:
@@ -119,7 +120,7 @@ class StoreReader:
     async def topics(
         self, on_change: WatchCallback, on_topic: WatchCallback, known: Mapping[str, object]
     ) -> TopicsRead:
-        """Read all names, and the nodes of topics that are not `known`, watched from now on."""
+        """Read all topic names, and read and watch the nodes of topics that are not `known`."""
         names = await self._watched(layout.TOPICS, on_change)
         if self._logged or self._logged_states:
             there = dict.fromkeys(names)
@@ -133,7 +134,7 @@ class StoreReader:
         return TopicsRead(names, await self._found(new, on_topic) if new else [])
 
     async def changed(self, topics: Sequence[Topic], on_topic: WatchCallback) -> list[str]:
-        """Return the topics whose nodes were written or replaced since, and watch all nodes."""
+        """Watch these topics' nodes, and return the topics with nodes written or replaced since."""
         nodes = await self._topic_nodes([topic.name for topic in topics], on_topic)
         return [
             topic.name
@@ -166,7 +167,7 @@ class StoreReader:
     async def _requests(
         self, root: str, decode: Callable[[str, bytes], T], on_change: WatchCallback
     ) -> tuple[dict[str, dict[int, T]], list[TopicPartition]]:
-        """Return the requests by topic and number, and the partitions with unreadable nodes."""
+        """Return the requests by topic and partition, and the partitions with unreadable ones."""
         topics = await self._watched(root, on_change)
         numbers = await self._tasks.gather_ordered(
             *(self._watched(f"{root}/{name}", on_change) for name in topics)
@@ -194,7 +195,7 @@ class StoreReader:
         return {name: partitions for name, partitions in wanted.items() if partitions}, unreadable
 
     async def former(self, wanted: Sequence[TopicPartition]) -> FormerRead:
-        """Read the state nodes of missing partitions that were removed before (V71)."""
+        """Read the former states of partitions that are about to be added (V71)."""
         paths = [layout.partition_state_path(partition) for partition in wanted]
         nodes = await self._store.get_many(paths)
         found: dict[TopicPartition, PartitionState | None] = dict.fromkeys(wanted)
@@ -207,7 +208,7 @@ class StoreReader:
         return FormerRead(found)
 
     async def states(self, wanted: Sequence[TopicPartition]) -> StatesRead:
-        """Read once more the state nodes that could not be read."""
+        """Read again the state nodes that were unreadable."""
         paths = [layout.partition_state_path(partition) for partition in wanted]
         nodes = await self._store.get_many(paths)
         return StatesRead(
@@ -222,10 +223,10 @@ class StoreReader:
     async def isr_changes(
         self, on_change: WatchCallback
     ) -> tuple[list[str], dict[TopicPartition, PartitionState | str]]:
-        """Read the notifications of ISR changes that leaders made themselves (A12).
+        """Read the notifications of ISR changes that leaders wrote themselves (A12).
 
-        Returns the paths of the notifications, and the present states of the partitions that they
-        name: a state, or why it cannot be read. Partitions without a state node are left out.
+        Returns the paths of the notifications, and the current states of the partitions that they
+        name: a state, or why it is unreadable. Partitions without a state node are omitted.
         """
         names = await self._watched(layout.ISR_CHANGES, on_change)
         paths = [f"{layout.ISR_CHANGES}/{name}" for name in names]
@@ -235,7 +236,7 @@ class StoreReader:
                 if node is not None:
                     named.update(dict.fromkeys(layout.decode_isr_change(path, node.data)))
             except LayoutError as error:
-                # Nothing can be learned from it: it is removed like the others.
+                # An unreadable notification names no partition, so it is removed like the others.
                 self._report(str(error), "removed")
         if named:
             self._tracer.mark("direct_isr_changes_read")
@@ -249,7 +250,7 @@ class StoreReader:
         return paths, found
 
     async def log_dir_events(self, on_change: WatchCallback) -> tuple[list[str], list[int]]:
-        """Read brokers' notifications of failed log directories (D4): paths, and broker ids."""
+        """Return the notifications of failed log directories (D4): paths, and broker ids."""
         names = await self._watched(layout.LOG_DIR_EVENTS, on_change)
         paths = [f"{layout.LOG_DIR_EVENTS}/{name}" for name in names]
         brokers: dict[int, None] = {}
@@ -258,7 +259,7 @@ class StoreReader:
                 if node is not None:
                     brokers[layout.decode_log_dir_event(path, node.data)] = None
             except LayoutError as error:
-                # Nothing can be learned from it: it is removed like the others.
+                # An unreadable notification names no broker, so it is removed like the others.
                 self._report(str(error), "removed")
         return paths, list(brokers)
 
@@ -267,7 +268,7 @@ class StoreReader:
         return DeletionsRead(await self._watched(layout.DELETE_TOPICS, on_change))
 
     async def preferred_election(self, on_change: WatchCallback) -> PreferredElectionRead | None:
-        """Read the requested elections of preferred replicas (V8); None where there are none."""
+        """Read the requested elections of preferred replicas (V8); None if there is no request."""
         path = layout.PREFERRED_REPLICA_ELECTION
         node = await self._store.get(path, on_change)
         if node is None:
@@ -275,12 +276,13 @@ class StoreReader:
         try:
             return PreferredElectionRead(layout.decode_partition_list(path, node.data))
         except LayoutError as error:
-            # An unreadable request cannot be carried out: it is removed like a completed one.
+            # An unreadable request cannot be carried out, so the controller removes it like a
+            # completed request.
             self._report(str(error), "removed")
             return PreferredElectionRead(())
 
     async def election_configs(self, names: Sequence[str]) -> tuple[UncleanRead, MinimumRead]:
-        """Read the present configuration of these topics on which elections depend."""
+        """Read those topic configurations on which elections depend."""
         paths = [layout.config_path("topics", name) for name in names]
         unclean: dict[str, bool | None] = {}
         minimums: dict[str, int | None] = {}
@@ -309,14 +311,14 @@ class StoreReader:
                 broker_id = layout.parse_decimal_name(path)
                 brokers[broker_id] = layout.decode_broker(path, broker_id, node)
             except LayoutError as error:
-                # A registration in the making has no data yet; its own transaction fills it.
+                # A registration node without data is incomplete: its own transaction adds the data.
                 self._report(str(error))
         return dict(sorted(brokers.items()))
 
     async def _found(
         self, names: Sequence[str], on_topic: WatchCallback
     ) -> list[TopicFound | TopicUnreadable]:
-        """Read topics from their nodes, which are watched from now on, and their configurations."""
+        """Read topics from their nodes and configurations, and watch the nodes."""
         topics: list[Topic] = []
         found: list[TopicFound | TopicUnreadable] = []
         nodes = await self._topic_nodes(names, on_topic)
@@ -352,7 +354,7 @@ class StoreReader:
     def _state(
         self, topic_partition: TopicPartition, path: str, node: Node
     ) -> PartitionState | str:
-        """Return a partition's state, or why it cannot be read; each reason is logged once."""
+        """Return a partition's state, or why it is unreadable; log each reason once."""
         try:
             state = layout.decode_partition_state(path, node.data, node.stat)
         except LayoutError as error:
@@ -365,7 +367,7 @@ class StoreReader:
         return state
 
     def _unreadable(self, name: str, reason: str) -> TopicUnreadable:
-        """Return an unreadable topic with the reason; each reason is logged once."""
+        """Return an unreadable topic with the reason; log each reason once."""
         if self._logged.get(name) != reason:
             self._logged[name] = reason
             self._report(reason)
@@ -377,7 +379,7 @@ class StoreReader:
 
 
 def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:
-    """Decode a topic; raises LayoutError or KafkaError (a name that no topic can have)."""
+    """Decode a topic; raises LayoutError, or KafkaError for an invalid topic name."""
     path = layout.topic_path(name)
     validate_topic_name(name)
     assignment = layout.decode_topic(path, node.data)
@@ -398,9 +400,9 @@ def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:
 
 
 def _is_replaced(topic: Topic, node: Node) -> bool:
-    """Return whether the node is of another topic, created after this one was deleted (V23).
+    """Return whether the node belongs to another topic, created after this one was deleted (V23).
 
-    The versions of both may be the same: each node begins at version 0.
+    Both nodes may have the same version, because each node begins at version 0.
     """
     try:
         found = layout.decode_topic_id(layout.topic_path(topic.name), node.data)
@@ -429,12 +431,12 @@ def _unclean(configs: Mapping[str, str]) -> bool | None:
 
 
 def _minimum(configs: Mapping[str, str]) -> int | None:
-    """Return min.insync.replicas; None where it is not valid, so that leaders ignore it too."""
+    """Return min.insync.replicas; None if the value is invalid, as leaders ignore it too."""
     value = configs.get(_MINIMUM)
     if value is None:
         return None
     try:
         return int(validate_topic_configs({_MINIMUM: value})[_MINIMUM])
     except ConfigError:
-        # Brokers that host the topic report the value (`TopicConfig.lenient`).
+        # Brokers that host the topic log the invalid value (`TopicConfig.lenient`).
         return None

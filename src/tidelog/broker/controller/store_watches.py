@@ -1,9 +1,9 @@
-"""Announcements of watches that a controller has not read yet (V41, S1).
+"""Changes that watches have announced and the controller has not read yet (V41, S1).
 
-This module sets the watches, notes the changes that they announce, and reads them in the
-controller's turn. It covers live brokers, topics and their nodes, configurations, requests of
-administrators, and notifications of leaders (A12). The results go to the term's controller as
-events, in a fixed order. This module decides and writes nothing.
+This module sets the watches, notes the announced changes, and reads them in the controller's turn.
+The watches cover live brokers, topics and their nodes, configurations, requests of administrators,
+and notifications of leaders (A12). The results go to the controller as events, in a fixed order.
+This module decides and writes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Reading(Enum):
-    """A part of the store that a controller reads again."""
+    """A part of the store that a controller may have to read again."""
 
     BROKERS = "registrations"
     TOPICS = "names of topics"
@@ -42,37 +42,37 @@ class Reading(Enum):
 
 
 class StoreWatches:
-    """The watches of one broker; used in its terms of office, each of which begins with `load`."""
+    """The watches of one broker; each of its controller terms begins with `load`."""
 
     def __init__(self, services: Services, wake: Signal, noticed: Callable[[], None]) -> None:
-        """`wake` reports that there is something to read, `noticed` that brokers came or went."""
+        """`wake` signals that changes wait to be read, `noticed` that brokers came or went."""
         self._services = services
         self._wake = wake
         self._noticed = noticed
-        #: The readings that are due.
+        #: The parts of the store that must be read.
         self._due: dict[Reading, None] = {}
-        #: Topics whose nodes were written, by this broker or by another.
+        #: Topics whose nodes were written, by this broker or by another client.
         self._touched: dict[str, None] = {}
         #: Topics whose configuration has changed.
         self._configs_changed: dict[str, None] = {}
-        #: Topics that the image has wrong.
+        #: Topics whose state in the controller's image is wrong or unread.
         self._reread: dict[str, None] = {}
-        #: Brokers of all replicas where no member goes on, and those registered as last read (E8).
+        #: Brokers of all replicas in a cold start, and the brokers last read as registered (E8).
         self._assigned: frozenset[int] = frozenset()
         self._registered: Mapping[int, object] = {}
 
     def _mark(self, reading: Reading) -> None:
-        """Have this part read."""
+        """Schedule a read of this part of the store."""
         self._due[reading] = None
         self._wake.set()
 
     def _take(self, reading: Reading) -> bool:
-        """Return whether this reading is due; the caller reads it now."""
+        """Return whether this read is due, and clear it, because the caller reads now."""
         is_due = reading in self._due
         self._due.pop(reading, None)
         return is_due
 
-    # announcements without a watch
+    # changes without a watch
 
     def configs_changed(self, topics: Iterable[str]) -> None:
         """Note that the configuration of these topics has changed (V13)."""
@@ -91,18 +91,18 @@ class StoreWatches:
             self._wake.set()
 
     def read_again(self, names: Iterable[str]) -> None:
-        """Read these topics again: the image has them wrong."""
+        """Read these topics again, because the image has them wrong or lacks them."""
         self._reread.update(dict.fromkeys(names))
         self._mark(Reading.TOPICS)
 
     def read_states_again(self) -> None:
-        """Read unreadable states again: an administrator may have repaired them."""
+        """Read unreadable states again, because an administrator may have repaired them."""
         self._mark(Reading.STATES)
 
     # reading
 
     async def load(self, term: Term) -> None:
-        """Set the watches, then read everything (V41)."""
+        """Set the watches, then read the whole state (V41)."""
         self._due, self._configs_changed, self._reread, self._touched = {}, {}, {}, {}
         ids, topics, deletions = await term.patiently(
             lambda: term.reader.lists(self._on_brokers, self._on_topics, self._on_deletions),
@@ -121,11 +121,11 @@ class StoreWatches:
         self._due[Reading.ROUTES] = self._due[Reading.LOG_DIR_EVENTS] = None
 
     def awaited_in_cold_start(self) -> list[int]:
-        """Return the brokers that a controller without any member that goes on awaits (E8)."""
+        """Return the brokers that the first election of a cold start still waits for (E8)."""
         return sorted(self._assigned.difference(self._registered))
 
     async def refresh_brokers(self, term: Term) -> None:
-        """Read the registrations again where a watch has announced a change."""
+        """Read the registrations again if a watch has announced a change."""
         if self._take(Reading.BROKERS):
             read = await term.patiently(lambda: term.reader.brokers(self._on_brokers))
             self._registered = read.brokers
@@ -166,10 +166,10 @@ class StoreWatches:
             controller.offer(await term.patiently(lambda: reader.deletions(self._on_deletions)))
 
     async def _look_at_touched(self, term: Term) -> None:
-        """Read again the topics whose nodes were written and differ from the image (V25)."""
+        """Read again the topics whose written nodes differ from the image (V25)."""
         image = term.controller.image
         touched, self._touched = self._touched, {}
-        # What was loaded is not in the image before the first decision, and a watch fires once.
+        # Loaded topics enter the image only with the first decision, and a watch fires only once.
         unknown = [name for name in touched if name in image.unreadable or name not in image.topics]
         known = [image.topics[name] for name in touched if name in image.topics]
         changed = await term.patiently(lambda: term.reader.changed(known, self._on_topic))
@@ -177,7 +177,7 @@ class StoreWatches:
             self.read_again([*changed, *unknown])
 
     async def _refresh_requests(self, term: Term) -> None:
-        """Read the administrators' requests, configuration included."""
+        """Read the changed configurations and the administrators' requests."""
         reader, controller = term.reader, term.controller
         moves = reader.reassignments
         is_every_due = self._take(Reading.EVERY_CONFIG)

@@ -1,11 +1,11 @@
-"""The writer of a controller's decisions: writes in, conditional transactions, outcomes out.
+"""The writer of a controller's decisions: conditional transactions, and an outcome per write.
 
-Every transaction begins with a check of `/controller_epoch`, so that a deposed controller changes
-nothing (V3). Writes are packed up to the store's limits. A conflict is isolated: the writer reads
-the writes of its batch back. It reports a conflict for each node that is not as expected, and
-writes the others (V15, V16). It settles an unknown outcome the same way before anything else
-happens (S2). It waits for a store that cannot be reached (S3). `store_ops` maps each write to its
-nodes.
+Every transaction begins with a check of `/controller_epoch`, so a deposed controller changes
+nothing (V3). Writes are packed into transactions up to the store's limits. When a transaction
+conflicts, the writer reads back the nodes of its writes. The writer reports a conflict for each
+node that is not as expected, and writes the others (V15, V16). The writer settles an unknown
+outcome in the same way before it does anything else (S2). The writer waits while the store is
+unreachable (S3). `store_ops` maps each write to its nodes.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ T = TypeVar("T")
 
 
 class DeposedError(TidelogError):
-    """Another controller was elected: this one can write nothing more."""
+    """Another controller was elected, so this controller can write nothing more."""
 
 
 class StoreWriter:
-    """The writes of one term of office."""
+    """The writes of one controller term."""
 
     def __init__(
         self, store: MetadataStore, tasks: Tasks, tracer: Tracer, epoch_version: int
@@ -58,10 +58,12 @@ class StoreWriter:
         self._epoch_check = Check(layout.CONTROLLER_EPOCH, epoch_version)
 
     async def write(self, writes: Sequence[Write]) -> list[Outcome]:
-        """Return the outcome of each write, in order; DeposedError or SessionExpired ends the term.
+        """Return the outcome of each write, in order.
 
-        The writes of one call are independent of each other: they may become durable in several
-        transactions.
+        Raises DeposedError or SessionExpired, which end the term.
+
+        The writes of one call must be independent of each other, because they may become durable in
+        several transactions.
         """
         outcomes: dict[int, Outcome] = {}
         units: list[Unit] = []
@@ -78,7 +80,7 @@ class StoreWriter:
         return [outcomes[index] for index in range(len(writes))]
 
     async def _commit(self, units: list[Unit], outcomes: dict[int, Outcome]) -> None:
-        """Write one batch; conflicting units are left out and reported."""
+        """Write one batch; leave out and report the units that conflict."""
         while units:
             try:
                 results = await self._transact([op for unit in units for op in unit.ops])
@@ -92,7 +94,7 @@ class StoreWriter:
                 return
 
     async def _transact(self, ops: Sequence[Op]) -> list[OpResult]:
-        """Return the results of `ops`; a failure's index counts from the first of them."""
+        """Return the results of `ops`; the index of a failure counts within `ops`."""
         write = partial(self._store.transact, [self._epoch_check, *ops])
         try:
             return (await self._patiently(write, (StoreUnavailable,)))[1:]
@@ -108,7 +110,7 @@ class StoreWriter:
         outcomes: dict[int, Outcome],
         failure: TransactionFailed | None,
     ) -> list[Unit]:
-        """Read back the outcome of each unit; return the units that are still to be written."""
+        """Read back the outcome of each unit; return the units that must still be written."""
         nodes = await self._read([layout.CONTROLLER_EPOCH, *(unit.witness for unit in units)])
         epoch = nodes[0]
         if epoch is None or epoch.stat.version != self._epoch_check.version:
@@ -132,16 +134,17 @@ class StoreWriter:
         return left
 
     async def _adapt(self, unit: Unit, failure: TransactionFailed) -> bool:
-        """Adjust a unit, or the store, to a failed operation; return whether it is tried again."""
+        """Adjust a unit, or the store, to a failed operation; return whether to retry the unit."""
         if isinstance(failure.error, NotEmpty) and failure.error.path == unit.witness:
             await self._empty(unit.witness)
             return True
         return unit.adapt(failure)
 
     async def _empty(self, path: str) -> None:
-        """Remove what another client has left below a node that goes.
+        """Remove the nodes that another client left below a node that must be deleted.
 
-        A store removes no node with children: a request with any would be carried out for ever.
+        The store deletes no node with children, so the controller would repeat such a deletion
+        forever.
         """
         below = await self._tree(path)
         self._tracer.log(
@@ -154,7 +157,7 @@ class StoreWriter:
             for first in range(0, len(below), store_ops.MAX_OPS):
                 await self._delete(below[first : first + store_ops.MAX_OPS])
         except (OutcomeUnknown, TransactionFailed) as error:
-            # The node cannot be removed yet: the next attempt looks again at what is below it.
+            # The node cannot be deleted yet; the next attempt reads its children again.
             self._tracer.event("removal_repeated", count=len(below), reason=str(error))
 
     def _mark_unknown(self, verdict: PendingVerdict | Outcome) -> None:
@@ -177,7 +180,7 @@ class StoreWriter:
         return await patiently(self._tasks, ask, errors=errors, on_error=log)
 
     async def _add_missing_parents(self, units: Sequence[Unit]) -> None:
-        """Make the missing parents of partitions that are added to an existing topic."""
+        """Create the missing parents of partitions that are added to an existing topic."""
         parents = list(dict.fromkeys(path for unit in units for path in unit.parents))
         if not parents:
             return
@@ -191,20 +194,20 @@ class StoreWriter:
     # deletion
 
     async def remove(self, paths: Sequence[str]) -> None:
-        """Remove these nodes; nodes that are gone already are no error. DeposedError."""
+        """Remove these nodes; skip nodes that are already gone. Raises DeposedError."""
         for first in range(0, len(paths), store_ops.MAX_OPS):
             batch = paths[first : first + store_ops.MAX_OPS]
             while True:
                 try:
                     await self._delete(batch)
                 except (OutcomeUnknown, TransactionFailed) as error:
-                    # The next attempt leaves out what is gone by then.
+                    # The next attempt skips the nodes that are gone by then.
                     self._tracer.event("removal_repeated", count=len(batch), reason=str(error))
                 else:
                     break
 
     async def _remove_topic(self, write: RemoveTopic) -> None:
-        """Remove all nodes of a topic, its request last (V22); repeat until nothing is left."""
+        """Remove all nodes of a topic, its deletion request last (V22); repeat on failure."""
         below = _known_below(write)
         last = [
             layout.topic_path(write.name),
@@ -268,6 +271,6 @@ def _all_written(
 
 
 def _note(unit: Unit, outcome: Outcome, outcomes: dict[int, Outcome]) -> None:
-    """Note the outcome of a unit: all units of a write must succeed; the first gives the time."""
+    """Note a unit's outcome: any conflict fails the write, and the first unit gives the zxid."""
     if isinstance(outcome, Conflict) or unit.write not in outcomes:
         outcomes[unit.write] = outcome

@@ -1,7 +1,8 @@
-"""A term of office: the state of a controller, which it loses with its office.
+"""A controller's term: the state that a controller loses when its term ends.
 
-The winner of an election makes the term; nothing here decides. Reads of a term wait for the store
-as long as the term lasts. This module also reports published changes to logs and traces.
+The winner of an election creates the term; this module makes no decision. Reads wait for an
+unreachable store as long as the term lasts. This module also reports published changes to logs and
+traces.
 """
 
 from __future__ import annotations
@@ -48,19 +49,19 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.controller.events import Event
 
-#: Pause between two attempts at a store that cannot be reached.
-#: Partitions without a leader that the log names after one decision.
+#: How many partitions without a leader the log names after one decision.
 _MAX_AWAITED_LOGGED = 20
-#: Partitions that the log names for each broker that left ISRs.
+#: How many partitions the log names for each broker that left ISRs.
 _MAX_SHRUNK_LOGGED = 5
 
-#: Response to a request when this broker is not the controller; made by the API's own handler.
+#: Makes the response to a request if this broker is not the controller; the API's handler provides
+#: it.
 Refusal = Callable[[], Any]
 Log = Callable[[int, str], None]
 
 
 class Claim(NamedTuple):
-    """The result of a won election: the epoch, and the version that fences every write."""
+    """The result of a won election: controller epoch, and the version that fences writes."""
 
     controller_epoch: int
     epoch_version: int
@@ -71,12 +72,12 @@ class WaitingRequest(NamedTuple):
 
     pending: Pending
     refusal: Refusal
-    #: Whether the response waits for the brokers' responses, and not for the durable write alone.
+    #: Whether the response waits for acknowledgements of the brokers, besides the durable write.
     when_acknowledged: bool
 
 
 class Term:
-    """One term of office: its controller, reader, writer, channels and waiting requests."""
+    """One controller term: its controller, reader, writer, channels and waiting requests."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class Term:
         offer: Callable[[Event], None],
         verify: Callable[[], None],
     ) -> None:
-        """`offer` takes events for the controller; `verify` checks its claim again."""
+        """`offer` takes events for the controller; `verify` checks the controller's claim again."""
         config = services.config
         self.claim = claim
         self.controller = Controller(
@@ -128,14 +129,14 @@ class Term:
         )
         self.balancing = Balancing(services, self.controller.balance, offer)
         self.waiting: dict[int, WaitingRequest] = {}
-        #: No further action happens in the name of this term.
+        #: Whether the term has ended, so that nothing more happens on its behalf.
         self.is_over = False
-        #: A drain checks whether groups have read partitions before their removal.
+        #: Whether a task checks that groups have read the partitions to be removed.
         self.is_draining = False
         self._services = services
 
     async def patiently(self, read: Callable[[], Any]) -> Any:
-        """Return the result of a read; wait for a store that cannot be reached (S3)."""
+        """Return the result of a read; wait while the store is unreachable (S3)."""
 
         async def ask() -> Any:
             if self.is_over:
@@ -208,7 +209,7 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
 
 
 def _report_shrinks(log: Log, notices: Notices) -> None:
-    """Log the brokers that the controller took out of ISRs, and why; leaders log their own."""
+    """Log the brokers that the controller removed from ISRs, and why; leaders log their own."""
     left: dict[tuple[int, ShrinkCause], list[str]] = {}
     for change in notices.of(StateChange):
         if not change.asked_by_leader:
@@ -225,7 +226,7 @@ def _report_shrinks(log: Log, notices: Notices) -> None:
 
 
 def _report_recoveries(log: Log, notices: Notices) -> None:
-    """Log the partitions without a leader, and which of their members are awaited (E4, E6)."""
+    """Log the partitions without a leader, and which members the controller awaits (E4, E6)."""
     awaited = notices.of(LeaderAwaited)
     for partition in awaited[:_MAX_AWAITED_LOGGED]:
         plan = partition.plan

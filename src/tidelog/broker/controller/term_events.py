@@ -1,8 +1,8 @@
-"""The cluster events of one term of office, times of failovers, and a metric (V80).
+"""The cluster events and failover times of one controller term, and metrics (V80).
 
-The controller's shell reports its progress. Nothing here takes part in a decision, delays one, or
-makes one fail. Times of failovers are kept whether events are on or not: the log has a line for
-each.
+The controller's shell reports its progress to this module. This module takes no part in a decision,
+delays none, and makes none fail. Failover times are measured even if events are disabled, because
+the log has a line for each failover.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class TermEvents:
-    """The events of one term."""
+    """The cluster events of one controller term."""
 
     def __init__(
         self, services: Services, cluster_events: EventRecorder, controller_epoch: int
@@ -48,7 +48,8 @@ class TermEvents:
         self._cluster_events = cluster_events
         self._controller_epoch = controller_epoch
         self._failovers = Failovers(controller_epoch)
-        #: When the controller noticed changes that it must read: at first, everything.
+        #: When the controller noticed changes that it must read; a new controller must read the
+        #: whole state.
         self._noticed_ms = self._now_ms()
         self._turn = TurnTimes(self._noticed_ms)
         self._times_behind = 0
@@ -65,20 +66,20 @@ class TermEvents:
             self._noticed_ms = self._now_ms()
 
     def has_read(self) -> None:
-        """Note that the changes are read."""
+        """Note that the controller has read the changes."""
         now_ms = self._now_ms()
         noticed_ms = now_ms if self._noticed_ms < 0 else self._noticed_ms
         self._noticed_ms = -1
         self._turn = TurnTimes(noticed_ms, now_ms)
 
     def begins(self) -> None:
-        """Note that a decision follows; where no change was noticed, the turn begins here."""
+        """Note that a decision follows; if no change was noticed, the turn begins here."""
         if self._turn.decided_ms:
             now_ms = self._now_ms()
             self._turn = TurnTimes(now_ms, now_ms)
 
     def decided(self) -> None:
-        """Note that the decision is made."""
+        """Note that the controller has decided."""
         self._turn.decided_ms = self._now_ms()
 
     def written(self) -> None:
@@ -119,7 +120,7 @@ class TermEvents:
         self._report_failovers(over)
 
     def _loss(self, effects: Effects, image: Image) -> LostLeaders | None:
-        """Return the brokers that lead no longer; None where no broker has gone or is leaving."""
+        """Return the brokers that lost leaderships; None if no broker has left or is leaving."""
         gone = (notice.broker for notice in effects.notices.of(BrokerGone))
         leaving = {broker.broker_id: broker.is_leaving for broker in gone}
         changes = effects.notices.of(StateChange)
@@ -129,7 +130,7 @@ class TermEvents:
                 continue
             broker = image.brokers.get(leader)
             if broker is None:
-                # No controller saw this broker leave: it may be the previous controller itself.
+                # No controller saw this broker leave; it may be the previous controller itself.
                 leaving[leader] = False
             elif broker.is_leaving:
                 leaving[leader] = True
@@ -230,14 +231,14 @@ class TermEvents:
     def answered(
         self, broker_id: int, outcomes: Sequence[tuple[TopicPartition, ErrorCode]]
     ) -> None:
-        """Take over the outcomes of a broker's LeaderAndIsr response."""
+        """Note the outcomes in a broker's LeaderAndIsr response."""
         taken = (partition for partition, error in outcomes if error is ErrorCode.NONE)
         over = self._failovers.answered(broker_id, taken, self._now_ms())
         self._services.metrics.put(PARTITIONS_UNLED, self._failovers.unled)
         self._report_failovers(over)
 
     def behind(self, broker_id: int, broker_epoch: int, behind_ms: int, *, is_over: bool) -> None:
-        """Report that a broker does not take its commands, or takes them again (V81)."""
+        """Report that a broker stopped acknowledging commands, or acknowledges them again (V81)."""
         self._times_behind += 1
         event = cluster_events.commands_behind(
             broker_id,
@@ -280,7 +281,7 @@ def _detection(fields: Mapping[str, Any]) -> str:
 
 
 def _preferred(image: Image, change: StateChange) -> int:
-    """Return the first replica of a partition; -1 where its topic has gone meanwhile."""
+    """Return the first replica of a partition; -1 if its topic was deleted meanwhile."""
     name, partition = change.topic_partition
     topic = image.topics.get(name)
     replicas = () if topic is None else topic.assignments.get(partition, ())
