@@ -1,10 +1,11 @@
 """The common part of AlterConfigs and IncrementalAlterConfigs: one resource after the other.
 
-Any broker changes topics and the defaults of all brokers (broker resource without a name). Only the
-broker itself changes its own settings, and clients send them there (KIP-226). The rates of the
-replication throttle are an exception: any broker changes them for any other (R15). Each resource
-succeeds or fails by itself. The error for a key gives the reason: the key needs a restart, is
-unknown for a topic, or has a bad value. Brokers accept unknown keys, which have no effect.
+Any broker changes topics and the cluster-wide broker defaults (the broker resource without a name).
+Only the broker itself changes its own settings, so clients send such a request to that broker
+(KIP-226). The rates of the replication throttle are an exception: any broker changes them for any
+other broker (R15). Each resource succeeds or fails by itself. The error for a key gives the reason:
+the key needs a restart, is unknown for a topic, or has an invalid value. Brokers accept unknown
+keys, which have no effect.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
 #: Resource types (ConfigResource.Type).
 TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE = 2, 4, 8, 16
 GROUP_RESOURCE = 32
-#: Resources of one request between two turns of the loop.
+#: Resources of one request that are handled between two turns of the event loop.
 _PER_TURN = 100
 
 
 class Resource(NamedTuple):
-    """One resource of a request, and its requested changes."""
+    """One resource of a request and its requested changes."""
 
     type: int
     name: str
@@ -54,7 +55,7 @@ class ConfigOutcome(NamedTuple):
 
 
 def entity_of(services: Services, resource_type: int, name: str) -> tuple[str, str]:
-    """Return (type, name) in the store of a resource that this broker may report and change.
+    """Return (type, name) in the store for a resource that this broker may report and change.
 
     Raises KafkaError: INVALID_REQUEST for another resource type or another broker,
     UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
@@ -72,7 +73,7 @@ def entity_of(services: Services, resource_type: int, name: str) -> tuple[str, s
             f"broker {name!r} was asked for, this is broker {services.broker_id}: ask that broker,"
             " or leave the name empty for what holds for all brokers",
         )
-    # As Kafka 3.9 with ZooKeeper, where groups have no configuration either.
+    # Kafka 3.9 with ZooKeeper responds the same, and has no configuration of groups either.
     what = {
         CLIENT_METRICS_RESOURCE: "subscriptions of client metrics",
         GROUP_RESOURCE: "configurations of groups",
@@ -93,9 +94,9 @@ async def alter(
     replace: bool,
     validate_only: bool,
 ) -> list[ConfigOutcome]:
-    """Change each resource; `replace` unsets the keys that are not named (AlterConfigs).
+    """Change each resource; `replace` unsets the keys without a new value (AlterConfigs).
 
-    `static` is the configuration that the broker was started with.
+    `static` is the configuration with which the broker was started.
     """
     named = Counter((resource.type, resource.name) for resource in resources)
     outcomes = []
@@ -169,10 +170,10 @@ async def _alter(
 
 
 def _sets_rates_of_another(services: Services, resource: Resource) -> bool:
-    """Return whether only rates of the replication throttle of another broker are changed.
+    """Return whether only throttle rates of another broker are changed.
 
-    Any broker takes them, so that a dead broker does not keep a throttle from being set or removed
-    (R15). Their values are valid for every broker, whatever its own configuration.
+    Any broker accepts such a change, so a dead broker cannot prevent that a throttle is set or
+    removed (R15). Valid rates are valid for every broker, whatever its own configuration.
     """
     name = resource.name
     if resource.type != BROKER_RESOURCE or not (name.isascii() and name.isdigit()):

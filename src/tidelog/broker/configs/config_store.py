@@ -1,10 +1,10 @@
 """Configuration in the store, which any broker writes on request, as in Kafka.
 
-The settings of an entity are one node below `/config`. Every change leaves a sequence node below
-`/config/changes` in the same transaction, by which all brokers learn of it (`live_configs`). A
-change is computed from the node's content, and written on the condition that the node is unchanged.
-Otherwise, and where the outcome is unknown (S2), it is computed again. A request waits for the
-store as long as a request may take (S3).
+One node below `/config` holds the settings of an entity. Every change also creates a sequence node
+below `/config/changes` in the same transaction; by that node all brokers learn of the change
+(`live_configs`). A change is computed from the node's content, and written only if the node is
+unchanged. If the node has changed, or if the outcome of the write is unknown (S2), the change is
+computed again. A request waits for the store at most for the request timeout (S3).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidelog.metadata.store import (
 T = TypeVar("T")
 
 TOPICS, BROKERS = "topics", "brokers"
-#: From the stored settings to the settings to store; raises KafkaError.
+#: A function from the stored settings to the settings to store, which may raise KafkaError.
 Change = Callable[[Mapping[str, str]], dict[str, str]]
 
 
@@ -43,10 +43,10 @@ class ConfigStore:
         self._services = services
 
     async def read(self, entities: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-        """Return the settings of entities, (type, name) each.
+        """Return the settings of entities, each given by (type, name).
 
-        Empty where there is no node, or no readable one. Raises KafkaError(REQUEST_TIMED_OUT)
-        without the store.
+        An entity without a node, or with an unreadable node, has no settings. Raises
+        KafkaError(REQUEST_TIMED_OUT) if the store is unreachable.
         """
         paths = [layout.config_path(kind, name) for kind, name in entities]
         nodes = await self._patiently(lambda: self._services.store.get_many(paths))
@@ -57,8 +57,8 @@ class ConfigStore:
     ) -> None:
         """Compute new settings and store them.
 
-        Raises KafkaError: the errors of `change`, UNKNOWN_TOPIC_OR_PARTITION for a topic that does
-        not exist, REQUEST_TIMED_OUT without the store.
+        Raises the errors of `change`, and KafkaError: UNKNOWN_TOPIC_OR_PARTITION if the topic does
+        not exist, REQUEST_TIMED_OUT if the store is unreachable.
         """
 
         async def store() -> None:
@@ -70,7 +70,7 @@ class ConfigStore:
     async def _try(
         self, entity_type: str, entity: str, change: Change, validate_only: bool
     ) -> bool:
-        """Try to store new settings; return False when another broker was quicker."""
+        """Try to store new settings; return False if another broker changed the node first."""
         store = self._services.store
         path = layout.config_path(entity_type, entity)
         node = await store.get(path)
@@ -121,5 +121,6 @@ def _decoded(path: str, node: Node | None) -> dict[str, str]:
     try:
         return {} if node is None else layout.decode_config(path, node.data)
     except LayoutError:
-        # Every broker works without such settings and reports that when it reads them.
+        # Every broker ignores unreadable settings, and reports the error when it reads them
+        # (`live_configs`).
         return {}

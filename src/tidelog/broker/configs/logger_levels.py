@@ -1,7 +1,7 @@
 """Levels of this broker's loggers, as configuration of resource type BROKER_LOGGER (KIP-412).
 
-A change holds until the process ends: the store keeps none. Errors are those of Kafka. Simulated
-brokers have no loggers.
+A changed level holds until the process ends, because the store does not keep levels. The errors are
+those of Kafka. Simulated brokers have no loggers.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tidelog.core.dynamic_config import Alteration, ConfigOperation
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.ports import Loggers
 
-#: Name of the logger above all others.
+#: Name of the root logger.
 ROOT: Final = "root"
-#: Kafka's levels, by Python's numbers.
+#: Kafka's level names, with the numbers of Python's levels.
 _LEVELS: Final = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, "TRACE": 5}
 
 
 def check_broker(loggers: Loggers | None, name: str, broker_id: int) -> Loggers:
-    """Return the loggers of the broker `name`; raise INVALID_REQUEST unless it is this one."""
+    """Return the loggers of broker `name`; raise INVALID_REQUEST if this broker has another id."""
     if loggers is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "this broker has no loggers")
     if name != str(broker_id):
@@ -34,7 +34,7 @@ def check_broker(loggers: Loggers | None, name: str, broker_id: int) -> Loggers:
 
 
 def entries(loggers: Loggers) -> list[ConfigEntry]:
-    """Return the level in force of each logger."""
+    """Return the current level of each logger."""
     return [
         ConfigEntry(name, _text(level), ConfigSource.DYNAMIC_LOGGER, ConfigType.STRING, "")
         for name, level in sorted(loggers.levels().items())
@@ -42,7 +42,7 @@ def entries(loggers: Loggers) -> list[ConfigEntry]:
 
 
 def alter(loggers: Loggers, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
-    """Set and unset levels; raises KafkaError and changes nothing where one is wrong."""
+    """Set and unset levels; if one change is invalid, raise KafkaError and change nothing."""
     known = loggers.levels()
     wanted: dict[str, int | None] = {}
     for name, operation, value in alterations:

@@ -1,10 +1,10 @@
 """Coordinators: the partitions of internal topics that this broker coordinates, and their records.
 
-`runtime` is the shell of every kind of coordinator. There decisions meet the log, the clock and the
-connections; `core.coordinator_shard` says how a kind decides. Its parts: `shards` (which partitions
-are led, and under which leader epoch), `led_partition` (timers, records to the log, outcomes back),
-`loading` (the log to the decisions).
+`runtime` is the shell that every kind of coordinator shares. The shell connects the decisions with
+the log, the clock and the connections; `core.coordinator_shard` says how a kind decides. `shards`
+has the partitions that this broker leads, each with its leader epoch. `led_partition` sets timers,
+appends records to the log and reports the outcomes. `loading` replays the log.
 
-The one kind is `group_coordinators`, for `tidelog.group`: with `offset_records` (bytes) and
-`recreated_topics` (offsets of topics that ended before a load).
+`group_coordinators` is the only kind so far, for `tidelog.group`. `offset_records` has the bytes of
+its records, and `recreated_topics` handles offsets of topics that ended before a load.
 """

@@ -1,8 +1,8 @@
 """Consumer groups on this broker: the coordinators of `__consumer_offsets`.
 
-`tidelog.group` decides, and the shell (`runtime`) runs the decisions. Here is what groups alone
-have: offsets that expire or whose topics end, and the list of groups. A client whose connection is
-lost stays a member of its group.
+`tidelog.group` makes the decisions, and `runtime` carries them out. This module adds what only
+groups need: expiry of offsets, offsets of ended topics, and the list of groups. A client whose
+connection is lost stays a member of its group.
 """
 
 from __future__ import annotations
@@ -56,23 +56,23 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         self._incarnation_of = partial(incarnation, services.view)
 
     def start(self) -> None:
-        """Look for expired offsets from now on."""
+        """Start the periodic check for expired offsets."""
         self._expire_later()
 
-    # What groups bring to the shell.
+    # Methods that the shell of all coordinators calls.
 
     def new_shard(self, partition: int, leader_epoch: int) -> GroupPartition:
-        """Return the coordinator of the groups of a partition."""
+        """Return the coordinator for the groups of a partition."""
         return GroupPartition(partition, leader_epoch, self._group_settings)
 
     def encode(self, record: Record, now_ms: int) -> NewRecord:
-        """Return the bytes of a record; SchemaError where a text in it is too long for one."""
+        """Return the bytes of a record; raise SchemaError if a text in the record is too long."""
         return offset_records.encode(record, now_ms)
 
     def decode(
         self, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
     ) -> Record | None:
-        """Return the record behind these bytes, None for an unknown kind; ProtocolError."""
+        """Decode a record, None for an unknown kind; raises ProtocolError."""
         return offset_records.decode(key, value, headers)
 
     def settings(self) -> TopicSettings:
@@ -89,11 +89,11 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         return asked.group_id
 
     def refuse(self, asked: Asked[Any], error: ErrorCode) -> Any:
-        """Return the answer that carries `error` for the whole request."""
+        """Return the response that carries `error` for the whole request."""
         return refusal(asked, error)
 
     def check(self, asked: Asked[Any]) -> ErrorCode:
-        """Return INVALID_GROUP_ID for a group that cannot be."""
+        """Return INVALID_GROUP_ID if the group's id is not allowed, else NONE."""
         return ErrorCode.NONE if is_nameable(asked) else ErrorCode.INVALID_GROUP_ID
 
     async def complete_load(self, led: LedPartition[GroupPartition]) -> bool:
@@ -101,20 +101,20 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         return await check_topics(self.services, led.shard, led.name)
 
     def leadership_ends(self, shard: GroupPartition) -> None:
-        """Mark groups that lose their coordinator during a rebalance."""
+        """Mark each group that loses its coordinator during a rebalance."""
         for group in shard.groups.values():
             if isinstance(group, ClassicGroup) and group.state in _REBALANCING:
                 self.services.tracer.mark("coordinator_moved_during_rebalance")
 
-    # What groups alone have.
+    # Methods that only groups have.
 
     def asked(
         self, request: Request[Any], group_id: str, message: Any = None, **client: str
     ) -> Asked[Any]:
-        """Return a request about one group.
+        """Return a coordinator's request about one group.
 
-        `message` is the group's part of a request for several groups, and `client` what a JoinGroup
-        says of its client.
+        `message` is the group's part of a request about several groups, and `client` are the
+        client's fields of a JoinGroup.
         """
         return Asked(
             self.ticket(),
@@ -128,9 +128,9 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]
     ) -> tuple[ErrorCode, list[ListedGroup]]:
-        """Return all groups in any of these states and of any of these types (none given: all).
+        """Return all groups in any of `states` and of any of `types`; an empty filter admits all.
 
-        The error is COORDINATOR_LOAD_IN_PROGRESS where some groups are not known yet.
+        The error is COORDINATOR_LOAD_IN_PROGRESS while a partition of groups is still being loaded.
         """
         error = ErrorCode.NONE
         found: list[ListedGroup] = []
@@ -185,7 +185,7 @@ def _group_settings(config: BrokerConfig) -> GroupSettings:
 
 
 def _subscription_topics(metadata: bytes) -> Sequence[str] | None:
-    """Return the topics that a consumer subscribes to, None where that cannot be read."""
+    """Return the topics that a consumer subscribes to, None if the metadata is unreadable."""
     try:
         return SUBSCRIPTION.decode(metadata).topics
     except ProtocolError:

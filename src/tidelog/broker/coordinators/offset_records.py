@@ -1,9 +1,9 @@
-"""Records of `__consumer_offsets` between a coordinator's decisions and the bytes in the log (G2).
+"""The encoding and decoding of records of `__consumer_offsets` (G2).
 
-Values are written in the versions that Kafka 3.9 writes. Unknown kinds of records (of KIP-848's
-groups) are passed over, as in Kafka (KIP-915). A committed offset also has a header, which Kafka
-ignores: the topic's id and the partition's first leader epoch, so that a recreated topic is never
-read from an old offset.
+Values are written in the versions that Kafka 3.9 uses. Unknown kinds of records (those of KIP-848's
+groups) are skipped, as in Kafka (KIP-915). A committed offset also has a header, which Kafka
+ignores: the topic's id and the partition's first leader epoch. So an old offset never counts for a
+recreated topic.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from tidelog.wire.data.consumer_offsets import (
 )
 from tidelog.wire.versioned import UnknownVersion
 
-#: Header of a committed offset: topic id and first leader epoch.
+#: Name of the header of a committed offset, which holds topic id and first leader epoch.
 INCARNATION_HEADER: Final = "tidelog.partition"
 _INCARNATION: Final = struct.Struct(">16si")
 
 
 def encode(record: Record, timestamp_ms: int) -> NewRecord:
-    """Return the bytes of a record; SchemaError where a text in it is too long for one."""
+    """Return the bytes of a record; raise SchemaError if a text in the record is too long."""
     if isinstance(record, OffsetRecord):
         group_id, (topic, partition) = record.key
         key = consumer_offsets.encode_key(OffsetCommitKey(group_id, topic, partition))
@@ -67,9 +67,9 @@ def _headers(incarnation: PartitionIncarnation) -> tuple[tuple[str, bytes], ...]
 
 @functools.lru_cache(maxsize=4_096)
 def _incarnation(header: bytes) -> PartitionIncarnation:
-    """Return the incarnation in a header; many offsets share one.
+    """Return the incarnation in a header; the cache serves the many offsets of one incarnation.
 
-    Raises ProtocolError for bytes that are none.
+    Raises ProtocolError if the header is not an incarnation.
     """
     try:
         return PartitionIncarnation(*_INCARNATION.unpack(header))
@@ -117,7 +117,7 @@ def _encode_group(group: GroupSnapshot) -> bytes:
 def decode(
     key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()
 ) -> Record | None:
-    """Return the record behind these bytes, None for an unknown kind.
+    """Decode the record of a key, a value and headers; return None for an unknown kind.
 
     Raises ProtocolError for bytes that are no such record.
     """
@@ -164,7 +164,8 @@ def _decode_group(data: bytes) -> GroupSnapshot:
                 member.client_id,
                 member.client_host,
                 member.session_timeout_ms,
-                # Version 0 has none: the session timeout stands for it, as in a JoinGroup.
+                # Version 0 has no rebalance timeout; as in a JoinGroup, the session timeout
+                # replaces it.
                 member.rebalance_timeout_ms or member.session_timeout_ms,
                 member.subscription,
                 member.assignment,

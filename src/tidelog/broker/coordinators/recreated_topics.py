@@ -1,11 +1,11 @@
-"""Offsets of topics and partitions that ended while no coordinator could learn of it.
+"""Committed offsets of topics and partitions that ended while no coordinator could see it.
 
-A broker learns of a deletion from the controller, and tombstones the offsets of the groups that it
-coordinates. A deletion while a coordinator is being replaced reaches no coordinator. So each offset
-carries the incarnation of its partition (G6), and the end of a load compares: an offset of an
-earlier topic of the name is deleted. Where the view and an offset differ, the store decides which
-of them is older, because this broker may not have heard of the newer topic yet. Offsets without an
-incarnation (Kafka writes none) count for whichever topic has the name.
+A broker learns of a deletion from the controller, and writes tombstones for the offsets of its
+groups. A deletion while a partition of `__consumer_offsets` changes its leader may reach no
+coordinator. So each offset carries the incarnation of its partition (G6). At the end of a load, the
+coordinator deletes each offset of an earlier topic of the same name. If the view and an offset
+differ, the store decides which is older, because the view may not show the newer topic yet. An
+offset without an incarnation, such as Kafka writes, counts for the current topic of its name.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster_view import ClusterView
     from tidelog.broker.services import Services
 
-#: Offsets that are compared between two turns of the loop: a few milliseconds.
+#: Offsets compared between two turns of the event loop, which takes a few milliseconds.
 _OFFSETS_PER_TURN: Final = 5_000
 _RETRY_MS: Final = 200
-#: Incarnations that offsets were committed in, by topic and partition.
+#: Incarnations under which offsets were committed, by topic and partition.
 _Suspects = dict[str, dict[TopicPartition, dict[PartitionIncarnation, None]]]
 
 
 def incarnation(view: ClusterView, partition: TopicPartition) -> PartitionIncarnation:
-    """Return the present incarnation of a partition, as far as this broker knows."""
+    """Return the current incarnation of a partition, as far as this broker knows."""
     topic = view.topics.get(partition.topic)
     if topic is None:
         return PartitionIncarnation(first_leader_epoch=NO_PARTITION)
@@ -44,10 +44,10 @@ def incarnation(view: ClusterView, partition: TopicPartition) -> PartitionIncarn
 
 
 async def check_topics(services: Services, core: GroupPartition, name: str) -> bool:
-    """Report topics and partitions to `core` that ended before its load began.
+    """Report to `core` the topics and partitions that ended before its load began.
 
-    Returns False if the leadership ended meanwhile. Waits while the view shows a topic, or a
-    partition, that ended before an offset was committed: commits would count for it.
+    Returns False if the leadership ended meanwhile. The load waits while the view shows a topic or
+    partition older than a committed offset, because new commits would count for that old topic.
     """
     while core.phase is CoordinatorPhase.LOADING:
         suspects = await _suspects(services, core)
@@ -95,10 +95,10 @@ async def _judge(
     core: GroupPartition,
     suspects: _Suspects,
 ) -> bool:
-    """Report ended incarnations to `core`; return whether the view is behind some offset.
+    """Report ended incarnations to `core`; return whether the view is older than some offset.
 
-    Raises StoreError where the store cannot be read. A topic whose node cannot be read is neither:
-    its offsets stay, and are not served while the view shows another topic of the name.
+    Raises StoreError if the store cannot be read. If a topic's node cannot be decoded, its offsets
+    stay, and clients do not get them while the view shows another topic of the name.
     """
     names = sorted(suspects)
     nodes = await services.store.get_many([layout.topic_path(name) for name in names])
@@ -133,10 +133,11 @@ def _is_of_shown_topic(
 
 
 async def _are_published_later(services: Services, later: dict[TopicPartition, int]) -> bool:
-    """Return whether the store has such an incarnation, so that the view will show it.
+    """Return whether the store has one of these incarnations, so that the view will show it.
 
-    `later` has first leader epochs above those of the view. A store that went back, and a Kafka
-    controller, know no such incarnation: it is never published, and a load must not wait for it.
+    `later` maps partitions to first leader epochs above those of the view. No controller publishes
+    an incarnation that a restored store lost or that Kafka does not know, so a load must not wait
+    for it.
     """
     if not later:
         return False
@@ -160,11 +161,11 @@ def _judge_one(
     partition: TopicPartition,
     committed: PartitionIncarnation,
 ) -> bool:
-    """Report an incarnation that has ended; return whether the view shows an earlier one.
+    """Report an incarnation that has ended; return whether the view shows an earlier incarnation.
 
-    The coordinator does not wait for a topic that the view lacks: it may be about to be deleted. It
-    does not wait for a partition whose state the controller could not read (V35) either, or for a
-    topic that is published without its id.
+    The coordinator does not wait for a topic that the view lacks, because the topic may be about to
+    be deleted. The coordinator also does not wait for a partition whose state the controller could
+    not read (V35), or for a topic published without its id.
     """
     if (
         stored is None

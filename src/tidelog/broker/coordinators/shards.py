@@ -1,8 +1,8 @@
 """Partitions of an internal topic that this broker coordinates, each under its leader epoch.
 
-Rules G1 and G2: a partition is loaded for no older leadership than before. It is unloaded only on
-behalf of the leadership for which it was loaded, so late news of an old leadership does no harm.
-The module does not detect leader changes: its caller reports them.
+A partition is never loaded for a leadership older than its last one (G1, G2). A partition is
+unloaded only for the leadership under which it was loaded, so a late report of an old leadership
+does no harm. The module does not detect leader changes: its caller reports them.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ S = TypeVar("S", bound=CoordinatorShard)
 
 
 class CoordinatorShards(Generic[S]):
-    """The shards of one broker and one internal topic, by partition."""
+    """The shards of one internal topic on one broker, by partition."""
 
     def __init__(self, new_shard: Callable[[int, int], S], partition_count: int = 0) -> None:
         """`new_shard` makes the shard of a partition for a leader epoch."""
         self._new_shard = new_shard
-        #: Partition count of the existing topic, never a count from configuration; 0 while it is
-        #: unknown. The broker then coordinates nothing: with another count than its peers it would
-        #: take over what they coordinate.
+        #: Partition count of the existing topic, never a count from configuration; 0 while the
+        #: count is unknown. With an unknown count the broker coordinates nothing: a count other
+        #: than that of its peers would make it take over their keys.
         self.partition_count = partition_count
         self._loaded: dict[int, S] = {}
         self._epochs: dict[int, int] = {}
 
     def partition_of(self, key: str) -> int:
-        """Return the partition that owns a group or the like (G2).
+        """Return the partition that owns a key, for example a group's id (G2).
 
-        The number of partitions must be known.
+        The partition count must be known.
         """
         return coordinating_partition(key, self.partition_count)
 
     def coordinator_of(self, key: str) -> S | None:
-        """Return the coordinator of a group or the like; None means NOT_COORDINATOR."""
+        """Return the coordinator of a key, for example a group's id; None means NOT_COORDINATOR."""
         if not self.partition_count:
             return None
         return self._loaded.get(self.partition_of(key))
 
     def load(self, partition: int, leader_epoch: int) -> tuple[S | None, Effects]:
-        """Begin a leadership: return a shard, into which the caller replays the log.
+        """Begin a leadership: return a new shard, into which the caller replays the log.
 
-        Returns None for a leadership that is older than the last one, or is loaded already. A
-        shard of an older leadership ends; the effects are its last. A leadership may be loaded
-        again after it was unloaded, if no other began in between: then no other broker has written
-        under its epoch.
+        Returns None if the leadership is older than the last one, or already loaded. A shard of an
+        older leadership ends; the returned effects are its last. A leadership may be loaded again
+        after its unload if no other leadership began in between: no other broker then wrote under
+        its epoch.
         """
         former = self._loaded.get(partition)
         latest = self._epochs.get(partition, NO_EPOCH)
@@ -62,9 +62,9 @@ class CoordinatorShards(Generic[S]):
         return shard, effects
 
     def unload(self, partition: int, leader_epoch: int) -> Effects | None:
-        """End the leadership under `leader_epoch`; return the shard's last effects.
+        """End the leadership under `leader_epoch`; return the last effects of its shard.
 
-        Returns None, and does nothing, where the loaded shard is not of that epoch (G1).
+        Does nothing and returns None if the loaded shard has another epoch (G1).
         """
         shard = self._loaded.get(partition)
         if shard is None or shard.leader_epoch != leader_epoch:
@@ -76,7 +76,8 @@ class CoordinatorShards(Generic[S]):
     def forget(self, partition: int) -> None:
         """Drop the epoch of a partition that is gone.
 
-        The same partition of a new topic counts its epochs from the start. It must not be loaded.
+        The same partition of a recreated topic counts its epochs from 0. The partition must not be
+        loaded.
         """
         assert partition not in self._loaded, "a partition is unloaded before it goes"
         self._epochs.pop(partition, None)

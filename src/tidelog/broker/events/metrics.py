@@ -1,6 +1,6 @@
 """The metrics of the topic of cluster events.
 
-They are counted by every broker, whether or not events are on.
+Every broker counts them, even if events are disabled.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The creation of topics on first use, by clients or by this broker itself.
 
-This broker asks the controller, once for each topic at a time. Topics of clients take the cluster's
-defaults. `__consumer_offsets` has counts and a configuration of its own (`offsets.topic.*`), as in
-Kafka's AutoTopicCreationManager, and so has `__cluster_events` (`cluster.events.*`). A caller gets
-no outcome: it asks again until the topic shows in this broker's view of the cluster.
+This broker asks the controller to create the topic; it has at most one request per topic in flight.
+Topics that clients use get the cluster's defaults. As in Kafka's AutoTopicCreationManager,
+`__consumer_offsets` has its own counts and configuration (`offsets.topic.*`). So has
+`__cluster_events` (`cluster.events.*`). A caller gets no outcome: it calls again until the broker's
+view of the cluster shows the topic.
 """
 
 from __future__ import annotations
@@ -30,29 +31,30 @@ _DAY_MS = 24 * 3_600_000
 
 
 class AutoCreation:
-    """The requests for topics to the controller."""
+    """The requests of one broker to create topics."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        #: Topics that were requested, without a response yet.
+        #: Topics whose creation was requested and has no response yet.
         self._asked: dict[str, None] = {}
-        #: Why the last attempt to create `__consumer_offsets` failed; "" else.
+        #: Why the last attempt to create `__consumer_offsets` failed; empty otherwise.
         self.no_offsets_topic = ""
 
     def create(self, names: Iterable[str]) -> None:
-        """Have these topics created, unless they are being created already."""
+        """Request the creation of these topics, except those with a request in flight."""
         if not self._services.view.is_known:
-            return  # the topics may exist: the first UpdateMetadata is due
+            # the topics may exist: this broker has not received its first UpdateMetadata yet
+            return
         wanted = [name for name in dict.fromkeys(names) if name not in self._asked]
         if wanted:
             self._asked.update(dict.fromkeys(wanted))
             self._services.tasks.spawn("create topics on first use", self._create(wanted))
 
     def offsets_topic(self) -> TopicView | None:
-        """Return `__consumer_offsets`; while it does not exist, request it and return None.
+        """Return `__consumer_offsets`; if it does not exist, request its creation and return None.
 
-        For the coordinator of groups, which responds COORDINATOR_NOT_AVAILABLE meanwhile. As in
-        Kafka, auto.create.topics.enable does not matter here.
+        The coordinator of groups responds COORDINATOR_NOT_AVAILABLE until the topic exists. As in
+        Kafka, auto.create.topics.enable has no effect on this topic.
         """
         topic = self._services.view.topics.get(CONSUMER_OFFSETS)
         if topic is None:
@@ -60,7 +62,7 @@ class AutoCreation:
         return topic
 
     def wanted(self, name: str) -> CreatableTopic:
-        """Return the settings for the creation of a topic of this name."""
+        """Return the settings with which a topic of this name is created."""
         config = self._services.config
         if name == CLUSTER_EVENTS:
             return self._events_topic()
@@ -79,9 +81,9 @@ class AutoCreation:
         )
 
     def _events_topic(self) -> CreatableTopic:
-        """Return `__cluster_events`: one partition, as events have one order.
+        """Return `__cluster_events` with one partition, so that all events have one order.
 
-        A day is a whole file, so that no day is kept much longer than configured.
+        Each segment holds one day, so that no event stays much longer than configured.
         """
         config = self._services.config
         live = max(1, len(self._services.view.brokers))
@@ -120,7 +122,7 @@ class AutoCreation:
     def _answered(self, result: CreatableTopicResult) -> None:
         """Report a refusal in the log, and to clients that look for a coordinator.
 
-        These clients ask again and again, so the same reason is not logged twice in a row.
+        Such clients ask repeatedly, so the broker does not log the same reason twice in a row.
         """
         is_there = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
         reason = "" if is_there else result.error_message or f"error {result.error_code}"

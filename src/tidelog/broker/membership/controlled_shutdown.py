@@ -1,10 +1,10 @@
-"""The controlled shutdown: a stopping broker first has the controller move its leaderships (V43).
+"""The controlled shutdown: before a broker stops, the controller moves its leaderships (V43).
 
-The broker asks as often as `controlled.shutdown.max.retries` allows. Between attempts it waits for
-`controlled.shutdown.retry.backoff.ms`, or until it learns of another controller. After the last
-attempt it stops anyway, and the log names the partitions that it still leads. It does not choose
-the next leaders: changes come as commands, which it obeys until the end. Once the shutdown has
-begun, this broker does not fetch for partitions whose ISR it has left.
+The broker asks the controller up to `controlled.shutdown.max.retries` times. Between attempts the
+broker waits for `controlled.shutdown.retry.backoff.ms`, or until it learns of another controller.
+After the last attempt the broker stops anyway, and the log names the partitions that it still
+leads. The broker does not choose the next leaders; it obeys the controller's commands until it
+stops. Once the shutdown has begun, this broker does not fetch for partitions whose ISR it has left.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _VERSION = 3
 _PURPOSE = "controlled-shutdown"
-#: Partitions named in one line of the log.
+#: How many partitions one log line names.
 _NAMED = 20
 
 
@@ -44,7 +44,7 @@ class ControlledShutdown:
         self._answered: asyncio.Future[str] | None = None
 
     async def run(self) -> None:
-        """Return when other brokers lead all partitions, or when no further attempt is worth it."""
+        """Return when other brokers lead all partitions, or when no attempt is left."""
         services = self._services
         config = services.config
         if (
@@ -71,7 +71,7 @@ class ControlledShutdown:
         self._log(logging.WARNING, f"stopping although this broker {self._led()}")
 
     def give_up(self) -> None:
-        """Give up: a second signal to stop does not wait for other leaders."""
+        """Give up: after a second signal to stop, the broker does not wait for other leaders."""
         self._given_up = True
         self._stop_waiting("a second signal ended the wait")
 
@@ -86,7 +86,7 @@ class ControlledShutdown:
             self._answered.set_result(why)
 
     def _is_of_use(self) -> bool:
-        """Whether this broker has any replica, and any other broker might take its leaderships."""
+        """Whether this broker has a replica and another broker could take over its leaderships."""
         services = self._services
         others = [
             broker_id for broker_id in services.view.brokers if broker_id != services.broker_id
@@ -97,7 +97,7 @@ class ControlledShutdown:
         return self._services.view.controller_epoch, self._services.view.controller_id
 
     async def _ask(self) -> str:
-        """Ask the controller once; return why some leaderships stay, empty if none does."""
+        """Ask the controller once; return why some leaderships stay here, empty if none stays."""
         services = self._services
         if not services.identity.is_registered:
             return "this broker is not registered"
@@ -124,7 +124,7 @@ class ControlledShutdown:
         return f"controller {controller_id}: {why}" if why else ""
 
     async def _pause(self, backoff_ms: int) -> None:
-        """Wait before the next attempt; shorter where there is another controller to ask."""
+        """Wait before the next attempt; stop waiting early if the controller changes."""
         is_over = False
 
         def end() -> None:
@@ -148,7 +148,7 @@ class ControlledShutdown:
 
 
 def _verdict(answer: Any, error: Exception | None) -> str:
-    """Return why some leaderships stay here, empty if none does."""
+    """Return why some leaderships stay on this broker, empty if none stays."""
     if error is not None:
         return str(error)
     response: ControlledShutdownResponse = answer
@@ -165,6 +165,6 @@ def _verdict(answer: Any, error: Exception | None) -> str:
 
 
 def _named(partitions: list[str]) -> str:
-    """Return `3 partitions: a-0, a-1, b-0`, not too long."""
+    """Return a count and the first names, for example `3 partitions: a-0, a-1, b-0`."""
     shown = ", ".join(partitions[:_NAMED]) + (" ..." if len(partitions) > _NAMED else "")
     return f"{len(partitions)} partitions: {shown}"

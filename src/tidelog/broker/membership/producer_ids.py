@@ -1,8 +1,7 @@
-"""Producer ids of this broker: blocks from the controller, one id after the other (G3, KIP-730).
+"""Producer ids of this broker, taken in order from blocks that the controller grants (G3, KIP-730).
 
-The broker requests a block when the present one is used up, and ahead of that when little of it is
-left. No id is ever given twice: a block that was granted and lost (the response did not come) is
-skipped.
+The broker requests a block when its current block is used up, or nearly used up. No id is ever
+given out twice: a block whose response was lost is skipped.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ from tidelog.wire.registry import ALLOCATE_PRODUCER_IDS
 _VERSION = 0
 _TIMEOUT_MS = 2_000
 _RETRY_MS = 50
-#: A client waits this long for its id before the broker has it retry.
+#: Milliseconds that a client waits for its id before the broker has it retry.
 _PATIENCE_MS = 5_000
-#: The next block is requested when less than this share of the present one is left (Kafka: 10 %).
+#: The broker requests the next block when less than this fraction of the current block is left
+#: (Kafka: 10 %).
 _PREFETCH_DIVISOR = 10
 
 
@@ -41,7 +41,7 @@ class ProducerIds:
         self._waiting: list[asyncio.Future[None]] = []
 
     def take(self) -> int | None:
-        """Return an id at once, None when the controller must be asked first."""
+        """Return an id at once, or None if the broker must ask the controller first."""
         if self._next == self._end:
             if self._following is None:
                 return None
@@ -55,7 +55,7 @@ class ProducerIds:
         return taken
 
     async def wait(self) -> int | None:
-        """Return an id, None when the controller did not give a block in time."""
+        """Return an id, or None if the controller granted no block in time."""
         services = self._services
         deadline_ms = services.clock.monotonic_ms() + _PATIENCE_MS
         while True:
@@ -80,7 +80,7 @@ class ProducerIds:
             self._services.tasks.spawn("producer ids", self._fetch())
 
     async def _fetch(self) -> None:
-        """Ask until there is a block, then wake all waiting requests."""
+        """Ask until the controller grants a block, then wake all waiting requests."""
         try:
             while self._following is None:
                 block = await self._block()

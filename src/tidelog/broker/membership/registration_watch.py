@@ -1,10 +1,11 @@
 """The watch over this broker's own registration node (V4).
 
-An ephemeral node goes with its session, and also when an administrator deletes it. Then the session
-lives on, so no event reports the loss: the controller takes the broker for dead, while the broker
-believes to be registered. This watch finds a registration that is gone, or that another session
-owns. It judges by the owner of the node, never by the broker id (V42). `Session` decides what
-follows. A changed content of the own node is left alone.
+The store deletes an ephemeral node when its session ends; an administrator may delete the node
+earlier. In the second case the session stays valid, so no event reports the loss. The controller
+takes the broker for dead, while the broker takes itself for registered. This watch notices a
+registration that is gone or that another session owns. The watch judges by the session that owns
+the node, never by the broker id (V42). `Session` reacts to the loss. The watch ignores a change of
+the node's content.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from tidelog.metadata.store import SessionExpired, WatchEvent
 
 
 class RegistrationWatch:
-    """The watch of one broker, set again with each registration."""
+    """The watch of one broker, which is set again with each registration."""
 
     def __init__(self, services: Services, lost: Callable[[str], None]) -> None:
-        """`lost` is called with the reason, at most once for each registration."""
+        """The watch calls `lost` with the reason, at most once for each registration."""
         self._services = services
         self._lost = lost
         self._is_reading = False
-        #: The node has changed since the reading under way began.
+        #: Whether the node has changed since the current read began.
         self._changed_again = False
 
     def begin(self) -> None:
-        """Watch the registration that the broker has now."""
+        """Watch the broker's current registration."""
         self._look()
 
     def _changed(self, event: WatchEvent) -> None:
@@ -43,7 +44,7 @@ class RegistrationWatch:
         self._services.tasks.spawn("watch the registration", self._read())
 
     async def _read(self) -> None:
-        """Read the node and leave the watch; a session that is over makes another registration."""
+        """Read the node and set the watch; after an expired session, set none."""
         services = self._services
         path = layout.broker_path(services.broker_id)
         try:
@@ -58,7 +59,7 @@ class RegistrationWatch:
                 except SessionExpired:
                     return
                 if self._changed_again or services.broker_epoch != broker_epoch:
-                    continue  # the answer may belong to an earlier registration
+                    continue  # the response may belong to an earlier registration
                 if session_id is None or session_id != services.store.session_id:
                     return
                 if node is None:

@@ -1,16 +1,17 @@
-"""Self-fencing: after a stop, a broker confirms its session before it serves again (V47).
+"""Self-fencing: after a pause, a broker confirms its session before it serves again (V47).
 
-A process that is stopped (SIGSTOP, a suspended machine) may lose its session without noticing.
-Another broker then leads in its place, while its own memory still says that it leads. First in
-every turn, the loop compares its monotonic clock with that of its last turn. After a gap the broker
-is fenced until the store has applied or refused a transaction of its session. It begins no request,
-sends no response, and lets no timeout of a waiting request fire. The clock counts on while the
-machine is suspended. It may not where a host stops a virtual machine: such a broker serves until
-the store says that its session is over.
+A stopped process (SIGSTOP, a suspended machine) may lose its session without noticing. Another
+broker then leads its partitions, while the resumed process still believes that it leads them. At
+the start of every turn, the event loop compares its monotonic clock with that of its last turn.
+After a gap the broker is fenced until the store has applied or rejected a transaction of its
+session. A fenced broker begins no request, sends no response, and lets no timeout of a waiting
+request fire. The clock advances while the machine is suspended. The clock may stand still while a
+host pauses a virtual machine. Such a broker serves until the store reports that its session
+expired.
 
-The limit is two thirds of the session timeout. Renewals are up to a third of the timeout apart, so
-the last one may be that much older than the gap. Only a gap fences: a store that cannot be reached
-fences no broker that turned all the time (S3).
+The longest allowed gap is two thirds of the session timeout. Session renewals are up to a third of
+the timeout apart, so the last renewal may be older than the gap by that much. Only a gap fences a
+broker: if the store is unreachable but the loop kept turning, the broker serves on (S3).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class SelfFencing:
-    """The fencing of this broker after a gap between two turns of its loop."""
+    """The fencing of this broker after a gap between two turns of its event loop."""
 
     def __init__(self, services: Services, admission: Admission) -> None:
         self._services = services
@@ -38,28 +39,28 @@ class SelfFencing:
         self._admission = admission
         self._limit_ms = 0
         self._last_turn_ms = 0
-        #: Gaps so far: a response to a question asked before the last gap proves nothing.
+        #: Number of gaps so far; a response to a request sent before the last gap proves nothing.
         self._gaps = 0
         self._asking = False
 
     def start(self) -> None:
-        """Compare turns from now on; the session has begun, and its timeout is agreed on."""
+        """Compare turns from now on; the session is open, and its timeout is known."""
         self._take_limit()
         self._note_turn(self._services.clock.monotonic_ms())
         self._services.ports.on_turn(self.turned)
         self._fence.watch(self.turned)
 
     def turned(self) -> None:
-        """Compare clocks at the begin of a loop's turn, or of a read event in it."""
+        """Compare clocks at the beginning of a loop's turn, or of a read event within the turn."""
         now_ms = self._clock.monotonic_ms()
         fence = self._fence
         if now_ms >= fence.late_from_ms:
             self._close(now_ms - self._last_turn_ms)
-        self._last_turn_ms = now_ms  # as `_note_turn`: every turn of the loop runs this
+        self._last_turn_ms = now_ms  # as in `_note_turn`, which would cost a call in every turn
         fence.late_from_ms = now_ms + self._limit_ms
 
     def _take_limit(self) -> None:
-        """Set the limit; the store may grant a shorter session than the broker asked for."""
+        """Set the limit: the store may grant a shorter session than the broker requested."""
         self._limit_ms = self._services.store.session_timeout_ms * 2 // 3
 
     def _note_turn(self, now_ms: int) -> None:
@@ -83,17 +84,17 @@ class SelfFencing:
         self._ask_later()
 
     def session_over(self) -> None:
-        """Note that the session has ended: from here on this broker leads nothing.
+        """Note that the session has expired, so this broker leads nothing.
 
-        The view of a broker that was stopped meanwhile is as old as the gap: clients wait for the
-        controller's next one. Any other broker goes on with the view that it has.
+        A broker that was stopped has a view as old as the gap, so clients wait for the controller's
+        next UpdateMetadata. A broker that was not stopped continues with its current view.
         """
         if self._fence.is_fenced:
             self._services.view.is_known = False
         self._fence.is_in_doubt = False
 
     def registered(self) -> None:
-        """Take over the new registration; the store must confirm it after the last gap too."""
+        """Take over the new registration, which the store must also confirm after the last gap."""
         self._take_limit()
         self._ask_later()
 
@@ -107,11 +108,11 @@ class SelfFencing:
             self._services.tasks.spawn("confirm the session", self._ask())
 
     async def _ask(self) -> None:
-        """Ask until the store has answered a question that is younger than the last gap."""
+        """Ask the store until it answers a request that was sent after the last gap."""
         try:
             while self._fence.is_fenced and not await self._is_confirmed():
                 if not self._services.identity.is_registered:
-                    return  # `registered` asks again
+                    return  # the next call of `registered` asks again
         finally:
             self._asking = False
 
@@ -122,7 +123,7 @@ class SelfFencing:
         try:
             await services.store.transact([Check(path, ANY_VERSION)])
         except TransactionFailed:
-            pass  # the check failed, so the session is alive
+            pass  # the failed check proves that the session is alive
         except UNREACHED:
             await services.tasks.sleep(RETRY_MS)
             return False

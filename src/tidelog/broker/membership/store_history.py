@@ -1,15 +1,16 @@
-"""Whether the metadata store is older than this broker's logs (E8).
+"""The check whether the metadata store is older than this broker's logs (E8).
 
-A broker stamps the store: it writes a node of its own with each registration, and before a clean
-stop. Its log directories keep the transaction of the last stamp. A store that has an older stamp
-was restored from a copy, and acknowledged records may be missing in what it calls in sync. After an
-unclean end, or where no stamp is known, the logs are compared as well: none has a leader epoch
-above the one in the store.
+A broker stamps the store: with each registration, and before a clean stop, it writes a node of its
+own. The broker's log directories keep the transaction id of the last stamp. A store with an older
+stamp was restored from a copy. Replicas that a restored store records as in sync may lack
+acknowledged records. After an unclean stop, or without a known stamp, the broker also compares its
+logs: no log may have a leader epoch above the store's.
 
-A broker that finds an older store registers without any proof, and marks the store in the same
-transaction. That write also fences off every decision of a controller that did not know of it.
-Where this store has a leader already, that leader has continued the partition without the lost
-records: the broker refuses to start, because it would truncate its log. Knows nothing of elections.
+A broker that finds an older store registers without proof of a clean shutdown, and marks the store
+in the same transaction. The marking write also fences every decision of a controller that does not
+know of the mark. The broker refuses to start if another broker already leads one of its partitions
+in the older store. That leader has continued without the lost records, so the starting broker would
+truncate its log. This module knows nothing of elections.
 """
 
 from __future__ import annotations
@@ -37,34 +38,34 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.replica_set import HostedLog
     from tidelog.broker.services import Services
 
-#: Each is of a store that was put back.
+#: How many names of marks a broker keeps; each mark is of a restored store.
 _MARKS_KEPT = 16
-#: The advice of every message about a store that went back.
+#: The advice at the end of every message about a restored store.
 _GUIDE = "see docs/guide/older-store.md"
 
 
 class OlderStoreError(TidelogError):
-    """The store is older than this broker's logs, and other brokers lead in it already."""
+    """The store is older than this broker's logs, and other brokers already lead in that store."""
 
 
 class StoreHistory:
-    """What one broker has seen of its metadata store."""
+    """The history of the metadata store as this broker has seen it."""
 
     def __init__(
         self, services: Services, hosted: Callable[[], Mapping[TopicPartition, HostedLog]]
     ) -> None:
         self._services = services
         self._hosted = hosted
-        #: Transaction of the last stamp that the log directories or this process have seen.
+        #: Transaction id of the last stamp that the log directories or this process have seen.
         self.seen = NO_STAMP
-        #: Names of the marks that this broker has heard of, the newest last.
+        #: Names of the marks that this broker knows, the newest last.
         self.marks: tuple[str, ...] = ()
         self._has_judged_logs = False
 
     async def registration_ops(self) -> list[Op]:
-        """Return what a registration writes beside itself; errors of the store pass through.
+        """Return the writes that a registration makes besides its own node.
 
-        Raises OlderStoreError where this broker must not register now.
+        Raises errors of the store, and OlderStoreError if this broker must not register now.
         """
         services = self._services
         path = layout.broker_stamp_path(services.broker_id)
@@ -82,14 +83,14 @@ class StoreHistory:
         return [*ops, *await self._marking(found, reason)]
 
     def registered(self, broker_epoch: int) -> None:
-        """Note a registration: its transaction wrote the stamp."""
+        """Note a registration, whose transaction wrote the stamp."""
         self.seen = broker_epoch
         self._has_judged_logs = True
 
     def heard_of(self, mark: str) -> bool:
-        """Note the mark that the store has, or had; return whether it is news.
+        """Note a mark that the store has or had; return whether the mark is new.
 
-        A copy of this store has the same mark. There the mark says nothing about the records that
+        A copy of this store has the same mark. In a copy, that mark does not cover the records that
         the copy lacks.
         """
         if not mark or mark in self.marks:
@@ -98,7 +99,7 @@ class StoreHistory:
         return True
 
     async def stamp(self) -> int:
-        """Write the stamp of a broker that stops; return its transaction."""
+        """Write the stamp of a stopping broker; return its transaction id."""
         path = layout.broker_stamp_path(self._services.broker_id)
         [result] = await self._services.store.transact(
             [SetData(path, layout.encode_stamp(), ANY_VERSION)]
@@ -108,7 +109,7 @@ class StoreHistory:
         return self.seen
 
     async def _why_older(self, found: int) -> str:
-        """Return how the store shows to be older, empty where it does not."""
+        """Return the evidence that the store is older, empty if it is not older."""
         identity = self._services.identity
         if self.seen > found:
             there = f"of transaction {found}" if found != NO_STAMP else "missing"
@@ -136,10 +137,10 @@ class StoreHistory:
         return ""
 
     async def _marking(self, found: int, reason: str) -> list[Op]:
-        """Return the writes that mark the store, none where another broker's mark covers this one.
+        """Return the writes that mark the store; none if another broker's mark covers this broker.
 
-        The other broker wrote its mark after the store was restored, because this broker has not
-        seen the mark before.
+        Such a mark is one that this broker has not seen before: the other broker wrote it after the
+        store was restored.
         """
         store, services = self._services.store, self._services
         path, epoch_path = layout.STORE_WENT_BACK, layout.CONTROLLER_EPOCH
@@ -168,12 +169,13 @@ class StoreHistory:
             Create(path, data) if marker is None else SetData(path, data, marker.stat.version)
         ]
         if epoch is not None:
-            # A decision that was made without the mark fails: its controller is deposed (V3).
+            # This write deposes a controller that does not know of the mark, so its next decision
+            # fails (V3).
             ops.append(SetData(epoch_path, epoch.data, epoch.stat.version))
         return ops
 
     async def _led_already(self) -> str:
-        """Return a partition of this broker that another one leads in this store, as text."""
+        """Return, as text, a partition of this broker that another broker leads in this store."""
         states = await self._states(self._hosted())
         leaders = sorted({state.leader for state in states.values() if state.leader >= 0})
         nodes = await self._services.store.get_many([layout.broker_path(each) for each in leaders])
@@ -191,7 +193,7 @@ class StoreHistory:
     async def _states(
         self, hosted: Mapping[TopicPartition, HostedLog]
     ) -> dict[TopicPartition, PartitionState]:
-        """Return the published states of the topics of these logs; none of a later namesake."""
+        """Return the published states of these logs' partitions; skip topics recreated since."""
         if not hosted:
             return {}
         store = self._services.store
@@ -209,7 +211,7 @@ class StoreHistory:
             try:
                 found[name] = layout.decode_partition_state(path, node.data, node.stat)
             except LayoutError:
-                continue  # the controller reports it, and leaves the partition alone
+                continue  # the controller reports the error, and leaves the partition as it is
         return found
 
 
@@ -219,4 +221,4 @@ def _topic_id(topic: str, node: Node | None) -> TopicId | None:
     try:
         return layout.decode_topic_id(layout.topic_path(topic), node.data)
     except LayoutError:
-        return None  # the controller reports it, and leaves the topic alone
+        return None  # the controller reports the error, and leaves the topic as it is
