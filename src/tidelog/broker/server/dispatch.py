@@ -1,7 +1,7 @@
-"""From a decoded request to its handler, and from a failed one to its response.
+"""The path from a decoded request to its handler, and from a failed request to its response.
 
-The composition fills the table of APIs (`apis.handlers`); connections and the interceptor of tests
-read it.
+`broker.broker` fills the table of APIs (`apis.handlers`); connections and the tests' interceptor
+read the table.
 """
 
 from __future__ import annotations
@@ -27,47 +27,47 @@ class Dispatcher:
         error_response: ErrorResponse,
         unexpected: Callable[[str, BaseException], None],
     ) -> None:
-        """`unexpected` logs a defect of tidelog, with the place where it showed."""
+        """`unexpected` logs a defect of tidelog, with the place where it occurred."""
         self._tasks = tasks
         self.error_response = error_response
         self.unexpected = unexpected
         self._served: dict[int, Served] = {}
-        #: Whether the broker is taking away the parts that its handlers use.
+        #: Whether the broker is stopping and removing the parts that its handlers use.
         self.is_stopping = False
 
     def serve(self, served: dict[int, Served], steps: Iterable[Step] = ()) -> None:
-        """Take the APIs, and the steps around their handlers; before the first request only."""
+        """Take the APIs, and the steps around their handlers, before the first request."""
         self._served = dict(served)
         for step in steps:
             self.put_around(step)
 
     def put_around(self, step: Step) -> None:
-        """Put a step around every handler and the steps before; before the first request only."""
+        """Put a step around every handler and its earlier steps, before the first request."""
         self._served = {key: step(entry) for key, entry in self._served.items()}
 
     def withhold(self, api_keys: Iterable[int]) -> None:
-        """Serve these APIs no more, as a broker of Kafka does not serve those of tidelog."""
+        """Stop serving these APIs, as a Kafka broker does not serve those of tidelog."""
         for api_key in api_keys:
             del self._served[api_key]
 
     def handler(self, api_key: int, version: int) -> Handler | None:
-        """Return the handler of an API, None where the version is not served."""
+        """Return the handler of an API, None if the version is not served."""
         entry = self._served.get(api_key)
         if entry is None or not entry.card.min_version <= version <= entry.card.max_version:
             return None
         return entry.handle
 
     def is_inter_broker(self, api_key: int) -> bool:
-        """Whether an API is one between brokers, by its card."""
+        """Whether the API's card says that only brokers send it."""
         entry = self._served.get(api_key)
         return entry is not None and entry.card.inter_broker
 
     def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
         """Return the ranges of the ApiVersions response, derived from the cards.
 
-        tidelog's own APIs are included only for clients that know their keys (G5). The same holds
-        for GetReplicaLogInfo, which no release of Kafka with ZooKeeper has: kafka-python fails if
-        the response names it.
+        The response has tidelog's own APIs only for clients that know their keys (G5).
+        GetReplicaLogInfo is also left out for other clients: no release of Kafka with ZooKeeper has
+        it, and kafka-python fails if the response names it.
         """
         return [
             ApiVersion(key, entry.card.first_advertised_version, entry.card.max_version)
@@ -78,8 +78,8 @@ class Dispatcher:
     def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request[Any]) -> Pending:
         """Run an async handler, whose return value is the response.
 
-        Its errors are treated as in any other handler (`request_failed`); a broken invariant ends
-        the broker.
+        An error is handled as in any other handler (`request_failed`); a broken invariant halts the
+        broker.
         """
         pending = Pending()
 
@@ -98,7 +98,7 @@ class Dispatcher:
     def request_failed(self, request: Request[Any], error: Exception) -> Any:
         """Return UNKNOWN_SERVER_ERROR for a request whose handler raised an unforeseen error.
 
-        Other requests go on (DESIGN.md, rule 9).
+        Other requests continue (DESIGN.md, rule 9).
         """
         header = request.header
         if not (self.is_stopping and isinstance(error, TidelogError)):

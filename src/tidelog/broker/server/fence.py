@@ -1,6 +1,7 @@
-"""The fence of this broker: whether it may serve, as connections and timeouts see it (V47).
+"""The fence of this broker: whether the broker may serve, as connections and timeouts see it (V47).
 
-`membership.self_fencing` decides; this module holds the state for all parts that must ask.
+`membership.self_fencing` decides when the broker is fenced; this module holds the state for all
+other parts.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from collections.abc import Callable
 
 
 class Fence:
-    """The fence of one broker; open until the first gap."""
+    """The fence of one broker, which is open until the first gap between two turns of the loop."""
 
     def __init__(self) -> None:
-        #: The monotonic time from which on a turn of the loop comes too late; 0 until watched.
+        #: The monotonic time from which on the event loop's next turn is late; 0 before the watch
+        #: begins.
         self.late_from_ms = 0
         self.is_fenced = False
-        #: Whether this broker, while it is fenced, cannot know if its session is over.
+        #: Whether a fenced broker does not know if its session has expired.
         self.is_in_doubt = False
         self._on_turn: Callable[[], None] | None = None
 
@@ -24,6 +26,6 @@ class Fence:
         self._on_turn = on_turn
 
     def turned(self) -> None:
-        """Report a turn of the loop, or a read event in it, that begins too late."""
+        """Report a late turn of the event loop, or a late read event within a turn."""
         if self._on_turn is not None:
             self._on_turn()

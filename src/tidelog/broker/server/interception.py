@@ -1,12 +1,13 @@
-"""The interception of requests for tests: lost, cut off, held, refused.
+"""The interception of requests for tests: requests are lost, disconnected, held or refused.
 
-A broker with `tidelog.test.interception.directory` puts an `Interceptor` before its handlers when
-it starts. In any other broker no part of this is in the way of a request. An `Interceptions` (files
-in `runtime.interception`) supplies the rules and counts the matches. All brokers of a cluster share
-it, so that the third request is the third of the cluster. The order of a network is kept. Where a
-request is lost, so is everything behind it on its connection. Where a request is held, later ones
-wait, as at a broker that answers one after the other. Requests of other brokers pass unless a rule
-asks for them; requests of the test kit always pass.
+A broker that starts with `tidelog.test.interception.directory` puts an `Interceptor` before its
+handlers. In all other brokers requests do not pass through this module. An `Interceptions` object
+(files in `runtime.interception`) supplies the rules and counts the matches. All brokers of a
+cluster share these counts, so "the third request" means the third in the cluster. Interception
+keeps the order of a network connection. When a request is lost, all later requests on its
+connection are lost, too. When a request is held, later requests on its connection wait, as they
+would behind a slow request. Requests of other brokers pass unless a rule asks for them, and
+requests of the test kit always pass.
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ _BROKER_CLIENT_ID = re.compile(r"broker-\d+-")
 
 
 class Action(StrEnum):
-    """The treatment of a request."""
+    """The ways in which a rule treats a request."""
 
-    #: The request is lost, and so are later ones on its connection, which stays open.
+    #: The request and all later ones on its connection are lost; the connection stays open.
     DROP = "drop"
-    #: Its connection is closed.
+    #: The request's connection is closed.
     DISCONNECT = "disconnect"
     #: The request is held for `delay_ms`.
     DELAY = "delay"
-    #: The response is `error`.
+    #: The response carries `error` for every part of the request.
     ANSWER = "answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """The requests that a rule strikes, and their treatment.
+    """The requests that a rule strikes, and how it treats them.
 
-    The rule counts the requests that match it. It strikes the one numbered `first` and every
-    `step`-th one after it. It stops after `times` strikes; with None it never stops.
+    The rule counts the requests that match it. The rule strikes the match numbered `first`, and
+    every `step`-th match after that. The rule stops after `times` strikes; None means no limit.
     """
 
     number: int
@@ -66,13 +67,13 @@ class Rule:
     first: int = 1
     step: int = 1
     times: int | None = None
-    #: The request takes effect first, and the treatment applies to its response.
+    #: Whether the request takes effect first, and the rule treats its response.
     after: bool = False
     delay_ms: int = 0
     error: ErrorCode = ErrorCode.NONE
 
     def strikes(self, ordinal: int) -> bool:
-        """Whether the rule strikes the request that fits as the `ordinal`-th, from 1 on."""
+        """Whether the rule strikes its `ordinal`-th match, counted from 1."""
         beyond = ordinal - self.first
         if beyond < 0 or beyond % self.step:
             return False
@@ -115,9 +116,9 @@ class Intercepted:
     dispatcher: Dispatcher
     #: Submit the appends that requests planned.
     submit_appends: Callable[[], bool]
-    #: The name behind a topic id, None where it is not known.
+    #: Returns the name of a topic id, None if the id is unknown.
     topic_name: Callable[[bytes], str | None]
-    #: The topics of a fetch session, by its id.
+    #: Returns the topics of a fetch session, by the session's id.
     topics_of_session: Callable[[int], Sequence[str]]
 
 
@@ -127,7 +128,8 @@ class Interceptor:
     def __init__(self, intercepted: Intercepted, interceptions: Interceptions) -> None:
         self._intercepted = intercepted
         self._interceptions = interceptions
-        #: Requests behind a held one, by connection; None where all later ones are lost.
+        #: Requests waiting behind a held request, by connection; None if all later requests are
+        #: lost.
         self._lines: dict[RequestConnection, deque[_Waiting] | None] = {}
 
     def around(self, served: Served) -> Served:
@@ -149,7 +151,7 @@ class Interceptor:
         return self._after(rule, handle, request) if rule.after else self._at(rule, handle, request)
 
     def _strikes(self, request: Request[Any]) -> Rule | None:
-        """Return the oldest rule that strikes; all that fit count the request."""
+        """Return the oldest rule that strikes the request; all matching rules count it."""
         found = None
         for rule in self._interceptions.rules():
             if self._fits(rule, request):
@@ -172,7 +174,7 @@ class Interceptor:
             return False
         return rule.topic is None or rule.topic in topics_of(self._intercepted, request)
 
-    # instead of the request, or before it
+    # treatment of the request
 
     def _at(self, rule: Rule, handle: Handler, request: Request[Any]) -> Any:
         connection = request.connection
@@ -198,7 +200,7 @@ class Interceptor:
         self._lines.pop(connection, None)
 
     def _go_on(self, held: _Waiting) -> None:
-        """Handle a held request, then the requests behind it, until one of them is held in turn."""
+        """Handle a held request, then the requests behind it, until one of these is held."""
         connection = held.request.connection
         line = self._lines.pop(connection, None) or deque()
         self._run(held.handle, held)
@@ -213,7 +215,7 @@ class Interceptor:
         return partial(self._begin, handle)
 
     def _run(self, handle: Handler, held: _Waiting) -> None:
-        """Handle a request outside of its read event, as its connection would have."""
+        """Handle a request outside its read event, as its connection would have done."""
         request, pending = held.request, held.pending
         try:
             answer = handle(request)
@@ -228,10 +230,10 @@ class Interceptor:
         else:
             pending.complete(answer)
 
-    # the response
+    # treatment of the response
 
     def _after(self, rule: Rule, handle: Handler, request: Request[Any]) -> Any:
-        """Let the request take effect; then lose, hold, cut off or replace its response."""
+        """Let the request take effect; then lose, hold, disconnect or replace its response."""
 
         def strike(response: Any) -> Any:
             if response is None:  # a Produce with acks=0 has no response
@@ -263,7 +265,7 @@ class Interceptor:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A request that is handled later, and the place of its response."""
+    """A request that is handled later, with the `Pending` for its response."""
 
     handle: Handler
     request: Request[Any]
@@ -271,14 +273,14 @@ class _Waiting:
 
 
 def _groups_of(message: Any) -> list[str]:
-    """Return the consumer groups that a request is about."""
+    """Return the consumer groups that a request names."""
     listed = (*getattr(message, "groups", ()), *getattr(message, "groups_names", ()))
     named = [getattr(each, "group_id", each) for each in listed]
     return [*named, getattr(message, "group_id", "")]
 
 
 def topics_of(intercepted: Intercepted, request: Request[Any]) -> Iterator[str]:
-    """Yield the topics that a request is about, as far as it or its fetch session names any."""
+    """Yield the topics that a request or its fetch session names."""
     message = request.message
     for name in getattr(message, "topic_names", None) or ():
         yield name
@@ -294,7 +296,7 @@ def topics_of(intercepted: Intercepted, request: Request[Any]) -> Iterator[str]:
 
 
 def _topic_of(topic_name: Callable[[bytes], str | None], entry: Any) -> str | None:
-    """Return the topic of an entry, which has its name in one of several fields, or its id."""
+    """Return the topic of an entry, from one of several name fields or from its topic id."""
     if isinstance(entry, str):
         return entry
     name = getattr(entry, "name", None) or getattr(entry, "topic", None)

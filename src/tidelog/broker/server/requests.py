@@ -1,8 +1,8 @@
-"""Requests and their responses, between connections and the API handlers.
+"""Requests and their responses, as connections and API handlers exchange them.
 
 A handler is no coroutine: it returns the response, a `Pending` that is completed later, or None for
-no response at all (DESIGN.md, rule 5). The connection sends responses in the order of its requests,
-whatever the order in which they are completed.
+no response (DESIGN.md, rule 5). The connection sends responses in the order of its requests, even
+if they are completed in another order.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The versions that one API file serves; ApiVersions is derived from the cards."""
+    """The versions of one API that the broker serves; ApiVersions is derived from the cards."""
 
     api_key: int
     min_version: int
     max_version: int
-    #: Accepted from other brokers only, and not advertised to clients' feature checks.
+    #: Whether only brokers send the API, so that ApiVersions hides it from clients' feature checks.
     inter_broker: bool = False
     note: str = ""
-    #: Why every request is rejected, where brokers do not implement the API (`apis.refused`).
+    #: Why the broker refuses every request, if it does not implement the API (`apis.refused`).
     refused: str = ""
-    #: Rights that parts of its requests need, each in some requests; none: everybody may ask.
+    #: Rights that some requests of the API need; none if every client may send them.
     rights: tuple[Right, ...] = ()
-    #: Advertised to clients in place of `min_version`, where some ask for a removed version.
+    #: First version advertised to clients if it is not `min_version`, because some clients look for
+    #: a removed version.
     advertised_min_version: int | None = None
 
     @property
@@ -97,17 +98,17 @@ class Request(Generic[M]):
         self.header = header
         self.message = message
         self.connection = connection
-        #: Monotonic time of arrival.
+        #: Monotonic time at which the request arrived, in milliseconds.
         self.received_ms = received_ms
 
     @property
     def principal(self) -> Principal:
-        """Who sent it: a connection never changes its principal (KIP-368)."""
+        """The principal of the sender, which never changes on one connection (KIP-368)."""
         return self.connection.principal
 
 
 class Pending:
-    """A response that comes later; completed at most once."""
+    """A response that comes later, which is completed at most once."""
 
     __slots__ = ("_cancel", "_deliver", "_done", "_early")
 
@@ -123,9 +124,9 @@ class Pending:
         return self._done
 
     def complete(self, message: Any) -> None:
-        """Give the response (None: send none).
+        """Complete the response; None means that none is sent.
 
-        Later calls do nothing: a timeout and a result may race.
+        Later calls have no effect, because a timeout and a result may race.
         """
         if self._done:
             return
@@ -137,12 +138,12 @@ class Pending:
             self._deliver(message)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
-        """Call back when the connection is lost first."""
+        """Call back if the connection is lost before the response is completed."""
         if not self._done:
             self._cancel.append(callback)
 
     def cancel(self) -> None:
-        """Cancel the wait: the connection is gone, and no client waits for the response."""
+        """Cancel the wait: the connection is closed, and no client waits for the response."""
         if self._done:
             return
         self._done = True
@@ -151,7 +152,7 @@ class Pending:
             callback()
 
     def deliver_to(self, deliver: Callable[[Any], None]) -> None:
-        """Set the receiver of the response, which gets it at once when it is there already."""
+        """Set the receiver of the response; it is called at once if the response is complete."""
         if self._done:
             deliver(self._early)
         else:

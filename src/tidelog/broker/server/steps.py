@@ -1,8 +1,8 @@
-"""Steps around handlers: what happens to every request before, and to every response after.
+"""Steps around handlers, which see every request before its handler and every response after it.
 
-`Dispatcher.put_around` puts a step around every handler, the last one outermost. A request stops
-before its handler where a right is missing or a test wants it. Throttle times, counts and a log of
-requests need the response, whenever it comes.
+`Dispatcher.put_around` puts a step around every handler; the last step is the outermost. A step
+before the handler stops a request that lacks a right, or that a test intercepts. Throttle times,
+metrics and request logs need the response, whenever it comes.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Any
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.broker.server.served import Served
 
-#: Returns the same API with a step around its handler.
+#: A function that returns the same API with a step around its handler.
 Step = Callable[[Served], Served]
 
-#: Returns the response instead of the handler's, a `Pending` too; `GO_ON` for the handler's own.
+#: Returns a response (or a `Pending`) that replaces the handler's, or `GO_ON` to call the handler.
 Before = Callable[[Card, Request[Any]], Any]
-#: Gets the response (None: there is none) and returns the one to send.
+#: Gets the response (None if the request has none) and returns the response to send.
 After = Callable[[Card, Request[Any], Any], Any]
 
 
 class _GoOn:
-    """The class of `GO_ON`, which is no response: None is one."""
+    """The class of `GO_ON`, which must differ from every response, None included."""
 
 
 GO_ON = _GoOn()
 
 
 def before(check: Before) -> Step:
-    """Return the step that asks `check` before each request begins.
+    """Return the step that calls `check` before each request begins.
 
-    A response of `check` skips the handler and the inner steps. The outer steps handle it like any
-    other response.
+    If `check` returns a response, the handler and the inner steps are skipped. The outer steps
+    handle that response like any other.
     """
 
     def around(served: Served) -> Served:
@@ -49,9 +49,9 @@ def before(check: Before) -> Step:
 
 
 def after(finish: After) -> Step:
-    """Return the step that gives each response to `finish`, once, when it is there.
+    """Return the step that passes each response to `finish`, once, when the response is complete.
 
-    A request whose connection is lost first has no response.
+    If the connection is lost earlier, the request has no response and `finish` is not called.
     """
 
     def around(served: Served) -> Served:
@@ -66,7 +66,7 @@ def after(finish: After) -> Step:
 
 
 def then(response: Any, finish: Callable[[Any], Any]) -> Any:
-    """Return what `finish` makes of a response, which may be a `Pending`, as may what it makes."""
+    """Return the result of `finish` for a response; either of them may be a `Pending`."""
     if type(response) is not Pending:
         return finish(response)
     outer = Pending()
@@ -85,7 +85,7 @@ def then(response: Any, finish: Callable[[Any], Any]) -> Any:
 
 
 def proving_broker(served: Served) -> Served:
-    """Return an API; if only brokers may ask it, a request proves that its connection is one's."""
+    """Return an API; if only brokers send it, each request marks its connection as a broker's."""
     return before(_prove)(served) if served.card.inter_broker else served
 
 

@@ -1,7 +1,7 @@
 """Timeouts of waiting requests: 10 ms buckets on one timer of the loop (DESIGN.md, rule 7).
 
-Most responses come long before the timeout of their request. A timeout must therefore cost little
-to set and nothing to drop: cancelling only empties the entry, and its bucket throws it away later.
+Most responses come long before the timeouts of their requests. So a timeout must be cheap to set
+and to cancel: a cancellation only empties the entry, and the entry's bucket drops it later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BUCKET_MS = 10
 
 
 class Timeout:
-    """A timeout that was set; its owner cancels it when the guarded operation is done."""
+    """A timeout that was set; its owner cancels it when the guarded operation is complete."""
 
     __slots__ = ("callback",)
 
@@ -23,7 +23,7 @@ class Timeout:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Never call back; harmless if it has fired."""
+        """Cancel the call; a call after the timeout has fired does nothing."""
         self.callback = None
 
 
@@ -42,7 +42,7 @@ class TimerWheel:
         return sum(len(bucket) for bucket in self._buckets.values())
 
     def after(self, delay_ms: float, callback: Callable[[], None]) -> Timeout:
-        """Call back after at least `delay_ms`, up to one bucket later."""
+        """Call back after at least `delay_ms`, and up to one bucket later."""
         timeout = Timeout(callback)
         due_ms = self._clock.monotonic_ms() + max(0, int(delay_ms))
         bucket = due_ms // BUCKET_MS + 1
@@ -57,11 +57,11 @@ class TimerWheel:
         return timeout
 
     def hold(self) -> None:
-        """Make no call until `release`."""
+        """Hold all calls back until `release`."""
         self._is_held = True
 
     def release(self) -> None:
-        """Make calls again; overdue ones come with the next bucket."""
+        """Allow calls again; overdue calls come with the next bucket."""
         self._is_held = False
         if self._order and self._timer is None:
             self._arm()
