@@ -1,9 +1,9 @@
-"""Requests of this broker for all of its commands, sent to the controller until it has heard.
+"""Requests of this broker for all of its commands, repeated until the controller has accepted one.
 
 A restored stray needs a role (V35), and the controller must learn which replicas a failed log
-directory has taken (D16): the answers to a full command say so. A new registration gets all
-commands anyway, so the requests end with the present one. A controller of Kafka does not know the
-request and closes the connection over it; then it is not asked any more.
+directory held (D16). The broker's response to a full command reports both facts to the controller.
+A new registration gets all commands anyway, so the requests end with the current registration. A
+Kafka controller does not know the request and closes the connection; the broker then stops asking.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ _API_VERSIONS_VERSION: Final = 3
 _PURPOSE: Final = "commands"
 _TIMEOUT_MS: Final = 2_000
 _RETRY_MS: Final = 50
-#: Refusals after which the broker looks whether the controller knows the request, a second or more.
+#: Refusals after which the broker checks whether the controller serves the request; so many take a
+#: second or more.
 _REFUSALS: Final = 20
 
 
 class CommandRequests:
-    """What one broker asks of the controller; requests made meanwhile are one more."""
+    """The requests of one broker to the controller; requests made during another are merged."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._is_asking = self._is_wanted = False
 
     def ask(self, why: str) -> None:
-        """Ask for all commands of this broker; `why` is a clause for the log."""
+        """Request all commands of this broker; `why` is a clause for the log."""
         self._is_wanted = True
         if not self._is_asking:
             self._is_asking = True
@@ -83,7 +84,7 @@ class CommandRequests:
         return False
 
     async def _may_be_known(self) -> bool:
-        """Return whether the controller serves the request, as far as it can be asked."""
+        """Return whether the controller serves the request; True if it does not answer."""
         services = self._services
         controller_id = services.view.controller_id
         try:

@@ -1,6 +1,6 @@
 """The metrics of replicas, their leaders and their log directories.
 
-Where Kafka has a metric of the same meaning, ours has the name that exporters give it.
+A metric with the meaning of a Kafka metric has the name that exporters give to Kafka's.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ PARTITIONS_DAMAGED: Final = gauge(
     "tidelog_log_damaged_partitions",
     "replicas of this broker whose log has a damaged batch, not refetched yet",
 )
-#: `byte-rate` of kafka.server:type=LeaderReplication and type=FollowerReplication, under the names
-#: that exporters of Kafka's metrics give them.
+#: Kafka's `byte-rate` of kafka.server:type=LeaderReplication and type=FollowerReplication, under
+#: the names that exporters use.
 LEADER_REPLICATION_BYTE_RATE: Final = gauge(
     "kafka_server_leaderreplication_byte_rate",
     "bytes a second sent to followers of throttled partitions",
@@ -22,8 +22,9 @@ LEADER_REPLICATION_BYTE_RATE: Final = gauge(
 FOLLOWER_REPLICATION_BYTE_RATE: Final = gauge(
     "kafka_server_followerreplication_byte_rate", "bytes a second fetched of throttled partitions"
 )
-#: `ReassigningPartitions` of kafka.server:type=ReplicaManager, and `ReassignmentBytesInPerSec` and
-#: `ReassignmentBytesOutPerSec` of kafka.server:type=BrokerTopicMetrics, of all topics.
+#: Kafka's `ReassigningPartitions` of kafka.server:type=ReplicaManager, and
+#: `ReassignmentBytesInPerSec` and `ReassignmentBytesOutPerSec` of
+#: kafka.server:type=BrokerTopicMetrics, over all topics.
 REASSIGNING_PARTITIONS: Final = gauge(
     "kafka_server_replicamanager_reassigningpartitions",
     "partitions led by this broker while replicas are added or removed",
@@ -36,8 +37,8 @@ REASSIGNMENT_BYTES_OUT: Final = counter(
     "kafka_server_brokertopicmetrics_reassignmentbytesout_total",
     "bytes that this broker sent to added replicas, of all topics",
 )
-#: `OfflineReplicaCount` of kafka.server:type=ReplicaManager, and `OfflineLogDirectoryCount` of
-#: kafka.log:type=LogManager.
+#: Kafka's `OfflineReplicaCount` of kafka.server:type=ReplicaManager, and `OfflineLogDirectoryCount`
+#: of kafka.log:type=LogManager.
 OFFLINE_REPLICAS: Final = gauge(
     "kafka_server_replicamanager_offlinereplicacount",
     "replicas of this broker in log directories that failed while it ran",
@@ -46,7 +47,7 @@ OFFLINE_LOG_DIRECTORIES: Final = gauge(
     "kafka_log_logmanager_offlinelogdirectorycount",
     "log directories of this broker that have failed",
 )
-#: `MaxLag` of kafka.server:type=ReplicaAlterLogDirsManager, and `byte-rate` of
+#: Kafka's `MaxLag` of kafka.server:type=ReplicaAlterLogDirsManager, and `byte-rate` of
 #: kafka.server:type=AlterLogDirsReplication.
 DIRECTORY_MOVE_MAX_LAG: Final = gauge(
     "kafka_server_replicaalterlogdirsmanager_maxlag",

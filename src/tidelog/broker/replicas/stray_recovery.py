@@ -1,10 +1,11 @@
-"""The strays of this broker: replicas that it has set aside, to be listed, deleted, restored (V35).
+"""The strays of this broker, replicas that it set aside: to list, delete or restore (V35).
 
-A stray is restored between two commands of the controller, so that no command meets half of it. Its
-log is recovered where it lies. `replication/strays` decides whether it may return. An empty replica
-in its place is deleted, and one rename makes the stray the replica of its partition. Its role comes
-from the controller alone: this broker asks for all commands until the controller has heard. If this
-broker stops before, its registration at the next start asks for the same.
+A stray is restored while no command of the controller runs, so no command finds it half restored.
+The stray's log is recovered in its own directory. `replication/strays` decides whether the stray
+may return. An empty replica in the stray's place is deleted, and one rename makes the stray the
+replica of its partition. Only the controller assigns the restored replica's role, so this broker
+requests all commands until the controller has accepted. If this broker stops before that, its
+registration at the next start requests the same.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ class StrayRecovery:
         self._commands = commands
         self._requests = requests
 
-    # listing
+    # listing strays
 
     async def list(self) -> ListStraysResponse:
-        """Return all strays, by log directory."""
+        """Return all strays by log directory."""
         response = ListStraysResponse()
         await self._replicas.upkeep.hold_strays()
         for directory in self._replicas.directories:
@@ -86,15 +87,16 @@ class StrayRecovery:
             is_restorable=found.state is not None,
         )
 
-    # deleting and restoring
+    # deleting and restoring strays
 
     async def alter(self, request: AlterStraysRequest) -> AlterStraysResponse:
-        """Delete or restore strays; each has its own outcome."""
+        """Delete or restore strays; each stray has its own outcome."""
         response = AlterStraysResponse()
         if request.action not in (DELETE, RESTORE):
             response.error_code = ErrorCode.INVALID_REQUEST
             return response
-        # Hold the strays of one event first: the remaining ones wait on, however few they are then.
+        # Hold the strays of each event before any of them goes, or the few that are left would no
+        # longer be held.
         await self._replicas.upkeep.hold_strays()
         for named in request.strays:
             result = AlteredStray(named.log_dir, named.name)
@@ -156,17 +158,18 @@ class StrayRecovery:
                 await self._replicas.moves.end(key, "a stray returns")
             log = await directory.stray_replicas.put_back(recovered, config)
             partition = self._replicas.add(directory, log, recovered.state.high_watermark)
-            # Commands older than the state behind this decision are not for the replica (V30).
+            # The restored replica must refuse commands older than the state behind this decision
+            # (V30).
             partition.leader_epoch = leader_epoch
             result.log_start_offset = log.log_start_offset
             result.log_end_offset = log.log_end_offset
             self._report_restored(partition, name)
 
     async def _check_latest(self, found: StrayFound) -> None:
-        """Raise KafkaError where a later stray of the same partition has records.
+        """Raise KafkaError if a later stray of the same partition has records.
 
-        The earlier one lacks the records acknowledged in between, and the later one could not
-        return any more.
+        The earlier stray lacks records acknowledged in between, and restoring it would keep the
+        later stray from returning.
         """
         for directory in self._replicas.directories:
             for other in await directory.stray_replicas.look():
@@ -202,8 +205,8 @@ class StrayRecovery:
     async def _make_room(self, recovered: Recovered) -> int:
         """Decide whether a stray may return; delete an empty replica in its place.
 
-        Returns the leader epoch that the stray returns to. Raises KafkaError with everything as
-        before, except that the replica's role must be commanded again.
+        Returns the leader epoch with which the stray returns. Raises KafkaError; then only the role
+        of the replica in its place may be lost, until the controller assigns it again.
         """
         state, loaded = recovered.state, recovered.loaded
         stray = strays.Returning(
@@ -221,14 +224,15 @@ class StrayRecovery:
         self._commands.rest(partition)
         await partition.quiet()
         try:
-            # Records may have been under way to it.
+            # Records may have been on their way to the replica, so check again.
             leader_epoch = self._check(stray, follower_ends)
         except KafkaError:
             self._requests.ask("a stray is restored")
             raise
         await self._commands.release(partition)
         await partition.directory.delete(state.topic_partition)
-        # Commands come before the metadata that publishes them.
+        # A command reaches the replica before the metadata that publishes it, so take the larger
+        # epoch.
         return max(leader_epoch, partition.leader_epoch)
 
     def _check(

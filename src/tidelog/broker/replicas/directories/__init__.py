@@ -1,11 +1,11 @@
 """Log directories at a start and in trouble, and the leaderships that they cost.
 
-Start: `log_dir_survey` looks at all directories before any is opened, `duplicate_replicas` keeps
-one of two copies (D6).
+At a start, `log_dir_survey` checks all directories before any is opened, and `duplicate_replicas`
+keeps one of two copies (D6).
 
-Trouble: `failed_directories`, `full_directories`, `slow_directories`. `unfit_directories` lists the
-replicas that should lead nothing.
+`failed_directories`, `full_directories` and `slow_directories` handle directories in trouble.
+`unfit_directories` lists the replicas that should not lead.
 
-What the controller learns: `relinquishing` asks for other leaders. `offline_reports` sends offline
-replicas (D4, D16); `damaged_replicas` sends damaged ones the same way (V68).
+`relinquishing` asks the controller for other leaders. `offline_reports` reports offline replicas to
+the controller (D4, D16), and `damaged_replicas` reports damaged ones in the same way (V68).
 """

@@ -1,14 +1,14 @@
-"""Damaged replicas that this broker offers to the controller as offline (V68).
+"""Damaged replicas that this broker reports to the controller as offline (V68).
 
-Kafka's controllers do not know the request to give a role up (`Relinquishing`). They do know
-replicas in failed log directories. So the broker gives up the one replica, as if its directory had
-failed: its role ends, and the controller gets KAFKA_STORAGE_ERROR for it. It elects another leader,
-takes the replica out of the ISR, and stops it.
+Kafka's controllers do not know the request to give up a role (`Relinquishing`). Kafka's controllers
+do handle replicas in failed log directories. So the broker gives up a damaged replica as if its
+directory had failed: the role ends, and the controller gets KAFKA_STORAGE_ERROR for it. The
+controller elects another leader, removes the replica from the ISR, and stops it.
 
-Then the broker reports once more. The controller's next command says that the replica is no member:
-it truncates its log before the damage and refetches, and is online again. The broker and its other
-replicas go on throughout. Where no other member is left meanwhile, the replica leads again with
-what it has.
+After that the broker reports a second time. The controller's next command shows that the replica is
+not in the ISR. A damaged replica outside the ISR truncates its log before the damage, refetches,
+and is online again. The broker and its other replicas continue throughout. If no other ISR member
+is left meanwhile, the damaged replica leads again with the log that it has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class DamagedReplicas:
-    """The damaged replicas of one broker whose controller cannot be asked to replace them."""
+    """The damaged replicas of one broker whose controller does not serve RelinquishLeadership."""
 
     def __init__(
         self, services: Services, rest: Callable[[Partition], None], reports: OfflineReports
@@ -35,7 +35,7 @@ class DamagedReplicas:
         self._reports = reports
 
     def give_up(self, partition: Partition) -> None:
-        """End the role of a damaged replica until the controller says that it is no member."""
+        """End the role of a damaged replica until the controller has removed it from the ISR."""
         damage = partition.log.damage
         if damage is None or partition.is_given_up:
             return
@@ -55,6 +55,6 @@ class DamagedReplicas:
         self._reports.report("the log of a replica is damaged")
 
     def stopped(self, partition: Partition) -> None:
-        """Have the controller command a replica again that it stopped as offline."""
+        """Request a new command for a damaged replica that the controller stopped as offline."""
         if partition.is_given_up:
             self._reports.report("a damaged replica has left its ISR")

@@ -1,14 +1,14 @@
-"""Replicas that a starting broker finds in two log directories: one stays, the other goes (D6).
+"""Replicas that a starting broker finds in two log directories: one copy stays (D6).
 
-A directory that failed, or was dropped from `log.dirs`, may come back after its replicas were
-created again elsewhere. A copy of a topic that no longer exists does not stay. Of two copies of
-an existing topic, the one with the greater (latest leader epoch, log end offset) stays. It has
-every committed record of the other copy: a log of an earlier epoch ends before any leader of a
-later one, or diverges from it. The other copy is moved aside as stray, so nothing is lost.
+A directory that failed, or was removed from `log.dirs`, may return after its replicas were created
+again elsewhere. A copy of a topic that no longer exists does not stay. Of two copies of an existing
+topic, the copy with the greater (latest leader epoch, log end offset) stays. That copy has every
+committed record of the other copy. A log of an earlier epoch ends before any leader of a later
+epoch, or diverges from it. The other copy is set aside as a stray, so no record is lost.
 
-An interrupted move between directories leaves two copies, too. So does a move whose former copy the
-disk refuses to remove (D11). Then the copy that replaced the other is marked as such. It stays,
-even if it is shorter by now, and the other copy is deleted.
+An interrupted move between directories also leaves two copies. Two copies also remain if the disk
+refuses to remove the former copy after a move (D11). In these cases the copy that replaced the
+other is marked. The marked copy stays, even if it is shorter by now, and the other copy is deleted.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
 
 
 async def set_aside(services: Services, directories: Sequence[LogDirectory]) -> None:
-    """Leave each partition in one of the directories; move its other copies aside as strays."""
+    """Leave each partition in one of the directories; set its other copies aside as strays."""
     holders: dict[TopicPartition, list[LogDirectory]] = {}
     for directory in directories:
         for topic_partition in directory.logs:
             holders.setdefault(topic_partition, []).append(directory)
     twice = {each: found for each, found in holders.items() if len(found) > 1}
     topic_ids = await _topic_ids(services, {topic: None for topic, _ in twice}) if twice else {}
-    #: Partitions of which a copy could not go: the next start must know which one is the newer.
+    #: Partitions of which a copy could not be removed, so that the next start must still know which
+    #: copy is newer.
     refused: dict[TopicPartition, None] = {}
     for topic_partition, found in twice.items():
         topic_id = topic_ids.get(topic_partition.topic)
@@ -49,7 +50,7 @@ async def set_aside(services: Services, directories: Sequence[LogDirectory]) -> 
 
 
 def _forget_former(directories: Sequence[LogDirectory], refused: Container[TopicPartition]) -> None:
-    """Forget in whose place replicas were put, where those copies are known to be gone."""
+    """Drop the marks of moved replicas whose former copies are certainly gone."""
     good = {directory.path: directory for directory in directories}
     for directory in directories:
         for topic_partition, moved_from in list(directory.moved_from.items()):
@@ -63,7 +64,7 @@ def _forget_former(directories: Sequence[LogDirectory], refused: Container[Topic
 def _is_newer(
     topic_partition: TopicPartition, directory: LogDirectory, other: LogDirectory
 ) -> bool:
-    """Return whether a copy was put in the place of another one, of the same topic."""
+    """Return whether a copy replaced another copy of the same topic."""
     moved_from = directory.moved_from.get(topic_partition)
     ids = directory.logs[topic_partition].topic_id, other.logs[topic_partition].topic_id
     return (
@@ -81,7 +82,7 @@ def _rank(
     found: Sequence[LogDirectory],
     directory: LogDirectory,
 ) -> tuple[bool, bool, int, int]:
-    """Return what ranks a copy: one whose place another took is behind all others."""
+    """Return the rank of a copy, for a comparison; a replaced copy ranks below all others."""
     log = directory.logs[topic_partition]
     is_former = any(_is_newer(topic_partition, each, directory) for each in found)
     is_of_topic = log.topic_id == topic_id
@@ -91,7 +92,7 @@ def _rank(
 async def _go(
     services: Services, topic_partition: TopicPartition, directory: LogDirectory, kept: LogDirectory
 ) -> bool:
-    """Let a copy go for the one that is kept; return whether the disk let it go."""
+    """Remove a copy in favour of the kept one; return whether the disk allowed that."""
     if _is_newer(topic_partition, kept, directory):
         return await _delete_former(services, topic_partition, directory, kept)
     return await _move_aside(services, topic_partition, directory, kept)
@@ -130,14 +131,14 @@ async def _move_aside(
             topic_partition, directory.high_watermarks.get(topic_partition, 0)
         )
     except StorageError as error:
-        # It is hosted no more in any case; the next start finds it again.
+        # The copy is no longer hosted in any case, and the next start finds it again.
         services.tracer.log("server", logging.ERROR, f"cannot move it aside: {error}")
         return False
     return True
 
 
 async def _topic_ids(services: Services, topics: Iterable[str]) -> Mapping[str, TopicId]:
-    """Return the ids of those topics that exist; wait until the store can be read (S3)."""
+    """Return the ids of those topics that exist; wait until the store is readable (S3)."""
     names = list(topics)
     paths = [layout.topic_path(name) for name in names]
     nodes = await store_access.read_all(services, paths)

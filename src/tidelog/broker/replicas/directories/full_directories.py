@@ -1,9 +1,10 @@
-"""Log directories of this broker whose disk is full: what the others learn of it (D14).
+"""Full log directories of this broker, and how other brokers learn of them (D14).
 
-The directory itself refuses records and new replicas (`log.directory_space`). Its leaders ask the
-controller for others in their place: when it turns full, and after each probe that finds it full,
-for roles that came meanwhile. Its followers copy nothing, so they leave their ISRs after
-`replica.lag.time.max.ms`. When space is back the broker reports that, and replicas catch up.
+A full directory itself refuses records and new replicas (`log.directory_space`). Leaders in a full
+directory ask the controller for other leaders when the disk becomes full. After each probe that
+finds the disk still full, leaders with newer roles ask, too. Followers in a full directory copy
+nothing, so they leave their ISRs after `replica.lag.time.max.ms`. When the disk has space again,
+the broker reports that, and the replicas catch up.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class FullDirectories:
         self._relinquishing = relinquishing
 
     def watch(self, directory: LogDirectory) -> None:
-        """Follow the space of a directory that was opened now."""
+        """Watch the space of a directory that was just opened."""
         space, path = directory.space, directory.path
         space.on_change = lambda: self._changed(path, space)
         space.on_still_full = lambda: self._still_full(path, space)

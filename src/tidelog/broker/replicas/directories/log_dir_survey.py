@@ -1,7 +1,7 @@
-"""A look at all log directories before any is opened, and the note that each keeps of all (D6).
+"""A survey of all log directories before any is opened, recorded in each directory (D6).
 
-Decisions are in `tidelog.log.known_log_dirs`. A broker with one directory that never had another
-reads and writes nothing here.
+The decisions are in `tidelog.log.known_log_dirs`. A broker with one directory, which never had
+another, reads and writes no record.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from tidelog.core.ports import Lane
     from tidelog.log.log_directory import LogDirectory
 
-#: A size is written again when it differs by this part of what is written.
+#: A size is recorded again when it differs by more than one such part of the recorded size.
 _CHANGE: Final = 8
 _ROOM_KEY: Final = "log.dirs.room.check.enable"
 
 
 class LogDirSurvey:
-    """What one broker knows of its log directories."""
+    """The survey of one broker, which knows its log directories."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -37,7 +37,7 @@ class LogDirSurvey:
         self._written: dict[str, KnownLogDir] = {}
 
     async def look(self, lanes: Mapping[str, Lane]) -> dict[str, StorageError]:
-        """Look at the directories; return why some cannot be used, by path."""
+        """Survey the directories; return why some cannot be used, by path."""
         errors: dict[str, StorageError] = {}
         for path, lane in lanes.items():
             try:
@@ -64,7 +64,7 @@ class LogDirSurvey:
         return errors
 
     def check_room(self, failed: Sequence[str]) -> None:
-        """Raise ConfigError where replicas of a dropped or replaced directory do not fit."""
+        """Raise ConfigError if replicas of a removed or replaced directory do not fit elsewhere."""
         lacking = known_log_dirs.lacking_room(self._found, failed)
         if lacking is None:
             return
@@ -80,9 +80,9 @@ class LogDirSurvey:
     async def write(
         self, directories: Sequence[LogDirectory]
     ) -> list[tuple[LogDirectory, StorageError]]:
-        """Have each directory note all of them, where that has changed; return those that failed.
+        """Write the record of all directories into each, if it changed; return failed directories.
 
-        After a failure it is tried again with the next call.
+        After a failure the next call writes again.
         """
         if len(self._found) < 2 and not self._knows_others():
             return []
@@ -111,7 +111,7 @@ class LogDirSurvey:
         if failures:
             return failures
         self._written = known
-        # From now on that is what is known: what was dropped has been accepted.
+        # From now on the written record is the known state, so removed directories are accepted.
         self._found = {path: each._replace(known=known) for path, each in self._found.items()}
         return []
 
@@ -126,7 +126,7 @@ class LogDirSurvey:
 
 
 def _look(files: Files, path: str) -> tuple[FoundLogDir, str]:
-    """Return what is there, and why its note cannot be read, empty where it can."""
+    """Return the state of a directory, and why its record is unreadable, empty if readable."""
     files.mkdir(path)
     present = files.listdir(path)
     known: Mapping[str, KnownLogDir] = {}

@@ -1,10 +1,11 @@
-"""How the controller learns that replicas of this broker are offline (D4, D16).
+"""Reports to the controller that replicas of this broker are offline (D4, D16).
 
-The broker leaves a notification in the store, and the controller then asks for all its replicas. It
-also asks the controller directly, which is quicker (D16); a controller that is about to be deposed
-may hear that in vain, so the notification is left in any case. Kafka's controllers know the
-notification only. A broker that cannot leave it within `log.dir.failure.timeout.ms` ends: no other
-broker would take over its leaderships.
+The broker leaves a notification in the store, after which the controller sends commands for all its
+replicas. The broker also asks the controller directly, which is quicker (D16). A controller that is
+about to be deposed may waste that request, so the notification is left in any case. Kafka's
+controllers know only the notification. A broker that cannot leave the notification within
+`log.dir.failure.timeout.ms` halts, because otherwise no other broker would take over its
+leaderships.
 """
 
 from __future__ import annotations
@@ -23,25 +24,27 @@ _RETRY_MS: Final = 100
 
 
 class OfflineReports:
-    """The reports of one broker; what happens while one is under way is reported once more."""
+    """The reports of one broker; an event during a report is reported afterwards."""
 
     def __init__(self, services: Services, requests: CommandRequests) -> None:
         self._services = services
         self._requests = requests
-        #: Since when the controller has to learn of something, monotonic; None where it knows.
+        #: Monotonic time since when an event has been unreported; None if the controller knows all
+        #: events.
         self._unreported_since_ms: int | None = None
-        #: Rises with each call.
+        #: Counts the calls of `report`.
         self._calls = 0
         self.is_closed = False
 
     def close(self) -> None:
-        """Report nothing more: the broker has left the cluster."""
+        """Report no more events, because the broker has left the cluster."""
         self.is_closed = True
 
     def report(self, why: str) -> None:
-        """Have the controller ask for all replicas of this broker; `why` is a clause for the log.
+        """Have the controller command all replicas of this broker; `why` is a clause for the log.
 
-        It finds out by the answers which are offline, and which are not any more.
+        From the broker's responses the controller learns which replicas are offline, and which are
+        online again.
         """
         if self.is_closed:
             return
@@ -53,7 +56,7 @@ class OfflineReports:
             services.tasks.spawn("offline replicas: report", self._report(why))
 
     async def _report(self, why: str) -> None:
-        """Leave the notification; halt the broker where that takes too long."""
+        """Leave the notification; halt the broker if that takes too long."""
         services = self._services
         since_ms = self._unreported_since_ms
         assert since_ms is not None, "there is nothing to report"
@@ -72,7 +75,7 @@ class OfflineReports:
             await services.tasks.sleep(_RETRY_MS)
 
     async def _notify(self) -> bool:
-        """Create the notification; return False where it may not be there."""
+        """Create the notification; return False if it may be missing."""
         services = self._services
         if not services.identity.is_registered:
             return False
@@ -86,12 +89,12 @@ class OfflineReports:
                 await self._make_root()
             return False
         except UNREACHED:
-            # A second notification of one failure makes the controller ask once more.
+            # The notification may exist; a second one only makes the controller ask again.
             return False
         return True
 
     async def _make_root(self) -> None:
-        """Make the parent of the notifications, which another program has removed."""
+        """Create the parent of the notifications, which another program removed."""
         try:
             await self._services.store.transact([Create(layout.LOG_DIR_EVENTS, b"")])
         except TransactionFailed as failure:

@@ -1,10 +1,11 @@
-"""The replicas of this broker that should lead nothing: their directory is full or slow (D13, D14).
+"""Replicas of this broker that should not lead: their directory is full or slow (D13, D14).
 
-A leader there asks for another leader, and asks again after a pause. The controller then avoids the
-replica. A follower in a slow directory stays in sync and would be elected, so it is reported, too:
-otherwise leadership would go round brokers whose disks are all slow. Each report holds for two
-looks of the controller at the balance, so reports are repeated, and a new controller gets its own.
-Followers in a full directory leave the ISR, and need no report.
+A leader in such a directory asks for another leader, and repeats the request after a pause. The
+controller then avoids that replica in elections. A follower in a slow directory stays in sync and
+could be elected, so the broker reports it, too. Without that report, the leadership would circulate
+among brokers whose disks are all slow. The controller keeps a report for two checks of the balance,
+so the broker repeats reports, and sends them to each new controller. Followers in a full directory
+leave the ISR, so they need no report.
 """
 
 from __future__ import annotations
@@ -20,34 +21,34 @@ if TYPE_CHECKING:
     from tidelog.core.types import TopicPartition
     from tidelog.log.directory_state import DirectoryState
 
-#: Pause before the broker asks again for another leader in place of one in an unfit directory.
+#: Pause in milliseconds before the broker asks again to replace a leader in an unfit directory.
 UNFIT_PAUSE_MS: Final = 5_000
 _MS_PER_S: Final = 1_000
-#: Stands for any controller.
+#: Stands for any controller in the keys of requests.
 _ANY: Final = -1
 
 
 class UnfitDirectories:
-    """What one broker asked for on account of its full and slow directories."""
+    """The requests and reports of one broker about its full and slow directories."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        #: Until when nothing is asked for again, monotonic, by partition, leader epoch, and
-        #: controller of reports.
+        #: Monotonic time until which a request or report is not repeated, by partition, leader
+        #: epoch, and (for reports) controller epoch.
         self._until_ms: dict[tuple[TopicPartition, int, int], int] = {}
 
     def is_unfit(self, directory: DirectoryState) -> bool:
-        """Return whether the replicas of a directory should lead nothing."""
+        """Return whether the replicas of a directory should not lead."""
         return directory.space.is_full or self.is_slow(directory)
 
     def is_slow(self, directory: DirectoryState) -> bool:
-        """Return whether a directory is so slow that its replicas should lead nothing (D13)."""
+        """Return whether a directory is too slow for leaders (D13)."""
         return directory.speed.is_slow and slow_action_includes(
             self._services.config.log_dir_slow_action, DEMOTE
         )
 
     def due(self, partitions: Iterable[Partition], others: Sequence[Partition]) -> list[Partition]:
-        """Return the leaders to replace and the followers to report now, without `others`."""
+        """Return the leaders to replace and the followers to report now, except `others`."""
         now_ms = self._services.clock.monotonic_ms()
         self._until_ms = {
             key: until_ms for key, until_ms in self._until_ms.items() if now_ms < until_ms
@@ -62,7 +63,7 @@ class UnfitDirectories:
         ]
 
     def asked(self, partitions: Iterable[Partition]) -> None:
-        """Note that the controller is asked to replace these leaders, or learns of the others."""
+        """Note that the controller gets a request or report about each of these replicas."""
         now_ms = self._services.clock.monotonic_ms()
         interval_s = self._services.config.leader_imbalance_check_interval_seconds
         report_ms = interval_s * _MS_PER_S // 2
@@ -71,11 +72,11 @@ class UnfitDirectories:
             self._until_ms[self._key(partition)] = now_ms + pause_ms
 
     def forget(self) -> None:
-        """Forget what was asked for: the controller has forgotten it, or is about to."""
+        """Forget all requests and reports, which the controller has forgotten or will forget."""
         self._until_ms.clear()
 
     def forget_reports(self) -> None:
-        """Forget what was reported of followers."""
+        """Forget the reports on followers."""
         self._until_ms = {
             key: until_ms for key, until_ms in self._until_ms.items() if key[2] == _ANY
         }

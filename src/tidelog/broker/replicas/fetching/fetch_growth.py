@@ -1,13 +1,14 @@
-"""What a waiting fetch can still get: it waits for `min_bytes` only while its response can grow.
+"""What a waiting fetch can still get: it waits for `min_bytes` only if its response can grow.
 
-A read ends at the end of its segment, so the records of an older segment never become more. A fetch
-that found some responds at once (V61). Records for which `max_bytes` had no room count as if they
-had been read, since the response is as full as it can be. When every partition of a fetch is cut
-off in this way, nothing more can come.
+A read ends at the end of its segment, so the records from an older segment never become more. A
+fetch that found records of an older segment responds at once (V61). Records that `max_bytes` left
+out count as if they had been read, because the response is as full as possible. If every partition
+of a fetch is limited in this way, the response cannot grow.
 
-Bytes that come later are measured in the segment where the readable part of the log ends. Another
-segment there, a removal, or a move to another directory calls for a new look. Knows offsets and
-sizes of segments, but no record. Source: DelayedFetch.tryComplete, cases F and G.
+Bytes that arrive later are measured in the segment where the readable part of the log ends. If that
+segment changes, records are deleted, or the replica moves to another directory, the fetch must look
+again. This module knows offsets and sizes of segments, but reads no records. Kafka's
+DelayedFetch.tryComplete, cases F and G, does the same.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ if TYPE_CHECKING:
     from tidelog.log.partition_log import PartitionLog
     from tidelog.log.segment_reads import LogSlice
 
-#: Base offset for a log whose readable part does not end in the active segment.
+#: Base offset that stands for a readable part that does not end in the active segment.
 NO_SEGMENT = -1
 
 
 class FoundBytes:
-    """The bytes that one look of a fetch found, and whether more can come."""
+    """The bytes that a fetch found in one look, and whether more can come."""
 
     __slots__ = ("_cut", "bytes", "is_final")
 
     def __init__(self) -> None:
-        #: Bytes read, and those that had no room.
+        #: Bytes that were read, and bytes that did not fit.
         self.bytes = 0
-        #: Whether some records are of an older segment.
+        #: Whether some records come from an older segment.
         self.is_final = False
         self._cut = 0
 
     def read(self, log: PartitionLog, slice_: LogSlice, end: int, room_bytes: int) -> None:
-        """Note a read up to offset `end` for which there were `room_bytes`."""
+        """Note a read up to offset `end` that had room for `room_bytes`."""
         if slice_.is_cut:
             self._cut += 1
             self.bytes += max(room_bytes, slice_.size)
@@ -50,20 +51,20 @@ class FoundBytes:
             self.is_final = True
 
     def can_grow(self, partitions: int) -> bool:
-        """Return whether the response of a fetch of so many partitions can become larger."""
+        """Return whether the response to a fetch of this many partitions can grow."""
         return not self.is_final and self._cut < partitions
 
 
 def is_older(log: PartitionLog, base_offset: int, end: int) -> bool:
-    """Return whether the segment at `base_offset` is older than the one where `end` lies."""
+    """Return whether the segment at `base_offset` is older than the segment of offset `end`."""
     bases = log.base_offsets
     return base_offset < bases[max(bisect_right(bases, end) - 1, 0)]
 
 
 def note_seen(item: SessionPartition, partition: Partition) -> None:
-    """Remember what the reader of a partition could have had by now.
+    """Remember how much of a partition its reader could have read by now.
 
-    For a consumer only committed bytes count, not all appended ones.
+    For a consumer, only committed bytes count.
     """
     log = partition.log
     end = item.session.end_offset(partition)
@@ -72,10 +73,10 @@ def note_seen(item: SessionPartition, partition: Partition) -> None:
 
 
 def growth_bytes(item: SessionPartition, partition: Partition) -> int:
-    """Return how many bytes may have come since they were noted, which they are now.
+    """Return how many bytes may have arrived since `seen_bytes`, which is updated.
 
-    -1 calls for a new look: the readable part of the log ends in another segment, or the log starts
-    behind the reader.
+    Returns -1 if the fetch must look again: the readable part ends in another segment, or the log
+    starts after the reader's offset.
     """
     log = partition.log
     segment = _end_segment(log, item.session.end_offset(partition))

@@ -1,8 +1,7 @@
-"""The reads from the disk of one fetch: what they hold of the budget, and of their directories.
+"""The reads from disk of one fetch, with their shares of the budget and of their directories.
 
-A fetch holds the bytes that its reads will bring until the response leaves, or its connection is
-gone: no part of the broker then keeps what is read. A directory counts a read until the disk is
-done with it.
+A fetch reserves the bytes of its reads until its response leaves or its connection is closed; no
+part of the broker keeps them longer. A directory counts a read until the disk has completed it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DiskRead:
-    """A read from the disk for one partition, under the leadership in which it began."""
+    """A read from disk for one partition, under the leadership in which it began."""
 
     __slots__ = (
         "_number", "_partition", "_role", "answer", "completion", "directory", "item", "size_bytes",
@@ -34,7 +33,7 @@ class DiskRead:
         completion: Completion[LogSlice],
         size_bytes: int,
     ) -> None:
-        """`size_bytes`: what it brings at most."""
+        """`size_bytes` is the most that the read can bring."""
         assert item.watched is not None, "what is read is watched"
         self.item = item
         self.answer = answer
@@ -46,39 +45,39 @@ class DiskRead:
         self._number = 0
 
     def begin(self, now_ms: int) -> None:
-        """Count the read among those of its leadership (F11)."""
+        """Count the read among the pending reads of its leadership (F11)."""
         leadership = self._role.leadership
         if leadership is not None:
             self._number = leadership.reads_under_way.begin(now_ms)
 
     def end(self) -> None:
-        """Count the read no longer."""
+        """Remove the read from those of its leadership."""
         leadership = self._role.leadership
         if leadership is not None and self._number:
             leadership.reads_under_way.end(self._number)
 
     @property
     def is_over(self) -> bool:
-        """Whether that leadership has ended."""
+        """Whether the leadership in which the read began has ended."""
         return self._partition.role is not self._role
 
 
 class FetchReads:
-    """The reads under way for one fetch."""
+    """The pending reads of one fetch."""
 
     __slots__ = ("_reserved_bytes", "_room", "under_way")
 
     def __init__(self, room: ResponseRoom) -> None:
         self._room = room
-        #: Bytes that count in the room until they are sent.
+        #: Bytes reserved in the response budget until the response is sent.
         self._reserved_bytes = 0
-        #: Number of reads that are not done.
+        #: Number of reads that are not complete.
         self.under_way = 0
 
     def begin(
         self, reads: Sequence[DiskRead], size_bytes: int, done: Callable[[DiskRead], None]
     ) -> None:
-        """Await reads, which bring `size_bytes` at most with what is read already."""
+        """Await these reads; with earlier reads they bring at most `size_bytes`."""
         self.under_way = len(reads)
         self._reserved_bytes = size_bytes
         self._room.take(size_bytes)
@@ -92,14 +91,14 @@ class FetchReads:
     ) -> None:
         self.under_way -= 1
         if not self.under_way:
-            # From here on the connection counts the bytes that its peer has not taken.
+            # From here on the connection counts the bytes that its peer has not received.
             self.release()
         done(read)
-        # Fetches that wait for the directory come after this one's response.
+        # Other fetches that wait for the directory come after this fetch's response.
         self._room.reads.ended(read.directory, read.size_bytes)
 
     def release(self) -> None:
-        """Hold nothing of the room any more: the response leaves, or no client waits for it."""
+        """Release the reserved bytes: the response leaves, or no client waits for it."""
         reserved_bytes, self._reserved_bytes = self._reserved_bytes, 0
         if reserved_bytes:
             self._room.take(-reserved_bytes)

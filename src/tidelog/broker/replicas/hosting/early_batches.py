@@ -1,9 +1,10 @@
 """Refused batches for partitions that have no replica on this broker yet.
 
-A client may learn of a new leader from another broker. Its first batches may then arrive before the
-controller's command. The new replica must not take a later batch of them first. An unknown producer
-may begin with any sequence number, and librdkafka takes the acknowledgement of a later batch for
-that of all before it. The refused batches pass to the replica's log when it is created (V38).
+A client may learn of a new leader from another broker. A client's first batches may then reach this
+broker before the controller's command. The new replica must not accept a later batch of that client
+first. An unknown producer may begin with any sequence number, and librdkafka takes the
+acknowledgement of a later batch for that of all earlier batches. The refused batches pass to the
+replica's log when the log is created (V38).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidelog.log.refused_batches import RefusedBatches
 
 
 class EarlyBatches:
-    """The early batches of one broker, by partition; the partition named longest ago goes first."""
+    """The early batches of one broker by partition, the least recently refused first."""
 
     def __init__(self) -> None:
         self._refused: dict[TopicPartition, RefusedBatches] = {}
@@ -28,7 +29,7 @@ class EarlyBatches:
     def refused(
         self, topic_partition: TopicPartition, records: Buffer, error: ErrorCode, now_ms: int
     ) -> None:
-        """Note a client's batch that is refused; `now_ms` is the broker's monotonic clock."""
+        """Note a refused batch of a client; `now_ms` is monotonic."""
         refused = self._refused.pop(topic_partition, None) or RefusedBatches()
         note_refused(refused, records, error, now_ms)
         refused.expire(now_ms)

@@ -1,9 +1,9 @@
 """The syncs of a leader's log with `flush.before.ack`: group commit (V69).
 
-One sync is under way at a time. Records that are written meanwhile share the next one, so a sync
-serves all producers that wait. It runs on a thread of the log directory, never on the loop. A
-failed fsync fails the directory, and is never repeated (D17). Where the disk is only full, the
-leader tries again. The syncs end with their leadership.
+Only one sync runs at a time. Records written during a sync share the next sync, so one sync serves
+all waiting producers. The sync runs on a thread of the log directory, never on the event loop. A
+failed fsync fails the directory and is never retried (D17). If the disk is only full, the leader
+retries the sync. The syncs end with the leadership.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.log.partition_log import PartitionLog
 
-#: Pause before a sync is tried again on a full disk.
+#: Pause before a sync is retried on a full disk, in milliseconds.
 _RETRY_MS = 500
 
 
@@ -35,7 +35,7 @@ class LeaderSyncs:
         on_synced: Callable[[int], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`on_synced` gets the offset below which the log is on the disk."""
+        """`on_synced` gets the offset below which the log is on disk."""
         self._services = services
         self._log = log
         self._on_synced = on_synced
@@ -46,11 +46,11 @@ class LeaderSyncs:
 
     @property
     def synced_offset(self) -> int:
-        """The offset below which the log is on the disk."""
+        """The offset below which the log is on disk."""
         return min(self._log.recovery_point, self._log.log_end_offset)
 
     def start(self) -> None:
-        """Sync what is written and not synced, at once or after the sync under way."""
+        """Sync the written records, at once or after the current sync."""
         log = self._log
         if (
             self._is_over
@@ -64,11 +64,11 @@ class LeaderSyncs:
         log.flush().then(self._done)
 
     def log_replaced(self, log: PartitionLog) -> None:
-        """Sync another log from now on (D11); a sync under way ends on that one."""
+        """Sync another log from now on (D11); a sync in progress ends on the former log."""
         self._log = log
 
     def end(self) -> None:
-        """Start no more syncs; the one under way does nothing but sync."""
+        """Start no more syncs; a sync in progress has no further effect."""
         self._is_over = True
         if self._retry is not None:
             self._retry.cancel()

@@ -1,9 +1,9 @@
 """Metrics of the reassignments that concern this broker's replicas (R16, KIP-352).
 
-As Kafka counts them: partitions that this broker leads while replicas are added or removed, bytes
-sent to replicas that are added, and bytes fetched by replicas of this broker that are added. The
-roles that the controller commands say which partitions those are. A broker without any pays for one
-look at an empty dictionary.
+As in Kafka, one metric counts partitions that this broker leads while replicas are added or
+removed. Two others count the bytes sent to added replicas, and those that added replicas of this
+broker fetched. The roles in the controller's commands say which partitions are being reassigned.
+Without reassignments the cost is one look into an empty dictionary.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 
 class ReassignmentMeters:
-    """What reassignments copy from and to this broker."""
+    """The bytes that reassignments copy from and to this broker."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        #: Reassigned partitions that this broker leads, with the replicas that are added.
+        #: Partitions under reassignment that this broker leads, each with the added replicas.
         self._led: dict[TopicPartition, tuple[int, ...]] = {}
-        #: Partitions whose replica on this broker is added by a reassignment.
+        #: Partitions whose replica on this broker is being added by a reassignment.
         self._copied: dict[TopicPartition, None] = {}
 
     def role_taken(
@@ -46,15 +46,15 @@ class ReassignmentMeters:
         self._show()
 
     def role_ended(self, topic_partition: TopicPartition) -> None:
-        """Forget a partition that has no role here any more."""
+        """Forget a partition whose role on this broker has ended."""
         self._led.pop(topic_partition, None)
         self._copied.pop(topic_partition, None)
         self._show()
 
     def sent(self, follower: int, sizes: Iterable[tuple[TopicPartition | None, int]]) -> None:
-        """Count the bytes of a response for added replicas; `follower` is below 0 for a consumer.
+        """Count a response's bytes for added replicas; `follower` is negative for a consumer.
 
-        `sizes`: the partitions of the response with their bytes, made only if they are needed.
+        `sizes` yields the response's partitions with their bytes, and is used only if needed.
         """
         if follower < 0 or not self._led:
             return
@@ -67,7 +67,7 @@ class ReassignmentMeters:
             self._services.metrics.add(REASSIGNMENT_BYTES_OUT, total)
 
     def received(self, topic_partition: TopicPartition, count_bytes: int) -> None:
-        """Count what this broker fetched, if the reassignment adds its replica."""
+        """Count the bytes that this broker fetched for a replica that a reassignment adds."""
         if topic_partition in self._copied:
             self._services.metrics.add(REASSIGNMENT_BYTES_IN, count_bytes)
 

@@ -1,10 +1,11 @@
-"""The form of AlterPartition requests in each version, and the version that a controller gets.
+"""The form of AlterPartition requests in each version, and the choice of the version.
 
-Versions 0 and 1 name topics, 2 and 3 give their ids, 3 also gives the broker epoch of each member
-(KIP-497, KIP-704, KIP-841, KIP-903). A leader sends version 3 at every protocol level at which it
-sends AlterPartition at all (A12). Only after a request got no response does it ask the controller
-for its versions: Kafka closes the connection over a version that it does not know. From then on the
-leader sends the highest version that both know. Does no I/O.
+Versions 0 and 1 name topics. Versions 2 and 3 give topic ids, and version 3 also gives the broker
+epoch of each member (KIP-497, KIP-704, KIP-841, KIP-903). At every protocol level with
+AlterPartition, a leader first uses version 3 (A12). After a request without a response, the leader
+asks the controller for its versions, because Kafka closes the connection on an unknown version.
+From then on the leader sends the highest version that both brokers support. This module does no
+I/O.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from tidelog.wire.messages.alter_partition import (
 from tidelog.wire.messages.api_versions import ApiVersionsResponse
 from tidelog.wire.registry import ALTER_PARTITION, API
 
-#: From this version on a request gives topic ids, before it topic names (KIP-841).
+#: The first version whose requests give topic ids; earlier versions give topic names (KIP-841).
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 2
-#: From this version on a request gives the broker epoch of each member (KIP-903).
+#: The first version whose requests give the broker epoch of each member (KIP-903).
 FIRST_VERSION_WITH_EPOCHS: Final = 3
-#: The version at every level of `inter.broker.protocol.version` at which leaders send the request.
-#: Kafka's leaders name topics below level 2.8 (MetadataVersion.isTopicIdsSupported); here every
-#: topic has an id (V23).
+#: The version that leaders send at every level of `inter.broker.protocol.version` with
+#: AlterPartition. Kafka's leaders name topics below level 2.8
+#: (MetadataVersion.isTopicIdsSupported); in tidelog every topic has an id (V23).
 HIGHEST_VERSION: Final = API[ALTER_PARTITION].max_version
 
-#: A topic as a request names it: by id, or by name.
+#: A topic as a request identifies it: by id, or by name.
 TopicKey = TopicId | str
 
 
@@ -43,7 +44,7 @@ class RequestedChange(NamedTuple):
     topic_id: TopicId
     topic_partition: TopicPartition
     change: IsrChange
-    #: The effective minimum by which the leader commits records now (V60, E1).
+    #: The effective minimum by which the leader currently commits records (V60, E1).
     minimum: int
 
 
@@ -52,36 +53,37 @@ class ControllerVersions:
 
     def __init__(self, highest: int) -> None:
         self._highest = highest
-        #: Controller (epoch, broker id) that has left a request without a response.
+        #: The controller (epoch, broker id) that left a request without a response.
         self._doubted: tuple[int, int] | None = None
-        #: The controller that responded last, and the range that it reported; None: not asked.
+        #: The controller that last responded, and the version range that it reported; None if it
+        #: was not asked.
         self._known: tuple[int, int] | None = None
         self._served: tuple[int, int] | None = None
 
     def responded(self, controller: tuple[int, int]) -> None:
-        """Note a response to AlterPartition: the version in use is served."""
+        """Note a response to AlterPartition: the controller serves the version in use."""
         if self._known != controller:
             self._known, self._served = controller, None
 
     def unanswered(self, controller: tuple[int, int]) -> None:
         """Note a request without a response.
 
-        A controller that never responded may not support the version of the request.
+        If the controller has never responded, it may not support the version of the request.
         """
         if self._known != controller:
             self._doubted = controller
 
     def must_ask(self, controller: tuple[int, int]) -> bool:
-        """Return whether to ask for the versions before the next request."""
+        """Return whether to ask the controller for its versions before the next request."""
         return self._doubted == controller and self._known != controller
 
     def learn(self, controller: tuple[int, int], response: ApiVersionsResponse) -> None:
-        """Take over the range that the controller reports; (0, -1) where it serves none."""
+        """Take over the version range that the controller reports; (0, -1) if it serves none."""
         ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
         self._known, self._served = controller, ranges.get(ALTER_PARTITION, (0, -1))
 
     def version(self, controller: tuple[int, int]) -> int:
-        """Return the version to send; raises KafkaError UNSUPPORTED_VERSION where there is none."""
+        """Return the version to send; raise KafkaError UNSUPPORTED_VERSION if both share none."""
         if self._known != controller or self._served is None:
             return self._highest
         low, high = self._served
@@ -96,7 +98,7 @@ class ControllerVersions:
 
 
 def topic_key(version: int, topic_id: TopicId, topic: str) -> TopicKey:
-    """Return how messages of this version name a topic."""
+    """Return how requests and responses of this version identify a topic."""
     return topic_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else topic
 
 
@@ -106,7 +108,7 @@ def make(
     broker_epoch: int,
     changes: Mapping[tuple[TopicKey, int], RequestedChange],
 ) -> AlterPartitionRequest:
-    """Return the request for `changes`, which are given by topic and partition."""
+    """Return the request for `changes`, keyed by topic and partition."""
     topics: dict[TopicKey, RequestTopicData] = {}
     for (key, number), requested in changes.items():
         topic = topics.get(key)

@@ -1,10 +1,10 @@
-"""Partitions that accept acks=all and commit nothing, because other replicas are eligible (E1).
+"""Partitions that accept acks=all but commit nothing, as other replicas are eligible (E1).
 
 A leader commits nothing while published state names eligible leader replicas outside the ISR. The
-leader rejects acks=all only if its own `min.insync.replicas` is not met (V64). Both differ where
-the controller has a greater minimum: its `server.properties` has another default, or it has read a
-new topic configuration first. Then requests only time out, so this broker logs the partitions that
-it leads and the replicas that they wait for. Decides nothing.
+leader rejects acks=all only if its own `min.insync.replicas` is not met (V64). Both conditions
+differ if the controller uses a greater minimum: its `server.properties` has another default, or it
+read a new topic configuration first. Produce requests then only time out, so this broker logs the
+partitions that it leads and the replicas for which they wait. This module decides nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
 
-#: Time between two log lines of one broker.
+#: Pause between two log lines of one broker, in milliseconds.
 _REPEAT_MS = 60_000
-#: Partitions that one log line names.
+#: How many partitions one log line names.
 _MAX_NAMED = 5
 
 
 class FrozenWatermarks:
-    """Log lines of one broker about the partitions whose high watermark stands still."""
+    """Log lines of one broker about partitions whose high watermark cannot advance."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -56,7 +56,7 @@ class FrozenWatermarks:
 
 
 def reason(services: Services, partition: Partition) -> str:
-    """Return which eligible replicas a partition led here waits for; empty where it does not."""
+    """Return which eligible replicas a partition led here awaits; empty if it awaits none."""
     leadership = partition.leadership
     if leadership is None or not leadership.awaits_eligible:
         return ""

@@ -1,9 +1,9 @@
 """The log directories in which this broker creates new replicas (D2, D12, D13, D14).
 
-`log.log_dir_choice` decides by room. Here are the facts: which directories may take replicas, the
-space of their volumes, what was placed lately, and how the directories grow. A broker with one
-directory reads nothing. A directory whose volume cannot be read is chosen by what it holds; a
-device error fails it (D1).
+`log.log_dir_choice` decides by available space. This module supplies the facts: which directories
+may take replicas, the space of their volumes, recent placements, and the growth of the directories.
+With a single directory the broker reads no facts. A directory whose volume is unreadable is judged
+by the replicas that it holds; a device error fails the directory (D1).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _PlacementVolume(NamedTuple):
 
 
 class LogDirPlacement:
-    """The choice of log directories of one broker."""
+    """The choice of log directories for the new replicas of one broker."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -42,14 +42,14 @@ class LogDirPlacement:
         self._growth: dict[str, GrowthRate] = {}
 
     def sample(self, directories: Sequence[LogDirectory]) -> None:
-        """Note how much each directory holds; its growth is counted from that."""
+        """Record how many bytes each directory holds, from which its growth is computed."""
         now_ms = self._services.clock.monotonic_ms()
         for directory in directories if len(directories) > 1 else ():
             growth = self._growth.setdefault(directory.path, GrowthRate())
             growth.sample(_held_bytes(directory), now_ms)
 
     def moved(self, source: str, target: str) -> None:
-        """Note a replica that moved between two directories: neither has grown or shrunk by it."""
+        """Note a move between two directories, so that it counts as no growth of either."""
         for path in (source, target):
             if path in self._growth:
                 self._growth[path].restart()
@@ -57,9 +57,10 @@ class LogDirPlacement:
     def open_to_new(self, directories: Sequence[LogDirectory]) -> list[LogDirectory]:
         """Return the directories that may take new replicas: not full, slow, cordoned or drained.
 
-        Slow ones take them where no other has room, because all of them may be slow. Where all of
-        those without a cordon are full, they are returned: they refuse a replica themselves, and
-        the controller sends its role again. Empty where all are cordoned.
+        Slow directories take new replicas if no other has space, because all of them may be slow.
+        If all uncordoned directories are full, they are returned: they refuse a replica themselves,
+        and the controller sends its role again. The result is empty if all directories are
+        cordoned.
         """
         config = self._services.config
         cordoned, draining = config.cordoned_log_dirs, config.draining_log_dirs
@@ -68,14 +69,14 @@ class LogDirPlacement:
         return [each for each in with_room if not self.is_closed(each)] or with_room or allowed
 
     def is_closed(self, directory: LogDirectory) -> bool:
-        """Return whether a directory is so slow that it takes no new replicas (D13)."""
+        """Return whether a directory is too slow to take new replicas (D13)."""
         action = self._services.config.log_dir_slow_action
         return directory.speed.is_slow and slow_action_includes(action, CORDON)
 
     async def place(
         self, replicas: Sequence[TopicPartition], directories: Sequence[LogDirectory]
     ) -> dict[LogDirectory, list[TopicPartition]]:
-        """Return the replicas of each directory; `directories` are not empty."""
+        """Return the new replicas of each directory; `directories` must not be empty."""
         shares: dict[LogDirectory, list[TopicPartition]] = {each: [] for each in directories}
         if len(self._services.config.log_dirs) == 1:
             shares[directories[0]] += replicas
@@ -102,9 +103,9 @@ class LogDirPlacement:
         moves: DirectoryMoves,
         leaving: Collection[str] = (),
     ) -> list[LogDirState]:
-        """Return the facts of which moves between these directories are planned.
+        """Return the facts from which moves between these directories are planned.
 
-        Directories of the paths `leaving` count as drained.
+        Directories with a path in `leaving` count as drained.
         """
         volumes = [await self._volume(each) for each in directories]
         now_ms = self._services.clock.monotonic_ms()
@@ -126,7 +127,7 @@ class LogDirPlacement:
         ]
 
     def _steady_growth(self, directory: LogDirectory, now_ms: int) -> int:
-        """Return the growth that the last half an hour at least lets expect."""
+        """Return the growth to expect in bytes, judged by half an hour of samples at least."""
         growth = self._growth.get(directory.path)
         if growth is None:
             return 0
@@ -136,7 +137,7 @@ class LogDirPlacement:
         return path in leaving or path in self._services.config.draining_log_dirs
 
     def _why_closed(self, directory: LogDirectory, leaving: Collection[str]) -> str:
-        """Return why no replica may move to a directory; empty where it may."""
+        """Return why no replica may move to a directory; empty if one may."""
         if directory.failure is not None:
             return "has failed"
         if self._is_draining(directory.path, leaving):
@@ -178,5 +179,5 @@ def _held_bytes(directory: LogDirectory) -> int:
 
 
 def _spare_bytes(directory: LogDirectory, volume: VolumeSize) -> int:
-    """Return the bytes that moves leave free: with fewer, a full directory does not heal (D14)."""
+    """Return the bytes that moves must leave free, or a full directory could not recover (D14)."""
     return 2 * directory.space.free.reserve_of(volume)
