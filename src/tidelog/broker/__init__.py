@@ -3,15 +3,17 @@
 Real processes (`tidelog.runtime`) and simulated nodes (`tidelog.sim`) start the same composition.
 The package reaches the outside only through `tidelog.core.ports` and the metadata store's port.
 
-Begin with `broker`, which makes, starts and stops the parts. `services` are the objects that every
-part gets. `peers` holds the connections to other brokers, `store_access` waits for the metadata
-store.
+Begin with `broker`, which makes, starts and stops the parts of a broker. `services` holds the
+objects that every part gets. `peers` holds the connections to other brokers, and `store_access`
+waits for the metadata store.
 
-A request: `server` (from the socket to a handler and back), `apis` (the handlers).
+`server` takes a request from the socket to its handler and sends the response; `apis` has the
+handlers.
 
-The parts behind the handlers: `replicas`, `coordinators`, `configs`, `events`.
+The handlers use `replicas`, `coordinators`, `configs` and `events`.
 
-The broker in its cluster: `membership` (session, registration, departure) and `controller` (the
-controller's shell). `cluster_view` has the brokers, topics and leaders as this broker knows them.
-`ended_brokers` and `held_answers` let clients wait for the leaders after a broker's end (V83).
+`membership` (session, registration, departure) and `controller` (the controller's shell) connect
+the broker with its cluster. `cluster_view` has the brokers, topics and leaders as this broker knows
+them. `ended_brokers` and `held_answers` hold responses back until the successors of an ended leader
+are known (V83).
 """

@@ -1,12 +1,13 @@
 """This broker's view of the cluster: live brokers, topics, leaders (V82).
 
-Only the controller's UpdateMetadata requests fill the view, so that clients see published state and
-nothing else. A full request (type 2, sent by a new controller and to a new registration) replaces
-everything. A deletion that this broker missed therefore cannot stay visible. Until such a request
-comes the last view stays in force, also when this broker has lost its session.
+Only the controller's UpdateMetadata requests fill the view, so clients see nothing but published
+state. A full request (type 2) replaces the whole view: a new controller sends one, and each new
+registration gets one. So a deletion that this broker missed cannot stay visible. The last view
+stays in force until a full request arrives, even after this broker lost its session.
 
 A LeaderAndIsr request may bring a new leader before the UpdateMetadata of the same decision. The
-view keeps such leaders aside until it shows them, for hints to clients (KIP-951, V83).
+view keeps such a leader aside until an UpdateMetadata shows it, for hints to clients (KIP-951,
+V83).
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ from tidelog.wire.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
-#: Leader that marks a topic as being deleted (Kafka's LeaderDuringDelete).
+#: The leader id that marks a topic as being deleted (Kafka's LeaderDuringDelete).
 LEADER_DURING_DELETE = -2
 _INCREMENTAL, _FULL = 1, 2
 _PROTOCOL_NAMES = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
 class OutOfIsr(NamedTuple):
-    """Why a replica is outside the ISR."""
+    """The reason why a replica is outside the ISR, and since when."""
 
     cause: ShrinkCause
-    #: When this broker learned of it, by the wall clock; -1 where it was so from the beginning.
+    #: Wall-clock time at which this broker learned that the replica left the ISR; -1 if the replica
+    #: was outside at the broker's first look.
     since_ms: int
 
 
@@ -56,15 +58,17 @@ class PartitionView:
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
     partition_epoch: int
-    #: Above 0 where the partition was removed and added again (V71).
+    #: First leader epoch of this incarnation: above 0 if the partition was removed and added again
+    #: (V71).
     first_leader_epoch: int = 0
-    #: Eligible leader replicas (E1).
+    #: Eligible leader replicas of the partition (E1).
     eligible: tuple[int, ...] = ()
-    #: The last leader of a partition without one; -1 where none is recorded (E4).
+    #: The last leader of a partition without a leader; -1 if none is recorded (E4).
     last_leader: int = NO_LEADER
-    #: Why there is no leader; None where there is one, or where the controller does not say.
+    #: Why the partition has no leader; None if it has a leader, or if the controller gives no
+    #: reason.
     wait: LeaderWait | None = None
-    #: Replicas outside the ISR, by broker.
+    #: Replicas outside the ISR, by broker id.
     out_of_isr: Mapping[int, OutOfIsr] = field(default_factory=dict)
 
 
@@ -78,12 +82,12 @@ class TopicView:
 
 
 class Gone(NamedTuple):
-    """The topics and partitions that an UpdateMetadata request has ended."""
+    """The topics and partitions that an UpdateMetadata request ended."""
 
-    #: Their ids, by name; includes topics whose names belong to another topic now.
+    #: Ids of the ended topics by name; the name may belong to a new topic now.
     topics: dict[str, TopicId]
-    #: Partitions of topics that exist, with their first leader epochs; includes partitions that
-    #: were added again meanwhile (V71).
+    #: Ended partitions of existing topics, with their first leader epochs; includes partitions that
+    #: were added again since (V71).
     partitions: dict[TopicPartition, int]
 
 
@@ -100,9 +104,9 @@ class CommandedTopic:
     __slots__ = ("leaders", "since_ms")
 
     def __init__(self) -> None:
-        #: By partition.
+        #: Leaders by partition number.
         self.leaders: dict[int, CommandedLeader] = {}
-        #: Monotonic time of the last such command.
+        #: Monotonic time of the last command that named such a leader.
         self.since_ms = 0
 
 
@@ -113,13 +117,14 @@ class ClusterView:
         self._wall_ms = wall_ms
         self.controller_id = -1
         self.controller_epoch = 0
-        #: Whether the controller has sent the whole view since the broker started, or since it was
-        #: stopped beyond its session. The first request may list the live brokers alone.
+        #: Whether the controller has sent the whole view since the broker started, or since the
+        #: broker was stopped beyond its session. The controller's first request may list the live
+        #: brokers alone.
         self.is_known = False
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicView] = {}
         self._names: dict[TopicId, str] = {}
-        #: Leaders that this broker was commanded and that the view does not show yet, by topic.
+        #: Leaders by topic that LeaderAndIsr requests named and that the view does not show yet.
         self.commanded: dict[str, CommandedTopic] = {}
 
     def is_alive(self, broker_id: int) -> bool:
@@ -131,18 +136,18 @@ class ClusterView:
         return broker_id in self.brokers or not self.is_known
 
     def topic_name(self, topic_id: TopicId) -> str | None:
-        """Return the name of a topic id, None when it is not (or no longer) known."""
+        """Return the name of a topic id, None if the id is unknown or its topic was deleted."""
         return self._names.get(topic_id)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionView | None:
-        """Return the published state of a partition, None when it is not known."""
+        """Return the published state of a partition, None if the partition is unknown."""
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.partitions.get(topic_partition.partition)
 
     def leader_commanded(
         self, topic_partition: TopicPartition, leader: int, leader_epoch: int, now_ms: int
     ) -> None:
-        """Note the leader of a LeaderAndIsr request, until the view shows it or a later one."""
+        """Note the leader of a LeaderAndIsr request until the view shows its leader epoch."""
         name, number = topic_partition
         shown = self.partition(topic_partition)
         if leader == NO_LEADER or shown is None or leader == shown.leader:
@@ -153,7 +158,7 @@ class ClusterView:
             topic.since_ms = now_ms
 
     def latest_leader(self, topic_partition: TopicPartition) -> CommandedLeader | None:
-        """Return the last leader that the controller has named to this broker, if there is one."""
+        """Return the last leader that the controller named to this broker, if there is one."""
         topic = self.commanded.get(topic_partition.topic)
         if topic is not None and topic_partition.partition in topic.leaders:
             return topic.leaders[topic_partition.partition]
@@ -172,7 +177,7 @@ class ClusterView:
                 del self.commanded[name]
 
     def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
-        """Return the broker's address on a listener; None for a dead broker or one without it."""
+        """Return the broker's address on a listener, None if either is unknown."""
         broker = self.brokers.get(broker_id)
         if broker is None:
             return None
@@ -182,11 +187,11 @@ class ClusterView:
         return None
 
     def apply(self, request: UpdateMetadataRequest) -> Gone:
-        """Apply an UpdateMetadata request; return the topics and partitions that it ended.
+        """Apply an UpdateMetadata request; return the topics and partitions that the request ended.
 
-        A full request may list a topic without any partition: the controller could not read that
-        topic, and it stays as it was known (V35). So does a partition without a leader epoch; a
-        broker that does not know the partition takes it as leaderless.
+        A full request may list a topic without partitions: the controller could not read that
+        topic, and the view keeps its known state (V35). The view also keeps the known state of a
+        partition that comes without a leader epoch; an unknown partition then counts as leaderless.
         """
         named = (
             self.topics if request.type == _FULL else [t.topic_name for t in request.topic_states]
@@ -203,7 +208,7 @@ class ClusterView:
         }
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
-        # Kafka's controllers send no type, and begin with everything.
+        # Kafka's controllers send no type, and their first request is a full one.
         self.is_known = self.is_known or request.type != _INCREMENTAL
         if request.type == _FULL:
             kept = [t.topic_name for t in request.topic_states if not t.partition_states]
@@ -268,7 +273,7 @@ class ClusterView:
     def _apply_topic(
         self, topic_state: UpdateMetadataTopicState, earlier: TopicView | None
     ) -> None:
-        """Apply the states of a topic; `earlier` is the topic of that name before the request."""
+        """Apply the states of a topic; `earlier` is the previous topic of the same name."""
         name = topic_state.topic_name
         known: Mapping[int, PartitionView] = {}
         if earlier is not None and earlier.topic_id == topic_state.topic_id:
@@ -276,7 +281,7 @@ class ClusterView:
         topic = self.topics.get(name)
         if topic is not None and topic.topic_id != topic_state.topic_id:
             if any(state.leader == LEADER_DURING_DELETE for state in topic_state.partition_states):
-                return  # the deletion of an earlier topic of this name
+                return  # the state deletes an earlier topic of this name
             self._drop(topic)
             topic = None
         for state in topic_state.partition_states:
@@ -300,7 +305,7 @@ class ClusterView:
 
 
 def _has_ended(before: PartitionView, after: PartitionView | None) -> bool:
-    """Whether a partition is gone, or was replaced by a new one of the same number (V71)."""
+    """Whether a partition is gone, or a new partition of the same number replaced it (V71)."""
     return after is None or 0 <= before.leader_epoch < after.first_leader_epoch
 
 
@@ -336,7 +341,10 @@ def _out_of_isr(
     before: PartitionView | None,
     wall_ms: Callable[[], int],
 ) -> Mapping[int, OutOfIsr]:
-    """Return why replicas are out; a new controller does not know, so known causes stay."""
+    """Return why replicas are outside the ISR.
+
+    A new controller knows no causes, so known causes stay.
+    """
     out = [replica for replica in state.replicas if replica not in state.isr]
     if not out:
         return _NOBODY_OUT

@@ -1,10 +1,10 @@
-"""The brokers that have just ended, as far as this broker can know (V83).
+"""The brokers that have just ended, as far as this broker knows (V83).
 
-A broker has ended where a connection of this broker to it was reset or refused, or where the
-controller has taken it off the live brokers. Each of both opens one window of `max_ms` in which the
-next leaders of its partitions are expected. Further lost connections of the same ending open no
-other window. A response on a new connection closes it: that broker runs. This module knows no clock
-and no connection; time is an argument.
+A broker counts as ended if a connection to it was reset or refused, or if the controller removed it
+from the live brokers. Each of these two signs opens a window of `max_ms`, in which the next leaders
+of the broker's partitions are expected. Further lost connections to the same ended broker open no
+other window. A response on a new connection closes the window, because the broker runs. This module
+reads no clock and opens no connection; its callers pass the time.
 """
 
 from __future__ import annotations
@@ -13,23 +13,26 @@ from collections.abc import Mapping
 
 from tidelog.core.types import BrokerInfo
 
-#: How long a broker that is not live any more stays in responses that name topics. librdkafka gives
-#: the partitions of a broker that leaves its list to none, and asks again a second later. Within
-#: this time it has asked again, whichever of its timers was the longest.
+#: Milliseconds for which responses that name topics still list a broker that is no longer live. If
+#: a broker leaves that list, librdkafka leaves its partitions without a broker and asks again a
+#: second later. Within this time every librdkafka client has asked again, whichever of its timers
+#: is the longest.
 KEPT_MS = 10_000
 
 
 class EndedBrokers:
-    """The endings of brokers, each with the time of its first sign."""
+    """The ended brokers, each with the time of the first sign of its end."""
 
     def __init__(self) -> None:
-        #: When the first sign came, by broker; only while nothing has shown that it runs.
+        #: Monotonic time of the first sign by broker; removed when a response shows that the broker
+        #: runs.
         self._since_ms: dict[int, int] = {}
-        #: The brokers that are not live any more, as they were known, and since when.
+        #: The brokers that are no longer live: their last known addresses, and since when they are
+        #: gone.
         self._gone: dict[int, tuple[BrokerInfo, int]] = {}
 
     def lost(self, broker_id: int, now_ms: int) -> bool:
-        """Note a connection that was reset or refused; return whether it opens a window."""
+        """Note a connection that was reset or refused; return whether this loss opens a window."""
         since_ms = self._since_ms.get(broker_id)
         if since_ms is not None and now_ms - since_ms < KEPT_MS:
             return False
@@ -37,13 +40,13 @@ class EndedBrokers:
         return True
 
     def reached(self, broker_id: int) -> bool:
-        """Note a response on a new connection; return whether the broker was taken as ended."""
+        """Note a response on a new connection; return whether the broker had counted as ended."""
         return self._since_ms.pop(broker_id, None) is not None
 
     def published(
         self, before: Mapping[int, BrokerInfo], after: Mapping[int, BrokerInfo], now_ms: int
     ) -> None:
-        """Compare the live brokers before and after an UpdateMetadata."""
+        """Compare the live brokers before and after an UpdateMetadata request."""
         if before.keys() == after.keys():
             return
         for broker_id in after.keys() - before.keys():
@@ -54,7 +57,7 @@ class EndedBrokers:
             self._since_ms[broker_id] = now_ms
 
     def expected(self, now_ms: int, max_ms: int) -> dict[int, int]:
-        """Return the brokers whose successors are expected now, and until when each."""
+        """Return the brokers whose successors are expected now, each with the end of its window."""
         if not self._since_ms:
             return {}
         return {
@@ -64,7 +67,7 @@ class EndedBrokers:
         }
 
     def kept(self, now_ms: int) -> Mapping[int, BrokerInfo]:
-        """Return the brokers that are live no more since `KEPT_MS` at most; forget older ones."""
+        """Return the brokers that left the live brokers within `KEPT_MS`; forget earlier ones."""
         for broker_id in [
             broker_id
             for broker_id, (_, since_ms) in self._gone.items()

@@ -1,13 +1,14 @@
-"""Metadata and FindCoordinator responses that wait for the leaders after a broker's end (V83).
+"""Metadata and FindCoordinator responses that wait for new leaders after a broker's end (V83).
 
-Clients ask once, at the moment in which their connection breaks. The controller publishes the next
-leaders some milliseconds later. A client that gets the old leader waits for its timer: 100 ms, in
-librdkafka a second. So a response that would name a leader that has just ended waits until a
-published leader has taken its place. So does one that would name a leader whose successor this
-broker was commanded already, while the UpdateMetadata of that decision is on its way. It never
-waits longer than `metadata.leader.wait.max.ms`, and never where nothing has ended
-(`ended_brokers`). It is made when it leaves, from the view of that time (V82). The number of
-waiting responses and the partitions that they name are bounded; responses above that leave at once.
+A client asks for the new leader once, at the moment when its connection breaks. The controller
+publishes the new leader some milliseconds later. A client that gets the old leader asks again only
+after its retry timer: 100 ms, in librdkafka a second. So a response that would name a leader that
+has just ended waits until the controller publishes another leader. A response also waits if a
+LeaderAndIsr request already named a newer leader, and the UpdateMetadata of that decision has not
+arrived yet. No response waits longer than `metadata.leader.wait.max.ms`. Without an ended or
+replaced leader, responses do not wait (`ended_brokers`). A response is made at the moment it
+leaves, from the view of that moment (V82). Two limits bound the waiting responses and the
+partitions in them; a response above a limit leaves at once.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from tidelog.core.types import BrokerInfo, TopicPartition
 
 
 class Question(NamedTuple):
-    """The leaders that a response would name."""
+    """The topics and partitions whose leaders a response would name."""
 
-    #: Topics whose leaders it names; None: all topics.
+    #: Topics whose leaders the response names; None means all topics.
     topics: Collection[str] | None = ()
-    #: Partitions whose leader it names.
+    #: Partitions whose leaders the response names.
     partitions: Collection[TopicPartition] = ()
 
 
@@ -51,13 +52,13 @@ class _Held:
         self.make = make
         #: How many partitions the response names.
         self.partitions = partitions
-        #: When it leaves at the latest.
+        #: Monotonic time at which the response leaves at the latest.
         self.deadline_ms = deadline_ms
         self.pending = Pending()
 
 
 class HeldAnswers:
-    """The responses of one broker that wait for next leaders."""
+    """The responses of one broker that wait for new leaders."""
 
     def __init__(
         self,
@@ -69,10 +70,11 @@ class HeldAnswers:
         look: Callable[[], None],
         request_failed: Callable[[Request[Any], Exception], Any],
     ) -> None:
-        """Begin without a sign of any ending.
+        """Start without any ended broker.
 
-        `max_ms`: how long a response may wait. `look` reports connections that have ended, and that
-        the loop has not come to yet. `request_failed` returns the response of a failed request.
+        `max_ms` returns how long a response may wait. `look` reports connections that have ended
+        before the event loop reports them. `request_failed` returns the response of a failed
+        request.
         """
         self._view = view
         self._clock = clock
@@ -86,14 +88,14 @@ class HeldAnswers:
         self._held: dict[_Held, None] = {}
         #: Partitions that the waiting responses name.
         self._held_partitions = 0
-        #: Topics with a leader that has just ended, for which set of ended brokers; None: to be
-        #: found again.
+        #: Topics that a just-ended broker leads, with the set of brokers for which they were found;
+        #: None if they must be found again.
         self._waiting_topics: tuple[frozenset[int], frozenset[str]] | None = None
 
     def __len__(self) -> int:
         return len(self._held)
 
-    # signs
+    # signs of an ended or a running broker
 
     def lost(self, broker_id: int) -> None:
         """Note that a connection to a broker was reset or refused."""
@@ -101,12 +103,12 @@ class HeldAnswers:
             self._waiting_topics = None
 
     def reached(self, broker_id: int) -> None:
-        """Note that a broker has responded on a new connection: it runs."""
+        """Note that a broker responded on a new connection, so it runs."""
         if self._ended.reached(broker_id):
             self._look_again()
 
     def view_changed(self, before: Mapping[int, BrokerInfo]) -> None:
-        """Note an UpdateMetadata that was applied; `before`: the live brokers before it."""
+        """Note an applied UpdateMetadata request; `before` are the earlier live brokers."""
         self._ended.published(before, self._view.brokers, self._clock.monotonic_ms())
         self._look_again()
 
@@ -119,10 +121,10 @@ class HeldAnswers:
     def answer(
         self, request: Request[Any], ask: Callable[[], Question], make: Callable[[], Any]
     ) -> Any:
-        """Return the response that `make` makes: now, or as a Pending where a leader is expected.
+        """Return the response of `make`, or a Pending while a new leader is expected.
 
-        `ask` returns the leaders that the response would name. `make` reads the view; it is called
-        once, when the response leaves.
+        `ask` returns the leaders that the response would name. `make` reads the view; the broker
+        calls `make` once, when the response leaves.
         """
         now_ms, max_ms = self._clock.monotonic_ms(), self._max_ms()
         if max_ms and now_ms != self._looked_ms:
@@ -150,7 +152,7 @@ class HeldAnswers:
         return held.pending
 
     def _arm(self, held: _Held, at_ms: int, now_ms: int) -> None:
-        """Set a timer that examines a response by `at_ms`: timers fire up to a bucket late."""
+        """Set a timer that examines a response by `at_ms`; timers fire up to one bucket late."""
         self._timers.after(at_ms - BUCKET_MS - now_ms, lambda: self._due(held))
 
     def _due(self, held: _Held) -> None:
@@ -180,7 +182,7 @@ class HeldAnswers:
             response = held.make()
         except AssertionError:
             raise
-        except Exception as error:  # a bug of the broker fails this request only
+        except Exception as error:  # a defect of the broker fails this request only
             response = self._request_failed(held.request, error)
         held.pending.complete(response)
 
@@ -191,7 +193,7 @@ class HeldAnswers:
     # leaders
 
     def _expected_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when a leader in the response is expected to change; None: it is not."""
+        """Return until when a leader in the response is expected to change; None if none is."""
         return max(
             self._ended_until_ms(question, now_ms),
             self._commanded_until_ms(question, now_ms),
@@ -199,7 +201,7 @@ class HeldAnswers:
         )
 
     def _ended_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when a leader in the response is expected that follows an ended broker."""
+        """Return until when a successor of an ended leader in the response is expected, or None."""
         expected = self._ended.expected(now_ms, self._max_ms())
         if not expected:
             return None
@@ -213,7 +215,7 @@ class HeldAnswers:
         return max(expected.values()) if is_waiting else None
 
     def _commanded_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when the view is expected to show a leader that was commanded already."""
+        """Return until when the view is expected to show a leader that a command already named."""
         commanded = self._view.commanded
         if not commanded:
             return None
@@ -230,7 +232,7 @@ class HeldAnswers:
         return None if view is None else view.leader
 
     def _topics_of(self, ended: frozenset[int]) -> frozenset[str]:
-        """Return the topics that one of these brokers leads a partition of."""
+        """Return the topics in which one of these brokers leads a partition."""
         if self._waiting_topics is None or self._waiting_topics[0] != ended:
             found = frozenset(
                 name

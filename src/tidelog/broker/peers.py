@@ -1,9 +1,9 @@
-"""Connections from this broker to others: fetchers, ISR changes, the controller's channels.
+"""Connections from this broker to others: for fetchers, ISR changes and the controller's channels.
 
-There is one connection per (broker, purpose), opened at its first use and opened again after it
-broke. Responses on it come in order. A request whose connection breaks or whose time is over fails
-with its outcome unknown. An expired request closes its connection, as in Kafka's clients: the
-requests behind it would wait for the same peer.
+Each pair of broker and purpose has one connection, which opens at its first use and again after it
+broke. Responses on one connection come in the order of the requests. A request fails with unknown
+outcome if its connection breaks or its timeout expires. An expired request closes its connection,
+as in Kafka's clients, because all later requests would wait for the same peer.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from tidelog.core.tasks import Tasks
 from tidelog.wire.peer import LATE, CorrelationIds, Peer
 from tidelog.wire.registry import API, FETCH
 
-#: Called with (response, None) or (None, error).
+#: A callback that gets (response, None) or (None, error).
 OnAnswer = Callable[[Any, Exception | None], None]
 CONNECT_TIMEOUT_MS = 10_000
 
 
 def _ignore(broker_id: int) -> None:
-    """Do nothing: no part of the broker is interested."""
+    """Ignore the event: no part of the broker has registered for it."""
 
 
 class PeerConnection:
-    """A connection to one endpoint; also the FrameHandler of its transport."""
+    """A connection to one endpoint, which is also the FrameHandler of its transport."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class PeerConnection:
         broker_id: int | None = None,
     ) -> None:
         self._peers = peers
-        #: The broker at the other end; None where its silence is of no interest.
+        #: The broker at the other end; None if its silence does not matter.
         self._broker_id = broker_id
         self._host = host
         self._port = port
@@ -52,15 +52,16 @@ class PeerConnection:
         self._transport: Transport | None = None
         self._connecting = False
         self._closed = False
-        #: Requests made before the connection was there.
+        #: Requests that were made before the connection was open.
         self._queued: list[tuple[int, int, Any, int, OnAnswer]] = []
         self._timer_armed = False
-        #: Whether no response has come yet. The listener of a process that ends still connects.
+        #: Whether the connection has brought no response yet. A process that is ending still
+        #: accepts connections, so only a response proves that the broker runs.
         self._is_unproven = False
 
     @property
     def address(self) -> str:
-        """`host:port` of the other side."""
+        """`host:port` of the peer."""
         return f"{self._host}:{self._port}"
 
     @property
@@ -71,10 +72,10 @@ class PeerConnection:
     def send(
         self, api_key: int, version: int, message: Any, timeout_ms: int, on_answer: OnAnswer
     ) -> None:
-        """Send a request; `on_answer` is called once.
+        """Send a request; `on_answer` is called exactly once.
 
-        Byte fields of the response are views that are valid during that call only, unless
-        `keep_frames` is called in it.
+        Byte fields of the response are views that stay valid only during that call, unless the
+        callee calls `keep_frames`.
         """
         if self._closed:
             on_answer(None, ConnectionLost(f"{self.address}: the connection is closed"))
@@ -91,9 +92,11 @@ class PeerConnection:
         self._arm_timer()
 
     async def call(self, api_key: int, version: int, message: Any, timeout_ms: int) -> Any:
-        """Return the response; raises ConnectionLost, ProtocolError, or RequestTimeout.
+        """Send a request and return its response.
 
-        The outcome of a RequestTimeout is unknown.
+        Raises ConnectionLost, ProtocolError, or RequestTimeout.
+
+        After a RequestTimeout the outcome of the request is unknown.
         """
         future: asyncio.Future[Any] = self._peers.ports.loop.create_future()
 
@@ -111,12 +114,12 @@ class PeerConnection:
         return await future
 
     def keep_frames(self) -> None:
-        """Keep the views of the response that is being delivered valid as long as they are held."""
+        """Keep the response's views valid after the current `on_answer` call."""
         if self._transport is not None:
             self._transport.keep_frames()
 
     def close(self, reason: str = "closed") -> None:
-        """Close the connection; requests in flight fail."""
+        """Close the connection; all requests in flight fail."""
         if self._closed:
             return
         self._closed = True
@@ -125,7 +128,7 @@ class PeerConnection:
             transport.close(reason)
         self._fail_all(ConnectionLost(f"{self.address}: {reason}"))
 
-    # FrameHandler
+    # methods of FrameHandler
 
     def frames_received(self, frames: list[memoryview]) -> None:
         """Deliver responses in order."""
@@ -146,7 +149,7 @@ class PeerConnection:
                 on_answer(answer, None)
 
     def connection_lost(self, reason: str) -> None:
-        """Close the connection: the other side is gone."""
+        """Close the connection, because the peer closed or lost it."""
         if not self._closed:
             self._owing_broker_lost()
         self._fell_silent()
@@ -154,7 +157,7 @@ class PeerConnection:
         self.close(reason)
 
     def look(self) -> None:
-        """Report the broker as lost if the kernel knows the end of the connection already."""
+        """Report the broker as lost if the kernel already knows that the connection ended."""
         if self._transport is not None and self._transport.has_ended():
             self._owing_broker_lost()
 
@@ -163,12 +166,12 @@ class PeerConnection:
             self._peers.lost(self._broker_id)
 
     def _fell_silent(self) -> None:
-        """Report a peer that owes a response; an unused connection may close without one."""
+        """Report a peer that owes a response; a peer that owes none may close the connection."""
         if self._broker_id is not None and self._peer.in_flight:
             self._peers.fell_silent(self._broker_id)
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Do nothing: requests are few and small, and no request waits for this."""
+        """Do nothing: requests are few and small, and no request waits for the send queue."""
 
     async def _connect(self) -> None:
         try:
@@ -238,7 +241,7 @@ class Peers:
         view: ClusterView,
         listener_name: str,
     ) -> None:
-        """`listener_name`: the listener whose endpoints brokers use among themselves."""
+        """`listener_name` is the listener on which brokers connect to each other."""
         self.broker_id = broker_id
         self.ports = ports
         self.tasks = tasks
@@ -246,20 +249,23 @@ class Peers:
         self._view = view
         self._listener_name = listener_name
         self._connections: dict[tuple[int, str], PeerConnection] = {}
-        #: The address that each host's name led to last.
+        #: The IP address to which each host name resolved last.
         self.addresses: dict[str, str] = {}
         self._opened: dict[PeerConnection, None] = {}
-        #: Called when a broker that owes a response closed its connection, or refused a new one.
+        #: Called when a broker that owes a response closes its connection, or when a broker refuses
+        #: a new connection.
         self.lost: Callable[[int], None] = _ignore
         #: Called at the first response on a new connection.
         self.reached: Callable[[int], None] = _ignore
-        #: Since when each live broker (by the view) has owed a response that will not come.
+        #: Since when each live broker (by the view) has owed a response that will not come, by
+        #: monotonic time.
         self._silent_ms: dict[int, int] = {}
 
     def is_host_of(self, broker_id: int, host: str) -> bool:
-        """Return whether a live broker, any for -1, has an endpoint on a host, by name or address.
+        """Return whether a broker has an endpoint on `host`; -1 means any live broker.
 
-        Of a name, this broker knows the address once it has connected to it.
+        `host` is a name or an address; this broker knows the address behind a name after it
+        connected to that name.
         """
         brokers = self._view.brokers
         named = [brokers[broker_id]] if broker_id in brokers else []
@@ -270,7 +276,7 @@ class Peers:
         )
 
     def fell_silent(self, broker_id: int) -> None:
-        """Note that a broker owes a response, and its connection is gone."""
+        """Note that a broker owes a response and its connection is gone."""
         if self._view.is_alive(broker_id):
             self._silent_ms.setdefault(broker_id, self.ports.clock.monotonic_ms())
 
@@ -280,23 +286,23 @@ class Peers:
             self._silent_ms.pop(broker_id, None)
 
     def silent_since_ms(self, broker_id: int) -> int | None:
-        """Return since when a registered broker shows signs of being gone; None: it shows none."""
+        """Return since when a live broker owes a response on a lost connection; None if none."""
         return self._silent_ms.get(broker_id)
 
     def look(self) -> None:
-        """Report the brokers whose connections have ended, before the loop does."""
+        """Report the brokers whose connections have ended before the event loop reports them."""
         for connection in self._connections.values():
             connection.look()
 
     def view_changed(self) -> None:
-        """Forget the silence of unregistered brokers: they are known to be gone."""
+        """Forget the silence of unregistered brokers, which the cluster knows to be gone."""
         for broker_id in [
             broker_id for broker_id in self._silent_ms if not self._view.is_alive(broker_id)
         ]:
             del self._silent_ms[broker_id]
 
     def connection(self, broker_id: int, purpose: str) -> PeerConnection:
-        """Return the connection to a live broker; ConnectionLost when its address is unknown."""
+        """Return the connection to a live broker; ConnectionLost if its address is unknown."""
         endpoint = self._view.endpoint(broker_id, self._listener_name)
         if endpoint is None:
             raise ConnectionLost(f"broker {broker_id} is not alive as far as this broker knows")
@@ -313,9 +319,9 @@ class Peers:
     def open(
         self, host: str, port: int, purpose: str, correlation_ids: CorrelationIds
     ) -> PeerConnection:
-        """Open a connection for the caller alone; it closes with the broker at the latest.
+        """Open a connection for the caller alone; the broker's stop closes it at the latest.
 
-        Its correlation ids continue the ones that `correlation_ids` gave out before.
+        The correlation ids of the connection continue those that `correlation_ids` gave out before.
         """
         for connection in [connection for connection in self._opened if not connection.is_open]:
             del self._opened[connection]
@@ -332,5 +338,5 @@ class Peers:
 
 
 def api_name(api_key: int) -> str:
-    """Return the API's name, for messages."""
+    """Return the name of an API, for messages."""
     return API[api_key].name if api_key in API else f"API key {api_key}"

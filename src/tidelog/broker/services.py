@@ -1,7 +1,7 @@
-"""Services for every room of a broker: configuration, clock, tracer, tasks, timers, view, peers.
+"""Services for every part of a broker: configuration, clock, tracer, tasks, timers, view, peers.
 
-The composition (`broker.broker`) makes them once and passes them down. This module names no room: a
-collaborator that needs another room's object gets exactly that object as a parameter of its own.
+`broker.broker` makes the services once and passes them to every part. This module imports no
+subpackage of parts: a part that needs an object of another part gets that object as a parameter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Identity:
     """The identity of this broker: its configured id, the epoch of its registration, its cluster.
 
-    The session writes it; every room reads it.
+    The session writes the identity; every part reads it.
     """
 
     __slots__ = (
@@ -44,46 +44,51 @@ class Identity:
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
-        #: Creation transaction id of the own registration; `NO_BROKER_EPOCH` while there is none.
+        #: Creation transaction id of the broker's own registration; `NO_BROKER_EPOCH` without a
+        #: registration.
         self.broker_epoch = NO_BROKER_EPOCH
-        #: Epoch of the latest registration of this process, which fetches carry also while there is
-        #: none: a fetch without an epoch would count for whichever registration comes next (V63).
+        #: Epoch of the latest registration of this process; fetches carry it even after the
+        #: registration expired. A fetch without an epoch would count for the next registration,
+        #: whichever that is (V63).
         self.fetching_epoch = NO_BROKER_EPOCH
-        #: Empty until the session is open.
+        #: The cluster's id; empty until the session is open.
         self.cluster_id = ""
-        #: Earlier registrations since which this broker has lost nothing: every log directory
-        #: proves a clean shutdown (E3), or this process was registered under them (E7).
+        #: Earlier registrations since which this broker has lost no record. Either every log
+        #: directory proves a clean shutdown (E3), or this process held the registration (E7).
         self.clean_epochs = CleanEpochs()
-        #: Whether the controlled shutdown has begun (V43).
+        #: Whether the broker's controlled shutdown has begun (V43).
         self.is_leaving = False
-        #: The stamp in a store that is older than this broker's logs; None before one was met (E8).
+        #: The stamp of a store that is older than this broker's logs; None before the broker met
+        #: such a store (E8).
         self.older_stamp: int | None = None
 
     @property
     def is_registered(self) -> bool:
-        """Whether the broker has a registration that it could act under."""
+        """Whether the broker has a registration under which it may act."""
         return self.broker_epoch != NO_BROKER_EPOCH
 
     def registered(self, broker_epoch: int) -> None:
-        """Take the epoch of a registration."""
+        """Take the epoch of a new registration."""
         self.broker_epoch = self.fetching_epoch = broker_epoch
 
     def lost_while_registering(self, broker_epoch: int) -> None:
-        """Note a registration that was gone before this broker heard of it.
+        """Note a registration that expired before this broker learned of it.
 
-        A controller may have recorded it, and this process had its logs (E7).
+        A controller may have recorded that registration, and this process had its logs throughout
+        (E7).
         """
         self.clean_epochs = self.clean_epochs.followed_by(broker_epoch)
 
     def session_expired(self) -> None:
-        """Note that the registration is gone; this process has its logs still (E7)."""
+        """Note that the registration expired; this process still has its logs (E7)."""
         self.clean_epochs = self.epochs_so_far()
         self.broker_epoch = NO_BROKER_EPOCH
 
     def store_is_older(self, stamp: int) -> bool:
-        """Note that the store is older than the logs: it has this stamp; return whether it is news.
+        """Note that the store, with this stamp, is older than the logs; return whether that is new.
 
-        Its transaction ids are given a second time, so no former registration proves anything (E8).
+        Such a store gives out transaction ids a second time, so no former registration proves
+        anything (E8).
         """
         is_news = self.older_stamp != stamp
         self.older_stamp = stamp
@@ -91,9 +96,10 @@ class Identity:
         return is_news
 
     def epochs_so_far(self) -> CleanEpochs:
-        """Return the registrations since which this broker has lost nothing, the present included.
+        """Return the registrations, up to the current one, since which this broker lost no record.
 
-        A clean shutdown leaves them in every log directory, also while there is no registration.
+        A clean shutdown writes these registrations into every log directory, even if the broker is
+        not registered then.
         """
         if not self.is_registered:
             return self.clean_epochs
@@ -101,7 +107,7 @@ class Identity:
 
 
 class Settings:
-    """The configuration in force: the static one, overridden by the store's settings (V25)."""
+    """The configuration in force: static values, overridden by the store's settings (V25)."""
 
     __slots__ = ("in_force",)
 
@@ -111,7 +117,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services shared by all rooms of one broker."""
+    """The services that all parts of one broker share."""
 
     ports: Ports
     store: MetadataStore
@@ -122,7 +128,8 @@ class Services:
     metrics: Metrics
     tasks: Tasks
     timers: TimerWheel
-    #: Timeouts of requests and groups: none fires while this broker is fenced (V47).
+    #: Timers for timeouts of requests and groups; none of these fires while this broker is fenced
+    #: (V47).
     serving_timers: TimerWheel
     fence: Fence
     view: ClusterView
@@ -131,7 +138,7 @@ class Services:
 
     @property
     def config(self) -> BrokerConfig:
-        """The configuration in force at this moment."""
+        """The broker's current configuration."""
         return self.settings.in_force
 
     @property
@@ -141,11 +148,11 @@ class Services:
 
     @property
     def broker_epoch(self) -> int:
-        """Epoch of the own registration; `NO_BROKER_EPOCH` while there is none."""
+        """Epoch of the broker's own registration; `NO_BROKER_EPOCH` without a registration."""
         return self.identity.broker_epoch
 
     def unexpected(self, where: str, error: BaseException) -> None:
-        """Log a defect of tidelog that one request or partition pays for (DESIGN.md, rule 9)."""
+        """Log a defect of tidelog that fails only one request or partition (DESIGN.md, rule 9)."""
         text = "".join(traceback.format_exception(error))
         self.tracer.event("unexpected_error", where=where, error=repr(error))
         self.tracer.log("server", logging.ERROR, f"unexpected error in {where}: {text}")

@@ -1,7 +1,7 @@
-"""Patient access to the metadata store, for work that cannot go on without it (S3).
+"""Patient access to the metadata store, for work that cannot continue without the store (S3).
 
-A store that does not answer is asked again after a pause. Which errors mean that, the caller says:
-a session that has expired ends the work of some callers.
+After an error of the store, the caller's operation is repeated after a pause. The caller names the
+errors after which to repeat, because an expired session ends the work of some callers.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tidelog.metadata.store import (
 
 T = TypeVar("T")
 
-#: Pause between two attempts.
+#: Pause between two attempts, in milliseconds.
 RETRY_MS: Final = 50
-#: The store did not answer; the session may live on.
+#: Errors of a store that did not respond; the session may still be valid.
 UNANSWERED: Final = (StoreUnavailable, OutcomeUnknown)
-#: The store did not answer, or not within the session.
+#: Errors of a store that did not respond, or did not respond before the session expired.
 UNREACHED: Final = (*UNANSWERED, SessionExpired)
 
 
@@ -37,9 +37,9 @@ async def patiently(
     errors: tuple[type[StoreError], ...] = UNANSWERED,
     on_error: Callable[[StoreError], None] = lambda error: None,
 ) -> T:
-    """Return the result of `ask`, which is called again after each of these errors and a pause.
+    """Return the result of `ask`; after any of `errors`, pause and call `ask` again.
 
-    `on_error` gets the error before the pause; what it raises ends the attempts.
+    `on_error` gets the error before the pause; an exception raised by `on_error` ends the attempts.
     """
     while True:
         try:
@@ -50,10 +50,9 @@ async def patiently(
 
 
 async def read_all(services: Services, paths: Sequence[str]) -> list[Node | None]:
-    """Return the nodes at these paths, None where there is none; wait until they can be read.
+    """Return the nodes at these paths, None for an absent node; wait until the store can be read.
 
-    Replicas without their topic's configuration, or without the ids of their topics, would be kept
-    by wrong rules.
+    Without the configuration and the id of its topic, a replica would be kept by wrong rules.
     """
     read = partial(services.store.get_many, paths)
     return list(await patiently(services.tasks, read, errors=UNREACHED))
