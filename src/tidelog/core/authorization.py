@@ -1,7 +1,8 @@
-"""Who asks, and the rights that a request may need: Kafka's nouns of authorization.
+"""Principals, and the rights that a request may need, in Kafka's nouns of authorization.
 
-Brokers have no authorizer yet: every client is `ANONYMOUS` and may carry out every operation. Cards
-of APIs declare the rights all the same, so that one step before the handlers can ask for them.
+Brokers have no authorizer yet: every client is `ANONYMOUS` and may carry out every operation. The
+declaration of each API names its rights, so that a single check before the handlers can enforce
+them once there is an authorizer.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ DESCRIBE_TOKENS: Final = Right(AclOperation.DESCRIBE_TOKENS, ResourceType.USER)
 
 
 class Principal(NamedTuple):
-    """Who is at the other end of a connection; prints as in an access control list."""
+    """The identity of a connection's peer, printed as in an access control list."""
 
     type: str
     name: str

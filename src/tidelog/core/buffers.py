@@ -1,10 +1,10 @@
-"""Big buffers for reuse, because a fresh megabyte costs more than filling it.
+"""Pools of large buffers, reused because allocating a megabyte costs more than filling it.
 
-A new `bytearray` is zeroed and its pages are faulted in. That costs about 290 µs per MiB, twice a
-read of the same bytes from the page cache. A pool remembers the buffers that it made and returns a
-buffer again once no other code holds it. Callers return nothing by hand. Each view of a buffer
-holds a reference to it, so the reference count shows whether the last response or frame made of it
-is gone.
+Zeroing a new `bytearray` and faulting in its pages costs about 290 µs per MiB. A read of as many
+bytes from the page cache takes half that time. A pool remembers the buffers that it made and reuses
+a buffer once no other code refers to the buffer. Callers never return buffers explicitly. Each view
+of a buffer holds a reference to the buffer. So the reference count of a buffer shows whether a
+response or frame still uses it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from tidelog.core.limits import KIB
 
-#: Below this a fresh buffer costs less than the search for a used one.
+#: Below this size, a new buffer costs less than the search for an unused one in the pool.
 POOLED_BYTES: Final = 64 * KIB
 
 
@@ -28,21 +28,23 @@ def _references_of_unused() -> int:
     return _references(buffer)
 
 
-#: The result of `_references` for a buffer that only a local variable holds; Pythons differ.
+#: The result of `_references` for a buffer that only a local variable holds; the number depends on
+#: the Python version.
 _UNUSED: Final = _references_of_unused()
 
 
 class BufferPool:
-    """The buffers of one owner; remembers at most `max_bytes` of them.
+    """A pool of the buffers of one owner, which remembers at most `max_bytes` of buffers.
 
-    Safe between threads: a thread takes a buffer out, in one step, before it looks at it.
+    Thread-safe: a thread removes a buffer from the pool atomically before checking whether the
+    buffer is unused.
     """
 
     __slots__ = ("_buffers", "_max_bytes")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        #: The least recently checked first.
+        #: The remembered buffers, the least recently checked first.
         self._buffers: deque[bytearray] = deque()
 
     @property
@@ -51,13 +53,14 @@ class BufferPool:
         return sum(map(len, tuple(self._buffers)))
 
     def release(self) -> None:
-        """Remember no buffer: each is freed with its last reference."""
+        """Forget all buffers; each buffer is freed with its last reference."""
         self._buffers.clear()
 
     def take(self, size_bytes: int) -> bytearray:
         """Return a buffer of exactly this size, with the bytes of its last use.
 
-        It is the caller's alone as long as the caller, or any view of it, holds a reference.
+        No other caller gets the buffer while this caller, or any view of the buffer, holds a
+        reference.
         """
         if size_bytes < POOLED_BYTES or size_bytes > self._max_bytes:
             return bytearray(size_bytes)
@@ -66,7 +69,7 @@ class BufferPool:
             try:
                 buffer = buffers.popleft()
             except IndexError:
-                break  # another thread has taken the rest
+                break  # other threads have taken the remaining buffers
             is_unused = len(buffer) == size_bytes and _references(buffer) == _UNUSED
             buffers.append(buffer)
             if is_unused:

@@ -1,8 +1,8 @@
-"""CRC-32C, as every record batch carries it, from the compiled module of the package `crc32c`.
+"""CRC-32C, the checksum of every record batch, from the compiled module of the package `crc32c`.
 
 The package itself also imports its command line and reads its own version: argparse, email, zipfile
-and more, 2.5 MiB in each broker. So its compiled module is loaded alone. Where it is not found
-under its name, the package is imported as usual, with the same results.
+and more, 2.5 MiB in each broker. So only the compiled module of the package is loaded. If the
+compiled module is not found under its name, the whole package is imported, with equal results.
 """
 
 from __future__ import annotations

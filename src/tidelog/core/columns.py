@@ -1,6 +1,7 @@
-"""Columns of tables, declared by the attributes of the rows.
+"""Columns of tables, declared by the attributes of the tables' rows.
 
-The tables of commands and of reports share them. What a cell looks like is decided elsewhere.
+The commands and the reports declare their tables with these columns. The printing code decides how
+a cell looks.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-#: A heading that names an attribute of the rows (with `_` for blanks), or a heading with an
-#: attribute and perhaps the function that shows its value, or a heading with a function of a row.
-#: Rows that are mappings have keys in place of attributes.
+#: A column of a table. A heading alone names an attribute of the rows (with `_` for blanks). A pair
+#: is a heading with an attribute or with a function of a row. A triple adds the function that shows
+#: the attribute's value. Rows that are mappings have keys instead of attributes.
 Column = (
     str | tuple[str, str] | tuple[str, str, Callable[[Any], Any]] | tuple[str, Callable[[Any], Any]]
 )

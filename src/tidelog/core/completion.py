@@ -1,9 +1,9 @@
-"""Completion: the result of an operation that may already be done.
+"""Completions: results of operations that may already be done.
 
-A future always costs a turn of the loop; most file operations of a quick disk are done when
-`submit` returns (DESIGN.md, rule 3). A done completion runs its callbacks at once and in order. A
-pending one runs them when the lane delivers it, on the loop. Not thread-safe: resolved on the loop
-only.
+A future always costs a turn of the loop, but most file operations on a fast disk are done when
+`submit` returns (DESIGN.md, rule 3). A completion that is done runs its callbacks at once and in
+order. A pending completion runs its callbacks on the loop when the lane delivers the result.
+Completions are not thread-safe: only the loop may resolve them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ T = TypeVar("T")
 class Completion(Generic[T]):
     """Result of one operation: pending, a value, or an error.
 
-    Each append has several, so `done` and `error` are attributes, not calls. Others only read them.
+    Each append makes several completions, so `done` and `error` are attributes, not calls. Only
+    this class sets these two attributes.
     """
 
     __slots__ = ("_callbacks", "_value", "done", "error")
@@ -27,13 +28,13 @@ class Completion(Generic[T]):
         #: Whether the completion has a value or an error.
         self.done = False
         self._value: T | None = None
-        #: The error, or None while pending or when there is a value.
+        #: The error; None while the completion is pending or when it has a value.
         self.error: BaseException | None = None
         self._callbacks: list[Callable[[Completion[T]], None]] | None = None
 
     @classmethod
     def of(cls, value: T) -> Completion[T]:
-        """Return a completion that is done."""
+        """Return a completion that already has this value."""
         completion = cls()
         completion.done = True
         completion._value = value
@@ -41,7 +42,7 @@ class Completion(Generic[T]):
 
     @classmethod
     def failed(cls, error: BaseException) -> Completion[T]:
-        """Return a completion that has failed."""
+        """Return a completion that already has this error."""
         completion = cls()
         completion.done = True
         completion.error = error
@@ -64,7 +65,7 @@ class Completion(Generic[T]):
         self._deliver(None, error)
 
     def then(self, callback: Callable[[Completion[T]], None]) -> None:
-        """Call `callback(self)` when done: at once if it is done already."""
+        """Call `callback(self)` when the completion is done: at once if it is done already."""
         if self.done:
             callback(self)
         elif self._callbacks is None:

@@ -1,10 +1,11 @@
-"""Configuration as DescribeConfigs reports it: each value, its source, and its synonyms.
+"""Configuration entries of DescribeConfigs: each key's value, its source, and its synonyms.
 
-Synonyms are the possible sources of a value, most specific first; the first one that is set holds
-(KIP-226). The coarser keys of times (`log.retention.hours`) are synonyms of the finer ones, with
-values in their own units. As in Kafka, they are listed behind the finer key only. So a key has no
-synonyms where only a coarser one is set. A key that Kafka does not know is listed without its
-value, which may be a secret. Source: ConfigHelper, DynamicBrokerConfig.brokerConfigSynonyms.
+Synonyms are the possible sources of a value, most specific first; the first synonym that is set
+gives the value (KIP-226). A key in a coarser time unit (`log.retention.hours`) is a synonym of the
+key in the finer unit (`log.retention.ms`), with a value in its own unit. As in Kafka, coarser keys
+are listed only after the finer key. So a finer key has no synonyms if only a coarser key is set. A
+key that Kafka does not know is listed without its value, because the value may be a secret. Source:
+ConfigHelper, DynamicBrokerConfig.brokerConfigSynonyms.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from tidelog.core.topic_config import TopicConfig, broker_keys
 from tidelog.core.types import Endpoint
 from tidelog.core.unsupported import why
 
-#: Keys that hold where the finer one is not given, in their order, with their defaults.
+#: Keys in coarser units by the finer key that they replace if it is not set, in order, with their
+#: defaults.
 _COARSER: dict[str, tuple[tuple[str, str | None], ...]] = {
     "log.retention.ms": (("log.retention.minutes", None), ("log.retention.hours", "168")),
     "log.roll.ms": (("log.roll.hours", "168"),),
@@ -63,7 +65,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key of a resource. `value` is None where it is hidden (`is_sensitive`)."""
+    """One key of a resource. `value` is None if it is hidden (`is_sensitive`)."""
 
     name: str
     value: str | None
@@ -81,9 +83,9 @@ def topic_entries(
     in_force: BrokerConfig,
     overrides: Mapping[str, str],
 ) -> list[ConfigEntry]:
-    """Return every topic key of a topic with these `overrides`.
+    """Return the entry of every topic key, for a topic with these `overrides`.
 
-    `in_force` is the broker's configuration with the dynamic one over it.
+    `in_force` is the broker's static configuration overridden by the dynamic one.
     """
     config, _ = TopicConfig.lenient(in_force, overrides)
     below = broker_keys()
@@ -106,7 +108,7 @@ def topic_entries(
 
 
 def broker_entries(static: BrokerConfig, dynamic: DynamicConfigs) -> list[ConfigEntry]:
-    """Return every key of one broker, and the other keys that its configuration names."""
+    """Return the entries of every broker key, and of unknown keys that the broker sets."""
     config, _ = broker_config(static, dynamic)
     changeable = dynamic_keys()
     entries = []
@@ -131,7 +133,7 @@ def broker_entries(static: BrokerConfig, dynamic: DynamicConfigs) -> list[Config
 
 
 def cluster_entries(dynamic: DynamicConfigs) -> list[ConfigEntry]:
-    """Return the keys that are set for all brokers, and no others, as Kafka lists them."""
+    """Return the entries of the keys that are set for all brokers, and no others, as in Kafka."""
     declared = dynamic_keys()
     layer = [(dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
     entries = []
@@ -150,7 +152,7 @@ def cluster_entries(dynamic: DynamicConfigs) -> list[ConfigEntry]:
 
 
 def chosen(entries: Iterable[ConfigEntry], keys: Sequence[str] | None) -> list[ConfigEntry]:
-    """Return the requested entries in the requested order; all of them for no keys, as in Kafka."""
+    """Return the requested entries in the requested order; without `keys` all, as in Kafka."""
     if not keys:
         return list(entries)
     by_name = {entry.name: entry for entry in entries}
@@ -193,9 +195,9 @@ def _layers(
 def _kafka_entries(
     static: BrokerConfig, dynamic: DynamicConfigs, listed: set[str]
 ) -> list[ConfigEntry]:
-    """Return the keys of Kafka that are read together with others, and those without effect.
+    """Return the entries of Kafka's keys that `BrokerConfig` does not declare.
 
-    Internal keys are listed where they are set, as in Kafka. Secrets have no value.
+    Internal keys are listed only if they are set, as in Kafka. Entries of secrets have no value.
     """
     folded = dict.fromkeys(folded_keys())
     entries = []
@@ -236,7 +238,7 @@ def _documentation(name: str) -> str:
 def _not_known(
     name: str, layers: Iterable[tuple[Mapping[str, str], ConfigSource]], is_read_only: bool
 ) -> ConfigEntry:
-    """Return the entry of a stored key without a type, without its value: it may be a secret."""
+    """Return the entry of an unknown stored key without its value, which may be a secret."""
     synonyms = tuple(Synonym(name, None, source) for layer, source in layers if name in layer)
     return ConfigEntry(
         name,
@@ -270,7 +272,7 @@ def _endpoint_entries(static: BrokerConfig) -> list[ConfigEntry]:
         synonyms: tuple[Synonym, ...] = ()
         if name in static.given:
             synonyms = (Synonym(name, static.given[name], ConfigSource.STATIC_BROKER),)
-        if name == "listeners":  # the others have no default in Kafka
+        if name == "listeners":  # the other keys have no default in Kafka
             synonyms += (Synonym(name, "PLAINTEXT://:9092", ConfigSource.DEFAULT),)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         kind = ConfigType.STRING
@@ -289,7 +291,7 @@ def _endpoints(endpoints: Sequence[Endpoint]) -> str:
 def _other_entries(
     static: BrokerConfig, dynamic: DynamicConfigs, listed: set[str]
 ) -> list[ConfigEntry]:
-    """Return the names of keys that are set and that Kafka does not know."""
+    """Return the entries, without values, of keys that are set and that Kafka does not know."""
     layers = _layers(static, dynamic)
     given = sorted({**dynamic.own, **dynamic.cluster, **static.given})
     return [_not_known(name, layers, True) for name in given if name not in listed]

@@ -1,9 +1,9 @@
 """Declaration and parsing of one configuration key: type, default, range, meaning.
 
-A key is a field of a frozen dataclass; its name is the attribute's with dots for underscores. Its
-declaration carries its parser and its meaning, so that parser, validation and the generated
-reference have one source. Types and ranges are Kafka's (ConfigDef in 3.9). This module knows no
-particular key.
+A key is a field of a frozen dataclass; the key's name is the field's name with dots for
+underscores. The declaration of a key carries its parser and its meaning. So parsing, validation and
+the generated reference have one source. Types and ranges are Kafka's (ConfigDef in 3.9). This
+module declares no particular key.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class ConfigType(IntEnum):
 class Key:
     """One configuration key.
 
-    `read` takes the text (without surrounding blanks) and raises ValueError with the right form.
-    `expected` is the right form for the reference. `ours` marks keys that Kafka does not have.
-    `without_effect` is the reason why a key of Kafka is accepted and does nothing here; empty for
-    all others.
+    `read` parses a text without surrounding blanks; its ValueError says why the text is invalid.
+    `expected` describes the valid values for errors and the reference. `ours` marks keys that Kafka
+    does not have. `without_effect` is the reason why a key of Kafka is accepted and does nothing
+    here; it is empty for keys with an effect.
     """
 
     read: Callable[[str], Any]
@@ -58,18 +58,18 @@ class Key:
 
     @property
     def documentation(self) -> str:
-        """The text of the key in DescribeConfigs."""
+        """The documentation of the key in DescribeConfigs."""
         note = f" It has no effect here: {self.without_effect}." if self.without_effect else ""
         return f"{self.meaning} Takes {self.expected}.{note}"
 
 
-#: What Java's trim takes from the ends of a text, and what its patterns take for blanks.
+#: Characters that Java's `trim` removes from the ends of a text; and blanks of Java's patterns.
 _TRIMMED = "".join(map(chr, range(ord(" ") + 1)))
 _BLANKS = " \t\n\v\f\r"
 
 
 def trim(text: str) -> str:
-    """Return a text without the blanks and control characters around it, as Java trims it."""
+    """Strip blanks and control characters from both ends of a text, like Java's `trim`."""
     return text.strip(_TRIMMED)
 
 
@@ -88,7 +88,7 @@ def keys_of(config_class: type[Any]) -> dict[str, tuple[str, Key, Any]]:
 
 
 def read_value(name: str, key: Key, text: str) -> Any:
-    """Return the value of a key's text; a ConfigError names key, value and the right form."""
+    """Parse the text of a key; raise a ConfigError that names key, value and the right form."""
     try:
         return key.read(trim(text))
     except ValueError as error:
@@ -100,9 +100,9 @@ def read_value(name: str, key: Key, text: str) -> Any:
 
 
 def read_all(config_class: type[Any], properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the attribute values of all keys of `config_class` in `properties`; ignore the rest.
+    """Return the attribute values of all keys of `config_class` in `properties`; ignore others.
 
-    A key's own name counts before its synonyms, and those in their order.
+    A key's own name takes precedence over its synonyms, and an earlier synonym over a later one.
     """
     values: dict[str, Any] = {}
     for name, (attribute, key, _) in keys_of(config_class).items():
@@ -114,7 +114,7 @@ def read_all(config_class: type[Any], properties: Mapping[str, str]) -> dict[str
 
 
 def to_text(value: Any) -> str:
-    """Return a value as a configuration file has it: `Key.read` parses it to the same value."""
+    """Return the text that a configuration file has for a value, and that `Key.read` parses."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -136,7 +136,7 @@ def integer(
     synonyms: tuple[str, ...] = (),
     also: int | None = None,
 ) -> Any:
-    """Return a field of Kafka's type INT: 32 bits, in a range; `also` is one value outside."""
+    """Return a field of Kafka's type INT: 32 bits, within a range, or equal to `also`."""
     if (at_least, at_most) in ((-(2**31), INT32_MAX), (-(2**63), INT64_MAX)):
         expected = "an integer"
     elif at_most in (INT32_MAX, INT64_MAX):
@@ -302,12 +302,12 @@ def paths(meaning: str, *, ours: bool = False) -> Any:
 
 def _is_replica(element: str) -> bool:
     if not element:
-        return True  # Kafka's pattern takes an empty element
+        return True  # Kafka's pattern accepts an empty element
     return re.fullmatch("[0-9]+:[0-9]+", element, re.ASCII) is not None
 
 
 def _elements(text: str) -> list[str]:
-    """Return the elements of a LIST as Kafka's ConfigDef splits it: an empty text has none."""
+    """Split a LIST into its elements like Kafka's ConfigDef; an empty text has no elements."""
     return [element.strip(_BLANKS) for element in text.split(",")] if trim(text) else []
 
 
@@ -318,7 +318,7 @@ def without_effect(field: Any, reason: str) -> Any:
 
 
 def only(default: Any, meaning: str, value: str) -> Any:
-    """Return a key of Kafka with its default as only supported value; others are errors."""
+    """Return a field whose only supported value is Kafka's default; any other value is an error."""
 
     def read(text: str) -> Any:
         if text.lower() != value:
@@ -349,6 +349,6 @@ def text(
 
 
 def comma_list(value: str) -> list[str]:
-    """Return the elements of a comma list, without blanks around them and without empty ones."""
+    """Return the non-empty elements of a comma list, without surrounding blanks."""
     elements = (element.strip(_BLANKS) for element in trim(value).split(","))
     return [element for element in elements if element]

@@ -1,7 +1,8 @@
-"""The reference of every configuration key, docs/configuration.md, made from the declarations.
+"""The generator of docs/configuration.md, the reference of every configuration key.
 
-It lists honoured keys with type, default and meaning, keys accepted without effect, and refused
-keys with the reason. `tidelog configs reference` prints it; a test compares the file with it.
+The reference lists supported keys with type, default and meaning, keys accepted without effect, and
+refused keys with the reason. `tidelog configs reference` prints the reference; a test compares the
+file with that output.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORT
 from tidelog.core.topic_config import TopicConfig, broker_keys
 from tidelog.core.unsupported import why
 
-#: The meanings of keys that are read together with others.
+#: The meanings of keys without a declaration of their own: the value of each sets another key.
 _FOLDED = {
     "node.id": "Another name of `broker.id`.",
     "log.dir": "Where `log.dirs` is not given.",
@@ -58,7 +59,7 @@ it is set while brokers run.
 
 
 def reference() -> str:
-    """Return the whole file."""
+    """Return the text of docs/configuration.md."""
     lines = [_HEAD, "## Brokers", ""]
     lines += _table(("key", "default", "takes", "live", "meaning"), _broker_rows())
     lines += ["", "Read together with others:", ""]
@@ -91,7 +92,7 @@ def reference() -> str:
 
 
 def _files() -> list[str]:
-    """Return the section about files that Kafka reads."""
+    """Return the lines of the section about differences from Kafka's configuration files."""
     return [
         "## A server.properties of Kafka 3.9",
         "",

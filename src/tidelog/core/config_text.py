@@ -1,9 +1,10 @@
-"""Configuration as text: the file formats and the environment, all brought to `{key: value}`.
+"""Parsers of configuration files, environment variables and overrides, which return `{key: value}`.
 
 Java's properties format is read as `java.util.Properties` reads it (comments, separators, line
-continuation, escapes), so that Kafka's server.properties needs no change. TOML files have the same
-keys, flat and quoted or as tables. Environment variables are `TIDELOG_` and the key in upper case
-with underscores. No file is opened here and nothing is validated: `core.config` validates.
+continuation, escapes), so that Kafka's server.properties needs no change. TOML files have Kafka's
+keys too, flat and quoted or as tables. The environment variable of a key is `TIDELOG_` and the key
+in upper case with underscores. This module opens no file and validates no value; `core.config`
+validates.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from tidelog.core.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "TIDELOG_"
-#: Variable with the address of commands that name no cluster. It is no key of brokers.
+#: Environment variable with the bootstrap address for commands that name no cluster; no broker key.
 BOOTSTRAP_VARIABLE = "TIDELOG_BOOTSTRAP"
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANKS = " \t\f"
-#: No other character ends a line in Java.
+#: The line ends of Java's properties format; no other character ends a line.
 _LINE_ENDS = re.compile("\r\n|\n|\r")
 
 
 def decode_properties(data: bytes) -> str:
-    """Return the text of a properties file: UTF-8, else ISO-8859-1, which Kafka reads always."""
+    """Decode a properties file as UTF-8, else as ISO-8859-1, which Kafka always uses."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -34,7 +35,7 @@ def decode_properties(data: bytes) -> str:
 def parse_properties(text: str) -> dict[str, str]:
     """Read Java's properties format; the last value of a repeated key counts, as in Kafka.
 
-    Raises ConfigError for a malformed `\\uXXXX` escape; anything else is a key and a value.
+    Raises ConfigError for a malformed `\\uXXXX` escape; every other text is valid.
     """
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):
@@ -54,17 +55,18 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield numbers of lines with their text, without comments and blanks.
+    """Yield the logical lines with their numbers, without comments and blank lines.
 
-    A line that ends in a backslash joins the next one, and the last line's number counts. A
-    backslash at the end of the file begins a line, which may be empty and then names the key "".
+    A line that ends in a backslash continues on the next line; the joined line has the last line's
+    number. A backslash at the end of the file continues on an empty line, so that a line of only a
+    backslash names the key "".
     """
     joined: str | None = None
     number = 0
     for number, raw in enumerate(_LINE_ENDS.split(text), 1):
         line = raw.lstrip(_BLANKS)
         if not joined and (not line or line[0] in "#!"):
-            continue  # also behind a line of nothing but a backslash
+            continue  # also after a line that is only a backslash
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
             joined = (joined or "") + line[:-1]
@@ -76,7 +78,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _key_end(line: str) -> int:
-    """Return where the key ends: at the first blank, `=` or `:` that no backslash protects."""
+    """Return the index of the key's end: the first blank, `=` or `:` that is not escaped."""
     position = 0
     while position < len(line):
         if line[position] == "\\":
@@ -109,12 +111,12 @@ def _unescape(text: str) -> str:
             raise ConfigError(f"malformed escape \\u{digits} in {text!r}: four hex digits expected")
         parts.append(chr(int(digits, 16)))
         position += 4
-    # Java's characters are UTF-16: two escapes may be one character.
+    # Java's characters are UTF-16 units, so two escapes may make one character.
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def parse_toml(text: str) -> dict[str, str]:
-    """Read TOML with Kafka's keys: `"log.dirs" = [...]`, `log.dirs = [...]` and tables are equal.
+    """Read TOML with Kafka's keys; `"log.dirs" = [...]`, `log.dirs = [...]` and tables are equal.
 
     Lists become comma lists, booleans `true` and `false`. Raises ConfigError for invalid TOML and
     for values that have no text form (dates, tables in lists).
@@ -154,10 +156,10 @@ def _toml_scalar(key: str, value: object) -> str:
 
 
 def from_environment(environment: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
-    """Return the configuration in environment variables: `TIDELOG_LOG_DIRS` is `log.dirs`.
+    """Return the configuration from environment variables: `TIDELOG_LOG_DIRS` sets `log.dirs`.
 
-    `keys` are all known keys. A variable that matches none is passed on as a guess (underscores as
-    dots), so that the validation names it as unknown.
+    `keys` are all known keys. A variable that matches no known key becomes a key with dots for
+    underscores, so that the validation reports an unknown key.
     """
     by_variable = {environment_name(key): key for key in keys}
     found: dict[str, str] = {}
@@ -169,7 +171,7 @@ def from_environment(environment: Mapping[str, str], keys: Iterable[str]) -> dic
 
 
 def environment_name(key: str) -> str:
-    """Return the environment variable of a key."""
+    """Return the name of the environment variable of a key."""
     return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
 
 

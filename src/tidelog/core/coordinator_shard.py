@@ -1,9 +1,8 @@
-"""A coordinator of one partition of an internal topic, as its broker drives it.
+"""The interface between a broker and the coordinator of one partition of an internal topic.
 
-A shard decides and does no I/O: consumer groups are one kind (`tidelog.group`). Its shell
-(`broker.coordinators`) drives every kind in the same way, and knows none. State that another
-coordinator would have to know changes only when its record is committed, by the same code as in a
-reload.
+A shard makes decisions and does no I/O; consumer groups are one kind of shard (`tidelog.group`).
+The shell `broker.coordinators` drives every kind of shard in the same way. State that the next
+coordinator needs changes only when its record is committed, by the same code as in a reload.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class CoordinatorPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer to the request with this ticket."""
+    """The response to the request with this ticket."""
 
     ticket: int
     answer: Any
@@ -49,7 +48,7 @@ class CoordinatorAppend:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """A timer, which replaces the former one of its name.
+    """A timer to set, which replaces the earlier timer of the same name.
 
     The broker calls `timer_fired(name, deadline_ms, now)` at this monotonic time or later.
     """
@@ -60,7 +59,7 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
-    """A timer that is no longer needed."""
+    """A timer to cancel."""
 
     name: Any
 

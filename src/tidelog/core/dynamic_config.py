@@ -1,10 +1,11 @@
-"""Configuration that changes while brokers run (KIP-226, KIP-339): layers, operations, checks.
+"""Dynamic configuration, which changes while brokers run (KIP-226, KIP-339).
 
 The store holds a mapping of key to text for each entity. `altered` applies the operations of a
-request to it. `check_topic` and `check_broker` judge the result. `broker_config` lays the stored
-settings over a broker's own configuration. A value comes, most specific first, from the topic, the
-broker (`/config/brokers/N`), all brokers (`/config/brokers/<default>`), the broker's configuration
-at start, the default. Nothing is read or written here.
+request to such a mapping. `check_topic` and `check_broker` check the result. `broker_config`
+applies the stored settings over a broker's own configuration. A value comes from the first of these
+layers that sets it: the topic, the broker (`/config/brokers/N`), all brokers
+(`/config/brokers/<default>`), the broker's configuration at start, the default. This module does no
+I/O.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tidelog.core.throttle_keys import FOREIGN_RATES
 from tidelog.core.topic_config import TopicConfig, broker_keys, validate_topic_configs
 from tidelog.core.unsupported import why
 
-#: Kafka's dynamic keys apart from the defaults of topics, as far as this broker honours them; and
+#: The dynamic broker keys that are not defaults of topics: Kafka's that this broker supports, and
 #: tidelog's own.
 _DYNAMIC = (
     "cluster.events.enable",
@@ -64,7 +65,7 @@ class ConfigOperation(IntEnum):
 
 
 class Alteration(NamedTuple):
-    """One operation of a request."""
+    """One operation of an alteration request on one key."""
 
     name: str
     operation: int
@@ -73,14 +74,14 @@ class Alteration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DynamicConfigs:
-    """The store's settings of brokers: of all brokers, and of one."""
+    """The store's dynamic settings for all brokers and for one broker."""
 
     cluster: Mapping[str, str] = field(default_factory=dict)
     own: Mapping[str, str] = field(default_factory=dict)
 
 
 def dynamic_keys() -> dict[str, Key]:
-    """Return the broker keys that take effect at once; all others need a restart.
+    """Return the broker keys whose changes take effect without a restart.
 
     Kafka reads the format of records only from the configuration at start.
     """
@@ -91,10 +92,10 @@ def dynamic_keys() -> dict[str, Key]:
 
 
 def is_accepted_without_effect(name: str) -> bool:
-    """Return whether Kafka stores this key while brokers run, and this broker ignores it.
+    """Return whether this broker stores a dynamic key, as Kafka does, without any effect.
 
-    Kafka does so with its own dynamic keys, those of single listeners among them, and with any key
-    that it does not know (KIP-226).
+    Kafka stores its own dynamic keys, including the keys of single listeners, and any key that
+    Kafka does not know (KIP-226).
     """
     if name in supported_keys():
         return False
@@ -107,9 +108,10 @@ def is_accepted_without_effect(name: str) -> bool:
 def broker_config(
     static: BrokerConfig, dynamic: DynamicConfigs
 ) -> tuple[BrokerConfig, tuple[str, ...]]:
-    """Return the configuration in force, and the stored settings that cannot be used.
+    """Return the configuration in force, and a sentence for each unusable stored setting.
 
-    Another program may have written them: a bad setting leaves the next layer's value in force.
+    Another program may have written an unusable setting; the value of the next layer then stays in
+    force.
     """
     usable: dict[str, str] = {}
     config = static
@@ -130,7 +132,7 @@ def broker_config(
     return config, tuple(problems)
 
 
-#: Keys that say the same as a dynamic one in a coarser unit.
+#: Keys in a coarser unit that set the same value as a dynamic key.
 _COARSER = (
     "log.roll.hours",
     "log.roll.jitter.hours",
@@ -140,19 +142,19 @@ _COARSER = (
 
 
 class Reloaded(NamedTuple):
-    """A configuration at start after its sources were read again."""
+    """A broker's static configuration after its sources were read again."""
 
     static: BrokerConfig
-    #: Keys with another value than before, that of a default included.
+    #: Keys whose values changed, also if only a default changed.
     changed: tuple[str, ...]
-    #: Keys with another text than before that this broker takes over at its next start only.
+    #: Keys whose text changed and that take effect only at the broker's next start.
     need_restart: tuple[str, ...]
 
 
 def reloaded(static: BrokerConfig, offered: BrokerConfig) -> Reloaded:
     """Return `static` with the values of `offered` for keys that can change while brokers run.
 
-    Raises ConfigError where they do not fit the other values of `static`.
+    Raises ConfigError if the new values contradict the other values of `static`.
     """
     reloadable = {*dynamic_keys(), *_COARSER}
     kept = {name: text for name, text in static.given.items() if name not in reloadable}
@@ -178,7 +180,7 @@ def _skip_reason(name: str) -> str:
 
 # altering
 
-#: Elements of a list that a key has before the first append: its inherited value.
+#: Returns the inherited value of a key: the list to which the first APPEND adds.
 Inherited = Callable[[str], str]
 
 
@@ -188,7 +190,7 @@ def altered(
     declared: Mapping[str, Key],
     inherited: Inherited,
 ) -> dict[str, str]:
-    """Return the stored settings after the operations; the caller checks the values.
+    """Apply operations to stored settings and return the result; the caller checks the values.
 
     Raises KafkaError INVALID_REQUEST for a key that is named twice, a missing value or an unknown
     operation. Raises INVALID_CONFIG for APPEND and SUBTRACT on a key that is no list.
@@ -240,7 +242,7 @@ def _check_request(alterations: Sequence[Alteration]) -> None:
 
 
 def replacing(current: Mapping[str, str], wanted: Sequence[Alteration]) -> list[Alteration]:
-    """Return AlterConfigs as operations: keys not named are deleted (KIP-133)."""
+    """Return AlterConfigs as operations, which delete all keys that it does not name (KIP-133)."""
     named = dict.fromkeys(alteration.name for alteration in wanted)
     gone = [Alteration(name, ConfigOperation.DELETE, None) for name in current if name not in named]
     return [*wanted, *gone]
@@ -250,9 +252,9 @@ def replacing(current: Mapping[str, str], wanted: Sequence[Alteration]) -> list[
 
 
 def check_topic(broker: BrokerConfig, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Raise KafkaError(INVALID_CONFIG) unless a topic may be configured so.
+    """Raise KafkaError(INVALID_CONFIG) unless the settings `after` a change are valid for a topic.
 
-    Stored settings that stay as they are have been checked by their writer.
+    Settings that do not change are not checked again: the writer of each setting checked it.
     """
     changed = {name: text for name, text in after.items() if before.get(name) != text}
     try:
@@ -264,7 +266,7 @@ def check_topic(broker: BrokerConfig, before: Mapping[str, str], after: Mapping[
 
 
 def _check_lags(config: TopicConfig) -> None:
-    """Check that the topic's lags and those of its broker fit together, as in Kafka."""
+    """Check that the compaction lags of the topic and of the broker fit together, as in Kafka."""
     lag_ms, limit_ms = config.min_compaction_lag_ms, config.max_compaction_lag_ms
     if lag_ms > limit_ms:
         raise ConfigError(
@@ -287,11 +289,11 @@ def check_broker(
     *,
     for_all: bool = False,
 ) -> None:
-    """Raise KafkaError(INVALID_REQUEST), as Kafka does, unless brokers may be configured so.
+    """Raise KafkaError(INVALID_REQUEST), as in Kafka, unless the settings of `after` are valid.
 
-    A key that needs a restart and a bad value are rejected. A key without effect is accepted where
+    A key that needs a restart and a bad value are rejected. A key without effect is accepted if
     Kafka accepts it, which includes every key that Kafka does not know. `for_all` says that the
-    settings are those of all brokers.
+    settings apply to all brokers.
     """
     known = dynamic_keys()
     kept: dict[str, str] = {}
@@ -321,9 +323,10 @@ def check_broker(
 
 
 def _check_without_effect(name: str, text: str, for_all: bool) -> None:
-    """Raise ConfigError where Kafka does not take a value that this broker ignores.
+    """Raise ConfigError for a key without effect here if Kafka would reject its value.
 
-    A secret is not stored: Kafka encrypts it by password.encoder.secret, without which it refuses.
+    A secret is rejected: Kafka stores secrets encrypted by password.encoder.secret, and rejects
+    them without that key.
     """
     is_of_listener = name.startswith(LISTENER_KEY_PREFIX)
     base = name.split(".", 3)[-1] if is_of_listener else name
@@ -344,7 +347,8 @@ def _check_without_effect(name: str, text: str, for_all: bool) -> None:
 def check_rates(settings: Mapping[str, str]) -> None:
     """Raise KafkaError(INVALID_REQUEST) unless the replication throttle's rates are valid (R15).
 
-    The other settings are of another broker, whose own configuration decides whether they fit.
+    The other settings belong to another broker, whose own configuration decides whether they are
+    valid.
     """
     declared = keys_of(BrokerConfig)
     for name in FOREIGN_RATES:
@@ -380,13 +384,13 @@ def _refusal(name: str) -> str:
 
 
 def inherited_by_topic(broker: BrokerConfig) -> Inherited:
-    """Return the values that a topic inherits where it sets none; empty for an unknown key."""
+    """Return a function from topic key to inherited value, which is empty for an unknown key."""
     config = TopicConfig.of(broker, {})
     declared = keys_of(TopicConfig)
     return lambda name: to_text(getattr(config, declared[name][0])) if name in declared else ""
 
 
 def inherited_by_broker(broker: BrokerConfig) -> Inherited:
-    """Return the values that a broker inherits where the store has none; empty for unknown keys."""
+    """Return a function from broker key to the static value, which is empty for an unknown key."""
     declared = keys_of(BrokerConfig)
     return lambda name: to_text(getattr(broker, declared[name][0])) if name in declared else ""

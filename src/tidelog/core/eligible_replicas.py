@@ -1,9 +1,10 @@
 """Eligible leader replicas: replicas that left a small ISR with every committed record (E1, E5).
 
-While the ISR is smaller than the effective minimum, the high watermark stands still (V60). So a
-replica that leaves such an ISR, or makes it that small, keeps every committed record. It enters
-`elr`, and every committed record is on all *members*: the ISR united with `elr` (E6). When the ISR
-reaches the minimum again, records may be committed without the others: `elr` is cleared.
+While the ISR is smaller than the effective minimum, the high watermark does not advance (V60). So a
+replica whose removal leaves the ISR below the minimum has every committed record. So the replica
+enters `elr`, and every committed record is on all *members*, the union of the ISR and `elr` (E6).
+When the ISR reaches the minimum again, records may be committed without the replicas in `elr`, so
+`elr` is cleared.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from typing import NamedTuple
 
 from tidelog.core.types import NO_BROKER_EPOCH, PartitionState
 
-#: Recorded for a member that bounced where no epoch was: no registration has or proves it.
+#: The broker epoch recorded for a member that bounced without a recorded epoch; no registration has
+#: this epoch.
 BOUNCED_EPOCH = 0
 
 
 class EligibleReplicas(NamedTuple):
-    """The two keys of a state node: replicas, and the broker epoch recorded for each of them."""
+    """The ELR keys of a state node: the replicas, and the recorded broker epoch of each replica."""
 
     elr: tuple[int, ...] = ()
     elr_epochs: tuple[int, ...] = ()
@@ -29,7 +31,7 @@ NONE_ELIGIBLE = EligibleReplicas()
 
 
 def isr_epochs(state: PartitionState) -> tuple[int, ...]:
-    """Return the broker epoch recorded for each ISR member, in ISR order; -1 where none is."""
+    """Return the recorded broker epoch of each ISR member, in ISR order; -1 if none is recorded."""
     epochs = state.isr_epochs
     if epochs is None or len(epochs) != len(state.isr):
         return (NO_BROKER_EPOCH,) * len(state.isr)
@@ -37,7 +39,7 @@ def isr_epochs(state: PartitionState) -> tuple[int, ...]:
 
 
 def members(state: PartitionState) -> dict[int, int]:
-    """Return the recorded broker epoch of each member, the ISR first; -1 where none is recorded."""
+    """Return the recorded broker epoch of each member, the ISR first; -1 if none is recorded."""
     found = dict(zip(state.isr, isr_epochs(state), strict=True))
     for replica, epoch in zip(state.elr, state.elr_epochs, strict=True):
         found.setdefault(replica, epoch)
@@ -52,12 +54,11 @@ def after(
     lost: Collection[int] = (),
     proven: Callable[[], Mapping[int, int]] = dict,
 ) -> EligibleReplicas:
-    """Return the eligible replicas once `isr` takes the place of the ISR of `state` (E1).
+    """Return the eligible replicas after `isr` replaces the ISR of `state` (E1).
 
     `minimum` is the effective minimum, min(min.insync.replicas, number of replicas). `lost` are
-    members without the replica (D3). `proven` returns broker epochs under which members are known
-    to have lost nothing, where they are newer than the recorded ones; it is called only where
-    replicas may be eligible.
+    members that lost their replica (D3). `proven` returns newer broker epochs under which members
+    provably have lost no record. `proven` is called only if the new ISR is below the minimum.
     """
     if len(isr) >= minimum:
         return NONE_ELIGIBLE
@@ -71,7 +72,7 @@ def after(
 
 
 def strangers(state: PartitionState, replicas: Collection[int]) -> tuple[int, ...]:
-    """Return the eligible replicas of a state node that are not assigned: the node is wrong."""
+    """Return the eligible replicas that are not assigned, which only a wrong state node has."""
     return tuple(replica for replica in state.elr if replica not in replicas)
 
 

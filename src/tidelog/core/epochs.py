@@ -1,7 +1,7 @@
-"""Leader epochs of one log: which epoch started at which offset (KIP-101, KIP-279).
+"""The leader epochs of one log, with their start offsets (KIP-101, KIP-279).
 
-Pure data that `log` persists and `replication` decides by. Entries rise strictly in epoch and in
-start offset. The end of an epoch is the start of the next one, the log end for the last.
+`log` persists these entries, and `replication` decides by them. Entries rise strictly in epoch and
+in start offset. An epoch ends where the next epoch starts; the last epoch ends at the log end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tidelog.core.types import NO_EPOCH, EpochEnd
 
-#: No offset is known (Kafka's UNDEFINED_EPOCH_OFFSET).
+#: The offset that stands for an unknown one (Kafka's UNDEFINED_EPOCH_OFFSET).
 UNDEFINED_OFFSET = -1
 
 
@@ -23,7 +23,7 @@ class LeaderEpochs:
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        #: Set by every change, cleared when the checkpoint is written.
+        #: Whether an entry changed since the checkpoint was last written.
         self.changed = False
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
@@ -45,16 +45,16 @@ class LeaderEpochs:
 
     @property
     def latest_epoch(self) -> int:
-        """The last epoch, -1 when there is none."""
+        """The last epoch, or -1 if there is no entry."""
         return self._epochs[-1] if self._epochs else NO_EPOCH
 
     @property
     def latest_start_offset(self) -> int:
-        """The start of the last epoch, -1 when there is none."""
+        """The start offset of the last epoch, or -1 if there is no entry."""
         return self._starts[-1] if self._starts else UNDEFINED_OFFSET
 
     def covers(self, epoch: int, start_offset: int) -> bool:
-        """Return whether `epoch` is the last one and began at `start_offset` or before."""
+        """Return whether `epoch` is the last epoch and began at or before `start_offset`."""
         return bool(self._epochs) and self._epochs[-1] == epoch and self._starts[-1] <= start_offset
 
     def assign(self, epoch: int, start_offset: int) -> bool:
@@ -75,10 +75,11 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEnd:
-        """Return the largest epoch <= `requested_epoch` and its end offset, (-1, -1) when unknown.
+        """Return the largest epoch <= `requested_epoch` and its end offset, or (-1, -1) if unknown.
 
-        A requested epoch equal to the latest one ends at `log_end_offset`. A later one is unknown.
-        One below the first ends where the first begins (Kafka's LeaderEpochFileCache.endOffsetFor).
+        The latest epoch ends at `log_end_offset`. A requested epoch after the latest one is
+        unknown. A requested epoch before the first one ends where the first one begins (Kafka's
+        LeaderEpochFileCache.endOffsetFor).
         """
         if requested_epoch == NO_EPOCH or not self._epochs:
             return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)
@@ -88,19 +89,19 @@ class LeaderEpochs:
         if index == len(self._epochs):
             return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)
         if index == 0:
-            # It precedes the first epoch here: this log has none of it, and it ends where that one
-            # begins.
+            # The requested epoch precedes the first epoch of this log. So this log has no record of
+            # the requested epoch, which ends where the first epoch begins.
             return EpochEnd(requested_epoch, self._starts[0])
         return EpochEnd(self._epochs[index - 1], self._starts[index])
 
     def epoch_at(self, offset: int) -> int:
-        """Return the epoch of the record at `offset`, -1 when it lies before the first entry."""
+        """Return the epoch of the record at `offset`, or -1 if it is before the first entry."""
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else NO_EPOCH
 
     @property
     def earliest_epoch(self) -> int:
-        """The first epoch, -1 when there is none."""
+        """The first epoch, or -1 if there is no entry."""
         return self._epochs[0] if self._epochs else NO_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
@@ -111,11 +112,12 @@ class LeaderEpochs:
             self.changed = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Keep the entries of offsets >= `start_offset`, and the entry of the record before it.
+        """Drop the entries that end before `start_offset` (retention, DeleteRecords).
 
-        For retention and DeleteRecords. That last entry keeps its start (Kafka moves it to
-        `start_offset`). A follower whose log ends just there in an earlier epoch may have other
-        records below. Only the true start of the epoch reveals them (V67).
+        The entry of the record before `start_offset` stays and keeps its start offset, which Kafka
+        moves to `start_offset`. A follower whose log ends at `start_offset` in an earlier epoch may
+        have diverged below `start_offset`. Only the true start of the epoch reveals the divergence
+        (V67).
         """
         keep_from = bisect_left(self._starts, start_offset) - 1
         if keep_from <= 0:
@@ -124,7 +126,7 @@ class LeaderEpochs:
         self.changed = True
 
     def clear(self) -> None:
-        """Forget all entries (the log restarts at another offset)."""
+        """Drop all entries, because the log restarts at another offset."""
         if self._epochs:
             self.changed = True
         self._epochs.clear()

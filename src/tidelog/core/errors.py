@@ -1,10 +1,10 @@
 """Errors: Kafka's numbered protocol errors, and the exceptions that this package raises.
 
-`ErrorCode` holds the numbers that travel on the wire (Kafka's `Errors`). `KafkaError` carries one
-of them with a message for a person. Operating errors are handled where they arise. A broken
-invariant is an `InvariantError` and stops the broker loudly (DESIGN.md, rule 9). Port handles of a
-crashed incarnation raise `NodeDead` under simulation. It is a BaseException so that no handler of
-operating errors can swallow it.
+`ErrorCode` holds the numbers that travel on the wire (Kafka's `Errors`). `KafkaError` carries an
+`ErrorCode` with a message for a person. Operating errors are handled where they arise. A broken
+invariant raises `InvariantError` and stops the broker (DESIGN.md, rule 9). In simulation, port
+handles of a crashed incarnation raise `NodeDead`. `NodeDead` is a BaseException so that no handler
+of operating errors can swallow it.
 """
 
 from __future__ import annotations
@@ -145,9 +145,9 @@ class TidelogError(Exception):
 
 
 class KafkaError(TidelogError):
-    """An error with a protocol code, for the response to the peer's request.
+    """An error with a protocol error code, for the response to a request.
 
-    `message` is meant for a person: what was wrong, where, and what would be right.
+    `message` says to a person what was wrong, where, and what would be right.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
@@ -165,7 +165,7 @@ class ConfigError(TidelogError):
 
 
 class StorageError(TidelogError):
-    """A failed file operation, with the facts from which the directory's owner judges it.
+    """A failed file operation, with the facts by which the log directory's owner classifies it.
 
     Rules D1, D14, D17. `directory` is the log directory, `operation` the call ("pwrite", "fsync",
     ...), `path` the file, `errno` the cause, `at_ms` the wall clock of the failure.
@@ -187,17 +187,16 @@ class StorageError(TidelogError):
 
     @property
     def is_full(self) -> bool:
-        """Whether the disk or quota is full (D14): this operation failed, the device did not."""
+        """Whether the operation failed because the disk or quota is full, not the device (D14)."""
         return self.errno in FULL_ERRNOS
 
     @property
     def is_device_failure(self) -> bool:
-        """Whether the directory must be taken as failed (D1's list; any failed fsync, D17)."""
+        """Whether the log directory counts as failed, by an error of D1 or a failed fsync (D17)."""
         return self.errno in DEVICE_ERRNOS or self.operation == "fsync"
 
 
-#: Errors of a failed device or a directory that is gone, perhaps with a file in its place (rule
-#: D1).
+#: Errors of a failed device, or of a directory that is missing or replaced by a file (rule D1).
 DEVICE_ERRNOS = frozenset(
     {
         _errno.EIO,
@@ -214,7 +213,7 @@ FULL_ERRNOS = frozenset({_errno.ENOSPC, _errno.EDQUOT})
 
 
 class InvariantError(AssertionError):
-    """A broken invariant: the broker stops, because its state cannot be right."""
+    """A broken invariant; the broker stops, because its state is inconsistent."""
 
 
 class NodeDead(BaseException):
@@ -226,4 +225,4 @@ class ConnectionLost(TidelogError):
 
 
 class RequestTimeout(TidelogError):
-    """No response within the time given; the outcome of the request is unknown."""
+    """A response that did not come in time; the outcome of the request is unknown."""

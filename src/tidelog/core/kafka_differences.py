@@ -1,14 +1,15 @@
 """Differences between Kafka 3.9 and tidelog in what a `server.properties` may contain.
 
-Everything else is the same: a test generates files, and compares with Kafka's own loader and
-KafkaConfig. The reference of configuration keys shows these tables.
+A test generates files and compares tidelog with Kafka's own loader and KafkaConfig, so that the
+list is complete. The reference of configuration keys shows these tables.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Kafka starts with these, and tidelog refuses them: name -> sentence.
+#: Configurations with which Kafka starts and that tidelog refuses: name of the difference ->
+#: sentence.
 REFUSED: Final[dict[str, str]] = {
     "protocols": "a listener with a protocol other than PLAINTEXT",
     "features": "`authorizer.class.name`, `process.roles` and `config.providers` with a value",
@@ -67,7 +68,7 @@ NOT_IN_FILES: Final = (
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 
-#: Keys that Kafka takes over while it runs, and tidelog at its next start.
+#: Keys that Kafka changes while it runs, and tidelog only at the next start.
 READ_ONLY_HERE: Final = (
     "advertised.listeners",
     "listener.security.protocol.map",
@@ -75,7 +76,8 @@ READ_ONLY_HERE: Final = (
     "num.replica.fetchers",
 )
 
-#: Both start, with another value: name -> sentence.
+#: Configurations that tidelog reads with other values than Kafka: name of the difference ->
+#: sentence.
 READ_OTHERWISE: Final[dict[str, str]] = {
     "encoding": (
         "A file in UTF-8 is read as UTF-8, and a mark at its beginning is skipped; Kafka reads"
@@ -87,7 +89,8 @@ READ_OTHERWISE: Final[dict[str, str]] = {
     ),
 }
 
-#: tidelog starts with these, and Kafka refuses them: name -> sentence.
+#: Configurations with which tidelog starts and that Kafka refuses: name of the difference ->
+#: sentence.
 TAKEN: Final[dict[str, str]] = {
     "empty texts": (
         "empty values of `listener.security.protocol.map`, `advertised.listeners`,"

@@ -1,7 +1,7 @@
-"""The broker keys of Kafka 3.9 that BrokerConfig does not declare: type, default, range, changes.
+"""The table of Kafka 3.9's broker keys that BrokerConfig does not declare.
 
-DescribeConfigs lists them, as Kafka does, and AlterConfigs judges their values. Source: ConfigDef
-and DynamicBrokerConfig of Kafka 3.9; a test compares this table with both.
+DescribeConfigs lists these keys, as in Kafka, and AlterConfigs checks their values. Source:
+ConfigDef and DynamicBrokerConfig of Kafka 3.9; a test compares this table with both classes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 
 from tidelog.core.config_keys import ConfigType, floating, trim, whole_number
 
-#: One key a line: name, type, default, then its range or choices, how it changes while brokers run
-#: (`cluster`: for all or for single brokers, `broker`: for single brokers, `listener`: for single
-#: brokers, below the prefix of a listener), and whether it is internal.
+#: One key per line: name, type, default, range or choices, how the key may change while brokers
+#: run, and whether the key is internal. A `cluster` key changes for all or for single brokers. A
+#: `broker` key changes for single brokers. A `listener` key changes for single brokers below the
+#: prefix of a listener.
 _TABLE: Final = """
 advertised.listeners STRING null broker
 alter.config.policy.class.name CLASS null
@@ -253,23 +254,23 @@ zookeeper.ssl.truststore.password PASSWORD null
 zookeeper.ssl.truststore.type STRING null
 """
 
-#: How a key may change while brokers run.
+#: The ways in which a key may change while brokers run.
 _CHANGES: Final = ("cluster", "broker", "listener")
 
 
 class KafkaKey(NamedTuple):
-    """One key of Kafka. `default` is None where Kafka's is null."""
+    """One key of Kafka. `default` is None if Kafka's default is null."""
 
     type: ConfigType
     default: str | None
-    #: Bounds of a number; empty for no bound. Or the words that a text may be.
+    #: The bounds of a number, empty for no bound; or the allowed values of a text.
     range: str = ""
     #: `cluster`, `broker` or `listener`; empty for a key that needs a restart.
     changes: str = ""
     is_internal: bool = False
 
     def check(self, text: str) -> None:
-        """Raise ValueError, which says what would be right, unless Kafka takes this value."""
+        """Raise ValueError, which says what would be right, unless Kafka accepts this value."""
         text = trim(text)
         if self.type is ConfigType.BOOLEAN:
             if text.lower() not in ("true", "false"):

@@ -1,14 +1,14 @@
-"""Kafka's broker keys that this broker knows by name and does not support.
+"""Kafka's broker keys that tidelog knows by name and does not support.
 
-They are accepted with a warning that names them. A server.properties written for Kafka so works,
-and no operator believes in a setting without effect. A key whose loss would leave the cluster open,
-or that asks for another kind of cluster, is refused instead. Source: the ConfigDef of Kafka 3.9.
-`core.config` declares the supported keys.
+The broker accepts an unsupported key with a warning that names the key. So a server.properties
+written for Kafka works, and operators learn which settings have no effect. A key is refused instead
+if ignoring it would leave the cluster unprotected, or if it asks for another kind of cluster
+(KRaft). Source: the ConfigDef of Kafka 3.9. `core.config` declares the supported keys.
 """
 
 from __future__ import annotations
 
-#: Family (prefix) -> the rest of each key.
+#: Family (prefix of keys) -> the remainder of each key's name.
 _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
     "": """
         alter.config.policy.class.name alter.config.policy.kraft.compatibility.enable
@@ -131,15 +131,15 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
     """,
 }
 
-#: Kafka 3.9's keys without support here.
+#: Kafka 3.9's broker keys that tidelog does not support.
 UNSUPPORTED_KEYS: frozenset[str] = frozenset(
     family + rest for family, words in _UNSUPPORTED_BY_FAMILY.items() for rest in words.split()
 )
 
-#: Any key below this prefix belongs to one listener's security.
+#: The prefix of keys for the security of one listener.
 LISTENER_KEY_PREFIX = "listener.name."
 
-#: Keys that are refused unless they have one of these values, with the remedy.
+#: Key -> the only values that are not refused, and the remedy.
 REFUSED_KEYS: dict[str, tuple[tuple[str, ...], str]] = {
     "authorizer.class.name": (
         ("",),

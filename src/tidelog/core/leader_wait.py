@@ -1,9 +1,10 @@
-"""The wait of a partition without a leader: which brokers are awaited, and for what (E4, E6).
+"""The wait of a partition without a leader for the brokers that may lead it (E4, E6).
 
-Members are the ISR and the eligible leader replicas. A proven member leads as soon as it is there.
-Without one, `quorum` members must be there, so that the controller can compare their logs. The
-controller finds this out; all brokers show it. The numbers are part of tidelog's own fields of
-UpdateMetadata and DescribeTopicPartitions.
+Members are the ISR and the eligible leader replicas. A member that provably has all committed
+records becomes leader as soon as it is registered. Without such a member, `quorum` members must
+register, so that the controller can compare their logs. The controller determines the state of the
+wait, and all brokers report it. The numbers are part of tidelog's own fields of UpdateMetadata and
+DescribeTopicPartitions.
 """
 
 from __future__ import annotations
@@ -17,36 +18,36 @@ from tidelog.core.types import NO_LEADER
 class MemberStatus(IntEnum):
     """What a member contributes to the election of a leader."""
 
-    #: It is registered; its log was not asked for yet.
+    #: The member is registered; the controller has not asked for its log end.
     REGISTERED = 0
-    #: It has reported the end of its log.
+    #: The member has reported its log end.
     COMPARED = 1
     NOT_REGISTERED = 2
-    #: It is shutting down.
+    #: The member is shutting down.
     LEAVING = 3
-    #: It has not reported the end of its log yet.
+    #: The controller has asked for the member's log end, which has not come yet.
     ASKED = 4
-    #: It cannot read its log now.
+    #: The member cannot read its log now.
     UNREADABLE = 5
-    #: It has no such replica any more (D3).
+    #: The member has lost its replica (D3).
     LOST = 6
-    #: It reports no log ends: a broker of Kafka's.
+    #: The member cannot report log ends, because it is a broker of Kafka's.
     SILENT = 7
 
     @property
     def word(self) -> str:
-        """The name in events and JSON documents."""
+        """The status' name in events and JSON documents."""
         return self.name.lower()
 
 
-#: Members of these statuses are awaited, with the words for people.
+#: Statuses of members without which no leader can be elected now, with the words for people.
 _AWAITED = {
     MemberStatus.NOT_REGISTERED: "not registered",
     MemberStatus.LEAVING: "shutting down",
     MemberStatus.ASKED: "asked for the end of its log",
     MemberStatus.UNREADABLE: "cannot read its log",
 }
-#: Members of these statuses count for the quorum.
+#: Statuses of members that count for the quorum.
 _COUNTED = (
     MemberStatus.REGISTERED,
     MemberStatus.COMPARED,
@@ -58,13 +59,13 @@ _COUNTED = (
 
 @dataclass(frozen=True, slots=True)
 class LeaderWait:
-    """Why a partition has no leader."""
+    """The reason why a partition has no leader."""
 
     #: Members with their statuses, the ISR first.
     members: tuple[tuple[int, MemberStatus], ...] = ()
-    #: Members that must be there before one leads without a proof of its own (k of E6).
+    #: Number of members that must be registered before an unproven member may lead (k of E6).
     quorum: int = 0
-    #: leader.recovery.wait.ms is not over: missing members may still come.
+    #: Whether leader.recovery.wait.ms has not passed yet, so that missing members may still come.
     is_waiting: bool = False
 
     @property
@@ -74,7 +75,7 @@ class LeaderWait:
 
 
 def status_of(number: int) -> MemberStatus:
-    """Return the status of that number, REGISTERED for one of a later version."""
+    """Return the status of a number; REGISTERED for an unknown number of a later version."""
     try:
         return MemberStatus(number)
     except ValueError:
@@ -82,7 +83,7 @@ def status_of(number: int) -> MemberStatus:
 
 
 def reason(wait: LeaderWait, last_leader: int = NO_LEADER) -> str:
-    """Return why there is no leader, in one line for people."""
+    """Return the reason why a partition has no leader, in one line for people."""
     awaited = [
         f"broker {member} ({_AWAITED[status]})"
         for member, status in wait.members

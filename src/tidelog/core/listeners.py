@@ -1,9 +1,10 @@
-"""Listeners of a broker: Kafka's `listeners` family of keys, brought to endpoints.
+"""Listeners of a broker: the endpoints that Kafka's `listeners` family of keys describes.
 
-Decides which endpoints a broker listens on, which it advertises, and which of them other brokers
-use. Only plain connections are served today. A listener with TLS or SASL is refused rather than
-served in the clear. Looks no host name up: a listener without a host is advertised as 127.0.0.1.
-Two listeners may share a port if one has an IPv4 address and the other an IPv6 address.
+This module decides which endpoints a broker listens on, which it advertises, and which endpoint
+other brokers use. Only plain connections are served today. A listener with TLS or SASL is refused
+rather than served in the clear. This module looks up no host name: a listener without a host is
+advertised as 127.0.0.1. Two listeners may share a port if one has an IPv4 address and the other an
+IPv6 address.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _EVERY_IPV6 = "::"
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The result of the family of keys; an empty host in `listeners` means every interface."""
+    """The listeners of one broker; an empty host in `listeners` means every interface."""
 
     listeners: tuple[Endpoint, ...]
     advertised: tuple[Endpoint, ...]
@@ -36,7 +37,7 @@ class Listeners:
 
 
 def read_listeners(properties: Mapping[str, str]) -> Listeners:
-    """Read and check the family; raise ConfigError naming key, value and the right form."""
+    """Read and check the listener keys; raise ConfigError naming key, value and the right form."""
     protocols = _protocol_map(properties)
     listeners = _endpoints("listeners", properties.get("listeners", "PLAINTEXT://:9092"), protocols)
     warnings: list[str] = []
@@ -113,7 +114,7 @@ def _check_distinct_ports(key: str, text: str, found: Mapping[str, Endpoint]) ->
 
 
 def _ip_version(host: str) -> int:
-    """Return 4 or 6 for an address, 0 for a name or none."""
+    """Return 4 or 6 for an IP address, 0 for a host name or an empty host."""
     import ipaddress  # 400 KiB that few brokers need
 
     try:
@@ -167,7 +168,7 @@ def _advertise(endpoint: Endpoint, warnings: list[str]) -> Endpoint:
 
 
 def _inter_broker_name(properties: Mapping[str, str], advertised: tuple[Endpoint, ...]) -> str:
-    """Return the listener for other brokers: named, by security protocol, or the only one."""
+    """Return the listener for other brokers: by name, by security protocol, or the only one."""
     name = properties.get("inter.broker.listener.name", "").strip().upper()
     protocol = properties.get("security.inter.broker.protocol", "").strip().upper()
     names = [endpoint.listener for endpoint in advertised]

@@ -1,8 +1,8 @@
 """Declarations of the keys of log directories.
 
-They may be failed, replaced, cordoned, drained, full, slow, or balanced: rules D4, D6 and D12 to
-D15. Each declaration is a field of `BrokerConfig`. Kafka's keys have the names, types, ranges and
-defaults that they have in Kafka.
+The keys set how a broker treats log directories that are failed, replaced, cordoned, drained, full,
+slow or unbalanced (rules D4, D6, D12 to D15). Each declaration is a field of `BrokerConfig`.
+Kafka's keys keep their names, types, ranges and defaults.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from tidelog.core.config_keys import (
 )
 from tidelog.core.errors import ConfigError
 
-#: Stands for all log directories in cordoned.log.dirs.
+#: The value of cordoned.log.dirs that names all log directories.
 ALL: Final = "*"
 _MIB: Final = 1 << 20
-#: What a broker does with a slow log directory; each one includes those before it.
+#: Values of log.dir.slow.action, what a broker does with a slow log directory; each action includes
+#: the earlier ones.
 REPORT: Final = "report"
 DEMOTE: Final = "demote"
 CORDON: Final = "cordon"
@@ -56,7 +57,7 @@ def cordoned() -> Any:
 
 
 def check_cordoned(cordoned_dirs: tuple[str, ...], log_dirs: tuple[str, ...]) -> None:
-    """Raise ConfigError for a cordoned directory that is none of the broker's."""
+    """Raise ConfigError for a cordoned directory that is not in log.dirs."""
     for path in cordoned_dirs:
         if path != ALL and path not in log_dirs:
             raise ConfigError(
@@ -75,9 +76,9 @@ def draining() -> Any:
 
 
 def check_draining(draining_dirs: tuple[str, ...], log_dirs: tuple[str, ...]) -> None:
-    """Raise ConfigError for a drained directory that is none of the broker's, or for all of them.
+    """Raise ConfigError if a drained directory is not in log.dirs, or all of log.dirs are drained.
 
-    Replicas that leave a directory need another one.
+    Replicas that leave a drained directory need another directory.
     """
     text = f"draining.log.dirs={','.join(draining_dirs)!r}"
     for path in draining_dirs:
@@ -94,10 +95,10 @@ _NAMING: Final = ("cordoned.log.dirs", "draining.log.dirs")
 
 
 def still_there(name: str, text: str, log_dirs: tuple[str, ...]) -> str:
-    """Return the stored value of a key without directories that the broker has no more.
+    """Return the stored value of a key without the directories that are no longer in log.dirs.
 
-    A directory that was drained leaves log.dirs, and its name stays in the store for a while. Other
-    keys keep their value.
+    An operator removes a drained directory from log.dirs, but its name stays in the store for a
+    while. Values of keys that name no directories are returned unchanged.
     """
     if name not in _NAMING:
         return text
@@ -109,7 +110,7 @@ def still_there(name: str, text: str, log_dirs: tuple[str, ...]) -> str:
 
 
 def takes_no_new(path: str, cordoned_dirs: tuple[str, ...], draining_dirs: tuple[str, ...]) -> bool:
-    """Return whether a log directory takes no new replicas: it is cordoned, or drained."""
+    """Return whether a log directory takes no new replicas, because it is cordoned or drained."""
     return is_cordoned(path, cordoned_dirs) or path in draining_dirs
 
 
@@ -147,7 +148,7 @@ def balance_interval() -> Any:
 
 
 def is_cordoned(path: str, cordoned_dirs: tuple[str, ...]) -> bool:
-    """Return whether a log directory takes no new replicas."""
+    """Return whether a log directory is cordoned."""
     return ALL in cordoned_dirs or path in cordoned_dirs
 
 
@@ -166,8 +167,9 @@ def reserve() -> Any:
 def slow_threshold() -> Any:
     """Return the field of log.dir.slow.threshold.ms.
 
-    A healthy disk under full load answers within some 100 ms, and Linux lets a writer wait 200 ms
-    at a time when a device does not keep up. So a p99 of a second is no load, but a sick device.
+    A healthy disk under full load completes operations within some 100 ms. Linux delays a writer by
+    200 ms at a time when the device does not keep up. So a p99 of one second is a sign of a failing
+    device, not of load.
     """
     return long(
         1_000,
@@ -204,5 +206,5 @@ def slow_action() -> Any:
 
 
 def slow_action_includes(action: str, wanted: str) -> bool:
-    """Return whether an action on slow log directories includes another one."""
+    """Return whether an action on slow log directories includes the `wanted` action."""
     return SLOW_ACTIONS.index(action) >= SLOW_ACTIONS.index(wanted)

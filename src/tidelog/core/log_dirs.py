@@ -1,7 +1,7 @@
-"""`log.dirs`: the log directories of a broker (D1), checked before anything is opened.
+"""The log directories of a broker (`log.dirs`, D1), checked before any of them is opened.
 
-Two directories that are one, or one inside another, would have the same files counted, cleaned and
-failed twice. A process follows links before it opens any (`runtime.main`).
+No directory may be named twice or lie inside another: its files would be counted, cleaned and
+failed twice. A process resolves symbolic links before it opens any directory (`runtime.main`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ DEFAULT_LOG_DIR: Final = "/tmp/kafka-logs"
 
 
 def read_log_dirs(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return `log.dirs`, else `log.dir`, else Kafka's default.
+    """Return the directories of `log.dirs`, else of `log.dir`, else Kafka's default.
 
-    Raises ConfigError where none is named, one is named twice, or one lies inside another.
+    Raises ConfigError if the value names no directory, names a directory twice, or names a
+    directory inside another.
     """
     key = "log.dirs" if properties.get("log.dirs", "").strip() else "log.dir"
     value = properties.get(key, DEFAULT_LOG_DIR)
@@ -32,10 +33,10 @@ def read_log_dirs(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def check_apart(text: str, places: Mapping[str, str], directories: Sequence[str]) -> None:
-    """Raise ConfigError where two directories are one, or one lies inside another.
+    """Raise ConfigError if two directories are the same, or one lies inside the other.
 
-    `places` says where each directory is: behind its links, where those were followed. `text` is
-    the configuration that names the directories.
+    `places` maps each directory to its path, with symbolic links resolved if the caller resolved
+    them. `text` is the configuration that names the directories, for the error message.
     """
     found: dict[str, str] = {}
     for directory in directories:

@@ -1,9 +1,10 @@
-"""Numbers that a broker keeps of itself, under the names that dashboards use.
+"""The metrics of a broker, under the names that dashboards use.
 
-A package declares its metrics in a module `metrics` beside the code that counts them, each with
-kind, meaning and the names of its labels; `declared` lists those of modules. Labels are few and
-bounded (brokers of the cluster, phases of failovers). Finished labels are dropped, so that nothing
-grows. Reads no clock and writes nothing: other modules publish the numbers.
+A package declares its metrics in a module `metrics` beside the code that counts them. A declaration
+has a kind, a meaning and names of labels; `declared` collects the declarations of modules. The
+values of labels are few and bounded (brokers of the cluster, phases of failovers). Samples with
+outdated labels are dropped, so that the number of samples stays bounded. This module reads no clock
+and does no I/O: other modules publish the metrics.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from typing import Final
 
 
 class MetricKind(StrEnum):
-    """What a metric's number does (Prometheus' types)."""
+    """Kinds of metrics (Prometheus' types)."""
 
-    #: Grows only, from 0 at the start of the broker.
+    #: A number that only grows, from 0 at the start of the broker.
     COUNTER = "counter"
-    #: A state that changes both ways.
+    #: A number that may rise and fall.
     GAUGE = "gauge"
-    #: How often an observation was at most so large, by bounds; their number and their sum.
+    #: The number of observations in each bucket of sizes, and the sum of all observations.
     HISTOGRAM = "histogram"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """A declared metric: `labels` are names; `bounds` are upper ones of a histogram's buckets."""
+    """A declared metric. `labels` are names of labels; `bounds` are the upper bounds of buckets."""
 
     name: str
     kind: MetricKind
@@ -39,7 +40,7 @@ class Metric:
 
 
 def counter(name: str, meaning: str, *labels: str) -> Metric:
-    """Declare a counter; its name ends in `_total`."""
+    """Declare a counter, whose name must end in `_total`."""
     return Metric(name, MetricKind.COUNTER, meaning, labels)
 
 
@@ -49,27 +50,28 @@ def gauge(name: str, meaning: str, *labels: str) -> Metric:
 
 
 def histogram(name: str, meaning: str, *labels: str, bounds: tuple[int, ...]) -> Metric:
-    """Declare a histogram with these rising bounds; the last bucket has what is larger."""
+    """Declare a histogram with rising bounds; the last bucket counts all larger observations."""
     return Metric(name, MetricKind.HISTOGRAM, meaning, labels, bounds)
 
 
 def declared(*modules: ModuleType) -> list[Metric]:
-    """Return the metrics that these modules declare, in the order of their names."""
+    """Return the metrics that the modules declare, sorted by name."""
     found = [
         each for module in modules for each in vars(module).values() if isinstance(each, Metric)
     ]
     return sorted(found, key=lambda metric: metric.name)
 
 
-#: Durations from a loop's turn to a long outage.
+#: Bounds for durations, from a turn of the loop to a long outage.
 BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
 
 
 @dataclass(slots=True)
 class Sample:
-    """A metric's number for one set of label values.
+    """The number of a metric for one combination of label values.
 
-    `value` of a histogram is the sum of its observations; `buckets` has how many fell into each.
+    A histogram's `value` is the sum of its observations, and `buckets` counts the observations in
+    each bucket.
     """
 
     labels: tuple[str, ...]
@@ -78,12 +80,12 @@ class Sample:
 
     @property
     def count(self) -> int:
-        """Observations of a histogram."""
+        """The number of observations of a histogram."""
         return sum(self.buckets)
 
 
 class Metrics:
-    """The numbers of one broker."""
+    """The metrics of one broker."""
 
     def __init__(self) -> None:
         self._samples: dict[tuple[Metric, tuple[object, ...]], Sample] = {}
@@ -103,13 +105,13 @@ class Metrics:
         sample.buckets[bisect_left(metric.bounds, value)] += 1
 
     def drop(self, metric: Metric, *labels: object) -> None:
-        """Remove a metric's number; harmless where it has none."""
+        """Remove the sample of these label values, if there is one."""
         self._samples.pop((metric, labels), None)
 
     def sample(self, metric: Metric, *labels: object) -> Sample:
-        """Return the sample, a new one of 0 where nothing was counted.
+        """Return the sample of these label values, after creating it with 0 if there is none.
 
-        Raises ValueError where the values do not fit the names of the labels.
+        Raises ValueError if the number of label values differs from the number of label names.
         """
         found = self._samples.get((metric, labels))
         if found is None:
@@ -121,14 +123,14 @@ class Metrics:
         return found
 
     def value(self, metric: Metric, *labels: object) -> int:
-        """Return the number, 0 where nothing was counted."""
+        """Return the number for these label values, or 0 if there is no sample."""
         found = self._samples.get((metric, labels))
         return 0 if found is None else found.value
 
     def samples(self, metric: Metric) -> Sequence[Sample]:
-        """Return the samples of a metric, in the order of their labels.
+        """Return the samples of a metric, sorted by label values.
 
-        A counter without labels always has one.
+        A counter without labels always has a sample.
         """
         if metric.kind is MetricKind.COUNTER and not metric.labels:
             return [self.sample(metric)]

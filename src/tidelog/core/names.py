@@ -1,7 +1,6 @@
-"""Topic names: the allowed ones (rule V24), checked before any path is built from a name.
+"""Validation of topic names, done before any path is built from a name (rule V24).
 
-The rules are Kafka's (`org.apache.kafka.common.internals.Topic`), and so are the names of the
-topics that brokers keep for themselves.
+The rules and the names of internal topics are Kafka's (`org.apache.kafka.common.internals.Topic`).
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ import re
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_TOPIC_NAME_CHARS
 
-#: Committed offsets and group metadata; the states of transactions.
+#: The topics of committed offsets and group metadata, and of transaction states.
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
-#: Cluster events (V80); tidelog's own.
+#: tidelog's own topic of cluster events (V80).
 CLUSTER_EVENTS = "__cluster_events"
 _INTERNAL = (CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_EVENTS)
 
@@ -22,7 +21,7 @@ _ALLOWED = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def is_internal_topic(name: str) -> bool:
-    """Return whether a topic of this name holds records of brokers: clients may read it."""
+    """Return whether brokers write the topic of this name, so that clients may only read it."""
     return name in _INTERNAL
 
 

@@ -1,12 +1,13 @@
-"""Number of file operations of one log directory, and of those that took a limit or longer (D13).
+"""Counts of one log directory's file operations, and of its slow ones (D13).
 
-The lane of a directory counts, because only the lane knows how long the disk took: an operation
-also waits for other operations and for the loop. Two kinds count. Writes are appends and other
-short operations, which clients and followers wait for. Reads wait for the device. Syncs, deletions
-and recovery do not count, because their time depends on their size.
+The lane of a directory counts the operations, because only the lane knows how long the disk took.
+Outside the lane, an operation also waits for other operations and for the loop. The lane counts two
+kinds of operations. Writes are appends and other short operations, for which clients and followers
+wait. Reads are reads from the device. The lane does not count syncs, deletions and recovery,
+because their time depends on their size.
 
-An operation costs a comparison and an addition. Each kind has one writer at a time: writes run on
-the loop or on one thread, reads on another one.
+Counting an operation costs a comparison and an addition. Each kind of count has one writer at a
+time: writes run on the loop or on one thread, and reads on another thread.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-#: No operation takes so long: nothing is slow.
+#: A limit so long that no operation is slow.
 NO_LIMIT_NS: Final = 1 << 62
 
 
@@ -25,12 +26,13 @@ class OperationCounts(NamedTuple):
     slow_writes: int = 0
     reads: int = 0
     slow_reads: int = 0
-    #: How long the slow ones have taken together, those included that have not ended yet.
+    #: Total times of the slow writes and of the slow reads, including operations that have not
+    #: ended.
     slow_write_ns: int = 0
     slow_read_ns: int = 0
 
     def since(self, earlier: OperationCounts) -> OperationCounts:
-        """Return what was added to an earlier count."""
+        """Return the difference from an earlier count."""
         return OperationCounts(*(now - then for now, then in zip(self, earlier, strict=True)))
 
     @property
@@ -45,10 +47,10 @@ class OperationCounts(NamedTuple):
 
 
 class OpenAges(NamedTuple):
-    """For how long the write, the read and the other operation under way have been so.
+    """How long the write, the read and the other operation under way have been running.
 
-    0 where no operation is open, at least 1 where one waits for a thread. Others are syncs,
-    deletions and what else does not count.
+    An age is 0 if no operation of the kind is open, and at least 1 if one waits for a thread. Other
+    operations are syncs, deletions and further operations that are not counted.
     """
 
     write_ns: int = 0
@@ -57,7 +59,7 @@ class OpenAges(NamedTuple):
 
 
 class OperationTimes:
-    """The counts of one lane. Its thread counts; the loop reads, and calls `report`."""
+    """The counts of one lane: the lane's thread counts, and the loop reads and calls `report`."""
 
     __slots__ = (
         "is_report_due",
@@ -75,22 +77,22 @@ class OperationTimes:
     )
 
     def __init__(self) -> None:
-        #: Time from which on an operation is slow.
+        #: Duration from which an operation counts as slow.
         self.limit_ns = NO_LIMIT_NS
         self.writes = 0
         self.reads = 0
         self.slow_writes = 0
         self.slow_reads = 0
-        #: Time of the slow operations that have ended.
+        #: Total times of the slow writes and of the slow reads that have ended.
         self.slow_write_ns = 0
         self.slow_read_ns = 0
-        #: The longest time of a slow operation since the owner reset it.
+        #: The duration of the longest slow operation since the owner reset this attribute.
         self.longest_ns = 0
-        #: A slow operation has ended, and the loop has not called `report` since.
+        #: Whether a slow operation has ended since the loop last called `report`.
         self.is_report_due = False
-        #: Called on the loop after slow operations.
+        #: Called on the loop after a slow operation has ended.
         self.on_slow: Callable[[], None] | None = None
-        #: Called on the loop when an operation begins that the loop does not wait for.
+        #: Called on the loop when an operation begins on a thread.
         self.on_open: Callable[[], None] | None = None
         #: Returns the ages of the operations under way; set by the lane.
         self.open_ages: Callable[[], OpenAges] = OpenAges
@@ -102,7 +104,7 @@ class OperationTimes:
             self.was_slow_write(time_ns)
 
     def was_slow_write(self, time_ns: int) -> None:
-        """Count a write, which `writes` contains, as a slow one."""
+        """Count a write as slow; `writes` already includes it."""
         self.slow_writes += 1
         self.slow_write_ns += time_ns
         self._was_slow(time_ns)
@@ -124,7 +126,7 @@ class OperationTimes:
 
     @property
     def counts(self) -> OperationCounts:
-        """The counts so far. Operations that are open count with their age."""
+        """The counts so far, with the ages of open operations."""
         ages = self.open_ages()
         return OperationCounts(
             self.writes,
@@ -137,7 +139,7 @@ class OperationTimes:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the write or the read under way has taken the limit already."""
+        """Whether the write or the read under way has already taken `limit_ns` or longer."""
         ages = self.open_ages()
         return max(ages.write_ns, ages.read_ns) >= self.limit_ns
 

@@ -1,6 +1,6 @@
-"""A pause that may end early, for a loop that looks from time to time and when something happens.
+"""Pauses that may end early, for a loop that works periodically and after each event.
 
-What happens while the loop works is remembered: the next pause ends at once then. Loop only.
+An event while the loop works ends the next pause at once. All calls are on the loop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LoopPauses:
         self._waiting: Completion[None] | None = None
 
     async def wait(self, longest_ms: float) -> None:
-        """Return after this time, or when woken before; cancellable."""
+        """Return after this time, or earlier after `wake`; cancellable."""
         if not self._is_woken:
             self._waiting = Completion()
             timer = self._clock.call_later(longest_ms, self.wake)
@@ -32,7 +32,7 @@ class LoopPauses:
         self._is_woken = False
 
     def wake(self) -> None:
-        """End the pause, or the next one."""
+        """End the current pause, or the next one if the loop is working."""
         self._is_woken = True
         if self._waiting is not None and not self._waiting.done:
             self._waiting.resolve(None)

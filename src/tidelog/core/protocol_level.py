@@ -1,10 +1,11 @@
-"""Levels of the protocol between brokers: `inter.broker.protocol.version` and what it gates (A12).
+"""Levels of the protocol between brokers, set by `inter.broker.protocol.version` (A12).
 
-A level is one of Kafka's MetadataVersion names. Below 2.7-IV2 a leader writes the state nodes of
-its partitions itself; from there on it sends AlterPartition. The level also lowers the versions of
-the requests that a broker sends to others, but not below those on which rules depend. These carry
-topic ids (V23), the type of a command (V35) and broker epochs of followers (V63). Brokers serve
-every version at any level, so levels may differ within one cluster.
+A level is one of Kafka's MetadataVersion names. Below 2.7-IV2, a leader writes the state nodes of
+its partitions itself; from 2.7-IV2 on, it sends AlterPartition. A lower level also lowers the
+versions of the requests that a broker sends to other brokers. But a broker never sends versions
+without the fields on which rules depend: topic ids (V23), the type of a command (V35) and broker
+epochs of followers (V63). Brokers serve every version at any level, so levels may differ within one
+cluster.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-#: Supported levels in ascending order, with the last one of each release last (MetadataVersion).
+#: Supported levels in ascending order (MetadataVersion).
 LEVELS: Final = (
     "2.6-IV0", "2.7-IV0", "2.7-IV1", "2.7-IV2", "2.8-IV0", "2.8-IV1", "3.0-IV0", "3.0-IV1",
     "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0", "3.5-IV0",
@@ -30,7 +31,7 @@ _NAME: Final = re.compile(r"[0-9]+\.[0-9]+(-IV[0-9]+)?", re.ASCII)
 
 
 class RequestVersions(NamedTuple):
-    """The versions of the requests that a broker sends to others at its level."""
+    """The versions of the requests that a broker sends to other brokers at its level."""
 
     fetch: int
     list_offsets: int
@@ -40,10 +41,10 @@ class RequestVersions(NamedTuple):
 
 
 def level_of(text: str) -> str:
-    """Return the full name of a level; raise ValueError for text that names no supported level.
+    """Return the full name of a level; raise ValueError if the text names no supported level.
 
-    A release stands for its last level, and a third part of a release is ignored, as in Kafka
-    (MetadataVersion.fromVersionString). Empty text is the newest level.
+    A release means its last level, and the third part of a release is ignored, as in Kafka
+    (MetadataVersion.fromVersionString). Empty text means the newest level.
     """
     if not text:
         return NEWEST
@@ -72,12 +73,12 @@ def is_direct(text: str) -> bool:
 
 @lru_cache(maxsize=32)
 def request_versions(text: str) -> RequestVersions:
-    """Return the versions that a broker of this level sends.
+    """Return the request versions that a broker of this level sends.
 
-    They are those of Kafka's MetadataVersion and ControllerChannelManager in 3.9. Three of them
-    have a lower bound here. Fetch 15 carries the follower's broker epoch. LeaderAndIsr 6 carries
-    topic ids, the type of a command and the leader recovery state. UpdateMetadata 8 carries topic
-    ids and the type of a command.
+    The versions are those of Kafka's MetadataVersion and ControllerChannelManager in 3.9. Three
+    versions have a lower bound here. Fetch 15 carries the follower's broker epoch. LeaderAndIsr 6
+    carries topic ids, the type of a command and the leader recovery state. UpdateMetadata 8 carries
+    topic ids and the type of a command.
     """
     if _is_at_least(text, "3.9-IV0"):
         fetch = 17

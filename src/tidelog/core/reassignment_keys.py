@@ -1,7 +1,8 @@
 """Declarations of the keys of reassignments: the limits of the queue, and self-protection (R8).
 
-All of them are ours. The controller reads them when its term begins, and the limits of the queue
-whenever they change: set them for all brokers, so that they hold for whichever is the controller.
+All of these keys are tidelog's own. A broker reads them when it becomes the controller, and the
+limits of the queue also whenever they change. Set these keys for all brokers, because any broker
+may be the controller.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Declarations of keys that a topic and its broker have under different names, in Kafka's terms.
+"""Declarations of the keys that exist for topics and, under another name, for brokers.
 
-Each function returns a field for `TopicConfig` and for `BrokerConfig`, so that both read, check and
-describe a value alike. Names, types, ranges and defaults are those of LogConfig in Kafka 3.9.
+Each function returns a field for `TopicConfig` and for `BrokerConfig`, so that both classes parse,
+check and describe a value alike. Names, types, ranges and defaults are those of LogConfig in Kafka
+3.9.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tidelog.core.config_keys import (
     without_effect,
 )
 
-#: Value of compression.type -> codec of batches; None keeps each producer's own.
+#: Value of compression.type -> codec of batches; None keeps the codec of each producer.
 CODECS: dict[str, int | None] = {
     "producer": None,
     "uncompressed": 0,
@@ -28,10 +29,11 @@ CODECS: dict[str, int | None] = {
     "lz4": 3,
     "zstd": 4,
 }
-#: zlib's number for its default.
+#: zlib's number for its default level.
 _GZIP_DEFAULT = -1
 _NO_TIERS = "records stay on the brokers' disks"
-#: Kafka's versions with the number of their last inter-broker protocol (MetadataVersion in 3.9).
+#: Kafka's releases with the number of the last inter-broker protocol version of each
+#: (MetadataVersion in 3.9).
 _VERSIONS = {
     "0.8.0": -1, "0.8.1": -1, "0.8.2": -1, "0.9.0": -1, "0.10.0": 1, "0.10.1": 2, "0.10.2": 0,
     "0.11.0": 2, "1.0": 0, "1.1": 0, "2.0": 1, "2.1": 2, "2.2": 1, "2.3": 1, "2.4": 1, "2.5": 0,

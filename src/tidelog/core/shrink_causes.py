@@ -1,7 +1,8 @@
 """Causes for which a replica left the ISR.
 
-The leader knows why it asked for a shrink (V62). The controller knows why it made one itself (V10,
-V43, D3). The numbers are part of tidelog's own fields of AlterPartition and UpdateMetadata.
+The leader knows the cause of a shrink that it requested (V62). The controller knows the cause of a
+shrink that it made itself (V10, V43, D3). The numbers are part of tidelog's own fields of
+AlterPartition and UpdateMetadata.
 """
 
 from __future__ import annotations
@@ -10,41 +11,44 @@ from enum import IntEnum
 
 
 class ShrinkCause(IntEnum):
-    """Why a replica left the ISR."""
+    """The cause for which a replica left the ISR."""
 
-    #: It left before the present controller was elected, or a leader of Kafka's took it out.
+    #: The replica left before the current controller was elected, or a leader of Kafka's removed
+    #: it.
     UNKNOWN = 0
-    #: It fetches, and was not caught up for replica.lag.time.max.ms, or has too many bytes to go.
+    #: The replica fetches, but was not caught up for replica.lag.time.max.ms, or lags too many
+    #: bytes behind.
     SLOW = 1
-    #: The leader has received no fetch of it for replica.lag.time.max.ms.
+    #: The leader has received no fetch of the replica for replica.lag.time.max.ms.
     NO_FETCH = 2
-    #: The leader refuses its fetches: they are of another leader epoch or broker epoch.
+    #: The leader refuses the replica's fetches, which carry another leader epoch or broker epoch.
     EPOCH = 3
-    #: Its broker has no such replica, as the log directory was lost or replaced (D3), or its log is
-    #: damaged (V68). Before OFFLINE was known, also a failed log directory.
+    #: The replica's broker has lost it with a lost or replaced log directory (D3), or its log is
+    #: damaged (V68). Versions without OFFLINE also use DISK for a failed log directory.
     DISK = 4
-    #: Its broker shuts down, or did (V43).
+    #: The replica's broker is shutting down or has shut down (V43).
     SHUTDOWN = 5
-    #: Its broker registered again without proof that it lost nothing (V10, E3).
+    #: The replica's broker re-registered without proof that it had lost no record (V10, E3).
     BOUNCE = 6
-    #: The session of its broker ended without a shutdown: the process or its network died.
+    #: The session of the replica's broker ended without a shutdown, because the process or its
+    #: network failed.
     SESSION = 7
-    #: The leader's disk has not read for its last fetch in half of replica.lag.time.max.ms: the
-    #: leader is slow, not the follower (KIP-501).
+    #: The leader's disk did not finish the read for the replica's last fetch within half of
+    #: replica.lag.time.max.ms. So the leader is slow, not the follower (KIP-501).
     LEADER_READ = 8
-    #: Its replica is in a log directory that has failed (KIP-112).
+    #: The replica is in a log directory that has failed (KIP-112).
     OFFLINE = 9
-    #: A reassignment took the replica away, or put another in its place.
+    #: A reassignment removed or replaced the replica.
     MOVED = 10
 
     @property
     def word(self) -> str:
-        """The name in events, JSON documents and metrics."""
+        """The cause's name in events, JSON documents and metrics."""
         return self.name.lower()
 
 
 def cause_of(number: int) -> ShrinkCause:
-    """Return the cause of that number, UNKNOWN for one of a later version."""
+    """Return the cause of a number; UNKNOWN for an unknown number of a later version."""
     try:
         return ShrinkCause(number)
     except ValueError:

@@ -1,8 +1,8 @@
-"""The interesting states that brokers mark when they reach them, each with its meaning.
+"""The rare states that brokers mark when they reach them, each with its meaning.
 
-A search in the simulator that never reached a state has not covered it. `tidelog sim run` lists the
-missed states, and `make soak` fails on them. Marks stand where something rare happens anyway, never
-on the way of an ordinary record; a real broker counts them too.
+A search in the simulator must reach every one of these states to cover it. `tidelog sim run` lists
+the missed states, and `make soak` fails on missed states. Code marks a state where something rare
+happens, never on the path of an ordinary record. A real broker counts the marks too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The partition that coordinates a group or a transactional id (rule G2).
+"""The hash that assigns a group or a transactional id to its coordinating partition (rule G2).
 
-Kafka takes Java's String.hashCode, which is defined over UTF-16 units, modulo the partitions of the
-internal topic. Every client and broker of a cluster must agree, so it must be that hash.
+Kafka takes Java's String.hashCode, which is defined over UTF-16 units, modulo the number of the
+internal topic's partitions. All clients and brokers of a cluster must agree on the partition, so
+tidelog uses Java's hash.
 """
 
 from __future__ import annotations
@@ -22,5 +23,5 @@ def java_string_hash(text: str) -> int:
 
 
 def coordinating_partition(name: str, partitions: int) -> int:
-    """Return the partition of an internal topic that owns `name` (G2)."""
+    """Return the partition of an internal topic that coordinates `name` (G2)."""
     return (java_string_hash(name) & 0x7FFF_FFFF) % partitions

@@ -1,9 +1,9 @@
-"""Coroutines that behave alike under asyncio and under virtual time.
+"""Tasks that behave equally under asyncio and under virtual time.
 
 `asyncio.wait`, `gather`, `TaskGroup` and `timeout` order by object address or use the running
-loop's clock, and `shield` has other callbacks in other Pythons; these do not. A failed task is
-never silent: its error goes to the `on_failure` of its `Tasks`, which stops the broker (DESIGN.md,
-rule 9).
+loop's clock. The callbacks of `asyncio.shield` differ between Python versions. The functions here
+avoid these differences. The error of a failed task goes to the `on_failure` of its `Tasks`, which
+stops the broker (DESIGN.md, rule 9).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Tasks:
-    """The long flows of one node, started and ended."""
+    """The long-running tasks of one node."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Tasks:
         self._running: dict[asyncio.Task[Any], str] = {}
 
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a coroutine; report its failure (not its cancellation) by name."""
+        """Run a coroutine as a task; report its failure, not its cancellation, under this name."""
         task = asyncio.Task(coroutine, loop=self._loop, name=name)
         self._running[task] = name
         task.add_done_callback(self._ended)
@@ -57,11 +57,12 @@ class Tasks:
             timer.cancel()
 
     async def timeout(self, delay_ms: float, awaitable: Awaitable[T], what: str) -> T:
-        """Return the result of `awaitable`; raise RequestTimeout naming `what` when it is late.
+        """Return the result of `awaitable`; raise RequestTimeout naming `what` if it is late.
 
-        A task or future is cancelled on timeout; its result counts if it is done at that instant.
-        An error that a cancelled coroutine raises instead of ending is reported as a failure of
-        `what`. Operating errors, whose outcome the timeout left open, are not.
+        On timeout, the awaited task or future is cancelled, unless it is already done. If a
+        cancelled coroutine raises an error instead of ending, the error is reported as a failure of
+        `what`. Operating errors are not reported, because the timeout already left the outcome
+        open.
         """
         inner = (
             awaitable
@@ -84,7 +85,7 @@ class Tasks:
         return inner.result()
 
     def _abandon(self, task: asyncio.Future[Any], what: str) -> None:
-        """Cancel a task whose result no caller awaits; its error must not get lost."""
+        """Cancel a task whose result no caller awaits, and report an error that it raises."""
 
         def ended(_: asyncio.Future[Any]) -> None:
             if not task.cancelled():
@@ -98,7 +99,8 @@ class Tasks:
     async def gather_ordered(self, *awaitables: Awaitable[T]) -> list[T]:
         """Return all results in order.
 
-        The first error, in order of the arguments, is raised after all have ended.
+        If any awaitable fails, the first error in the order of the arguments is raised after all
+        have ended.
         """
         tasks = [
             asyncio.Task(_drive(item), loop=self._loop, name="gather_ordered")
@@ -130,7 +132,7 @@ class Tasks:
             except asyncio.CancelledError:
                 if current is not None and current.cancelling():
                     raise
-            except Exception:  # reported by _ended already
+            except Exception:  # `_ended` has already reported the error
                 continue
 
 
@@ -141,7 +143,7 @@ def shield(task: asyncio.Task[T]) -> asyncio.Future[T]:
     def inner_done(inner: asyncio.Task[T]) -> None:
         if outer.cancelled():
             if not inner.cancelled():
-                inner.exception()  # no caller awaits it
+                inner.exception()  # no caller awaits the future
         elif inner.cancelled():
             outer.cancel()
         elif (error := inner.exception()) is not None:
@@ -169,7 +171,7 @@ def _resolve_with(future: asyncio.Future[bool], value: bool) -> None:
 
 
 class Signal:
-    """A wake-up for one waiting coroutine; a set before the wait is kept."""
+    """A wake-up for one waiting coroutine; `set` before `wait` is remembered."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -177,13 +179,13 @@ class Signal:
         self._waiter: asyncio.Future[None] | None = None
 
     def set(self) -> None:
-        """Wake the waiter, now or when it comes."""
+        """Wake the waiting coroutine, or the next one that calls `wait`."""
         self._set = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def wait(self) -> None:
-        """Wait until the event is set, then clear it. One waiter at a time."""
+        """Wait until the signal is set, then clear it; only one coroutine may wait."""
         if not self._set:
             self._waiter = self._loop.create_future()
             try:

@@ -1,9 +1,9 @@
-"""Declarations of the keys of the replication throttle (R15, KIP-73), and lists of its replicas.
+"""Declarations of the keys of the replication throttle, and its lists of replicas (R15, KIP-73).
 
-A broker has a rate for each side, in bytes a second; its own setting counts before that of all
-brokers. A topic names the replicas that are throttled: on the leaders' side, where they are sent to
-followers, and on the followers' side, where they are fetched. Names, ranges and defaults are those
-of Kafka 3.9 (DynamicConfig.Broker, LogConfig, ReplicationQuotaManagerConfig).
+A broker has one rate as leader and one as follower, in bytes per second. A broker's own setting
+takes precedence over the setting for all brokers. A topic lists its throttled replicas separately
+for the leaders, which send records, and for the followers, which fetch them. Names, ranges and
+defaults are those of Kafka 3.9 (DynamicConfig.Broker, LogConfig, ReplicationQuotaManagerConfig).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, Final
 
 from tidelog.core.config_keys import INT64_MAX, integer, long
 
-#: The rate that stands for no throttle, Kafka's default.
+#: The rate that means no throttle, Kafka's default.
 UNLIMITED: Final = INT64_MAX
-#: The broker keys that any broker may change for any other, which may be dead (R15).
+#: The broker keys that any broker may change for any other broker, which may be dead (R15).
 THROTTLE_RATES: Final = (
     "follower.replication.throttled.rate",
     "leader.replication.throttled.rate",
 )
-#: The broker key of moves between its log directories (D11).
+#: The broker key of the rate for moves between log directories (D11).
 DIRECTORY_MOVE_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
-#: All rates that any broker takes for any other.
+#: All rates that any broker may change for any other broker.
 FOREIGN_RATES: Final = (*THROTTLE_RATES, DIRECTORY_MOVE_RATE)
 _ALL: Final = "*"
 
@@ -97,7 +97,7 @@ def directory_move_threads() -> Any:
 class ThrottledPartitions:
     """The partitions of one topic that are throttled on one broker."""
 
-    #: Whether the list is `*`; `numbers` is empty then.
+    #: Whether the list is `*`, which leaves `numbers` empty.
     is_all: bool = False
     numbers: frozenset[int] = frozenset()
 
@@ -109,7 +109,7 @@ class ThrottledPartitions:
 
 
 def on_broker(replicas: Iterable[str], broker_id: int) -> ThrottledPartitions:
-    """Return the partitions that a valid list of `partition:broker` throttles on one broker."""
+    """Return the partitions that a list of `partition:broker` entries throttles on a broker."""
     numbers = []
     for replica in replicas:
         if replica == _ALL:

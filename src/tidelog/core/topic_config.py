@@ -1,9 +1,10 @@
-"""The configuration of one topic: Kafka's topic-level keys over the broker's defaults.
+"""The configuration of one topic, with Kafka's topic-level keys and the broker's defaults.
 
 `validate_topic_configs` checks the configuration of a CreateTopics request; `TopicConfig` is the
-one that a partition uses. A topic stores only its own settings (`/config/topics/T`), so a changed
-default reaches every topic that does not set the key. Keys and ranges are Kafka's (LogConfig in
-3.9). A key without effect here is accepted, and `settings_without_effect` lists it.
+configuration that a partition uses. The store holds only a topic's own settings
+(`/config/topics/T`), so a changed default applies to every topic that does not set the key. Keys
+and ranges are Kafka's (LogConfig in 3.9). A key without effect here is accepted, and
+`settings_without_effect` lists it.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """The configuration of one topic. Times in ms, sizes in bytes, -1 means no limit where it may.
+    """The configuration of one topic: times in ms, sizes in bytes, -1 for no limit if allowed.
 
-    Make one with `TopicConfig.of`; the defaults of the fields are those of a broker without any
-    configuration.
+    `TopicConfig.of` makes the configuration of a topic. The fields' defaults are those of a broker
+    without any configuration.
     """
 
     cleanup_policy: tuple[str, ...] = choices(
@@ -127,7 +128,7 @@ class TopicConfig:
 
     @classmethod
     def of(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-        """Return the topic's own configuration over the broker's defaults.
+        """Return the topic's configuration: its overrides, else the broker's defaults.
 
         Raises ConfigError like `validate_topic_configs`.
         """
@@ -137,9 +138,10 @@ class TopicConfig:
     def lenient(
         cls, broker: BrokerConfig, overrides: Mapping[str, str]
     ) -> tuple[TopicConfig, tuple[str, ...]]:
-        """Like `of` for a stored configuration, which another program may have written.
+        """Return a topic's configuration from stored settings, and the errors of unusable settings.
 
-        A key or value that cannot be used leaves the default in force and is reported.
+        Another program may have written the settings. For an unusable setting, the default stays in
+        force.
         """
         values = _defaults_of(broker)
         problems: list[str] = []
@@ -152,11 +154,11 @@ class TopicConfig:
 
     @property
     def deletes_old_segments(self) -> bool:
-        """Whether retention applies; a topic that is only compacted keeps its records."""
+        """Whether retention deletes old segments; a topic that is only compacted keeps them."""
         return "delete" in self.cleanup_policy
 
 
-#: Topic attribute -> the broker's attribute that is its default (Kafka's synonyms).
+#: Topic attribute -> the broker attribute that is its default (Kafka's synonyms).
 _BROKER_DEFAULTS = {
     "cleanup_policy": "log_cleanup_policy",
     "retention_ms": "log_retention_ms",
@@ -195,7 +197,7 @@ _BROKER_DEFAULTS = {
 
 
 def broker_keys() -> dict[str, str]:
-    """Return topic key -> the broker's key that is its default, for topic keys that have one."""
+    """Return the broker key that is the default of each topic key, for topic keys that have one."""
     return {key_name(topic): key_name(default) for topic, default in _BROKER_DEFAULTS.items()}
 
 
@@ -204,7 +206,7 @@ def _defaults_of(broker: BrokerConfig) -> dict[str, Any]:
 
 
 def _read(configs: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return attribute values of topic keys, checked one by one and together."""
+    """Check the values of topic keys, singly and together; return the values by attribute."""
     declared = keys_of(TopicConfig)
     values: dict[str, Any] = {}
     for key in sorted(configs):
@@ -228,7 +230,7 @@ def _read(configs: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def settings_without_effect(configs: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each valid setting other than the default that has no effect here."""
+    """Return a sentence for each setting that differs from the default and has no effect here."""
     declared = keys_of(TopicConfig)
     sentences = []
     for name in sorted(configs):
@@ -242,7 +244,7 @@ def settings_without_effect(configs: Mapping[str, str]) -> list[str]:
 
 
 def validate_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """Check a client's settings of a topic; return them as stored, without surrounding blanks.
+    """Check a client's settings of a topic; return the texts to store, without surrounding blanks.
 
     Raises ConfigError naming the key, the value and the right form.
     """

@@ -1,8 +1,8 @@
-"""Plain values that all layers share: partitions, topic ids, endpoints, published state.
+"""Values that all layers share, such as partitions, topic ids, endpoints and partition states.
 
-A topic id is 16 bytes here and on the wire; its text form is Kafka's (URL-safe base64 without
-padding, 22 characters). `PartitionState` is the content of a partition's state node (rules V5, V6):
-an immutable value, replaced and never changed.
+A topic id is 16 bytes here and on the wire. A topic id's text form is Kafka's: 22 characters of
+URL-safe base64 without padding. `PartitionState`, an immutable value, is the content of a
+partition's state node (rules V5, V6).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ZERO_TOPIC_ID: TopicId = bytes(16)
 NO_LEADER = -1
 NO_EPOCH = -1
 NO_BROKER_EPOCH = -1
-#: No transaction of the metadata store is known (E8).
+#: The stamp that stands for no known transaction of the metadata store (E8).
 NO_STAMP = -1
 
 #: Isolation levels of consumers (KIP-98).
@@ -31,7 +31,7 @@ RECOVERING = 1
 
 
 class TopicPartition(NamedTuple):
-    """A partition by topic name and number."""
+    """A partition, identified by topic name and partition number."""
 
     topic: str
     partition: int
@@ -43,13 +43,15 @@ class TopicPartition(NamedTuple):
 class ReassignmentEntry(NamedTuple):
     """One partition of `/admin/reassign_partitions`.
 
-    It has the target replicas and, once the controller accepted it, the original ones (R1).
+    The entry has the target replicas and, once the controller accepted it, the original replicas
+    (R1).
     """
 
     topic_partition: TopicPartition
     replicas: tuple[int, ...]
     original: tuple[int, ...] = ()
-    #: Bytes a second that brokers may copy for the move, 0 for no throttle of its own (R4).
+    #: Bytes per second that brokers may copy for this reassignment; 0 for no throttle of its own
+    #: (R4).
     throttle: int = 0
 
 
@@ -85,24 +87,25 @@ def topic_id_from_text(text: str) -> TopicId:
     return raw
 
 
-#: Registrations that a broker proves beside its last one: sessions that ended in a row, at most.
+#: Most registrations before the last one for which a broker proves that it lost nothing.
 MAX_EARLIER_EPOCHS: Final = 64
 
 
 class CleanEpochs(NamedTuple):
-    """Registrations of one broker since each of which it has provably lost nothing (E3, E7).
+    """Broker epochs of registrations since which a broker has provably lost no record (E3, E7).
 
-    `last` is the epoch of its last registration, -1 for none; `earlier` are those before it, the
-    newest last. Each incarnation ended cleanly, or with its session alone. The earlier ones matter
-    where no controller recorded the registrations between. They are named one by one: an epoch
-    between two of them may be of an incarnation with another disk.
+    `last` is the broker epoch of the last registration, or -1. `earlier` are the epochs of the
+    registrations before it, the newest last. Each incarnation shut down cleanly, or only its
+    session ended. The earlier epochs matter if no controller recorded the registrations in between.
+    The epochs are listed one by one, because an epoch between two of them may belong to an
+    incarnation with another disk.
     """
 
     last: int = NO_BROKER_EPOCH
     earlier: tuple[int, ...] = ()
 
     def followed_by(self, broker_epoch: int) -> CleanEpochs:
-        """Return the same with one more registration that lost nothing; the oldest may drop out."""
+        """Return the epochs with one more registration since which nothing was lost."""
         if self.last == NO_BROKER_EPOCH:
             return CleanEpochs(broker_epoch)
         return CleanEpochs(broker_epoch, (*self.earlier, self.last)[-MAX_EARLIER_EPOCHS:])
@@ -110,47 +113,49 @@ class CleanEpochs(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A registered broker: the content of `/brokers/ids/N`, and its epoch (rule V4)."""
+    """A registered broker: the content of its node `/brokers/ids/N`, and its epoch (rule V4)."""
 
     broker_id: int
     broker_epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
-    #: Broker epoch of its last registration, if it provably lost nothing since then: its process
-    #: shut down cleanly, or lives on (E3, E7). -1 without proof.
+    #: Broker epoch of the broker's previous registration, if the broker provably lost nothing since
+    #: then; else -1. Proof is a clean shutdown, or that the process lives on (E3, E7).
     previous_broker_epoch: int = NO_BROKER_EPOCH
-    #: Broker epochs of the registrations before that, since each of which it provably lost nothing.
+    #: Broker epochs of the registrations before the previous one, since which the broker provably
+    #: lost nothing.
     earlier_broker_epochs: tuple[int, ...] = ()
-    #: It answers GetReplicaLogInfo (E6), as brokers of Kafka 3.9 do not.
+    #: Whether the broker supports GetReplicaLogInfo (E6); brokers of Kafka 3.9 do not.
     reports_log_ends: bool = False
-    #: It has asked the controller for a controlled shutdown (V43); not part of the node.
+    #: Whether the broker has requested a controlled shutdown (V43); not part of the node.
     is_leaving: bool = False
 
 
-#: Least number of leader epochs that every partition skips after the store went back to an older
-#: copy: no leader of the lost time can have had a higher one (E8). The broker draws a number from
-#: this to twice this, so that it differs where the same copy is restored a second time.
+#: Least number of leader epochs that every partition skips after the store was restored from an
+#: older copy (E8). No leader since that copy can have had a higher epoch. The broker draws a random
+#: number between this and twice this, so that a second restore of the same copy skips another
+#: number.
 LEAST_EPOCHS_SKIPPED: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class StoreWentBack:
-    """`/brokers/store_went_back`: which broker found out that the store is older, and when (E8)."""
+    """The node `/brokers/store_went_back`: the store was restored from an old copy (E8)."""
 
     broker_id: int
-    #: The transaction of the broker's last stamp, which its log directories have seen.
+    #: The transaction of the broker's last stamp, which its log directories hold.
     seen: int
-    #: The stamp that the store has for the broker, NO_STAMP for none.
+    #: The stamp that the store holds for the broker, or NO_STAMP.
     found: int
     timestamp_ms: int
-    #: Leader epochs that each partition skips.
+    #: Number of leader epochs that each partition skips.
     skipped: int = LEAST_EPOCHS_SKIPPED
-    #: Transaction that wrote the node: what the store had before it proves nothing.
+    #: Transaction that wrote the node; no state that the store held before it proves anything.
     zxid: int = 0
 
     @property
     def name(self) -> str:
-        """What distinguishes this mark from all others, of the same transaction number, too."""
+        """An identifier of this mark, distinct even from marks with an equal transaction number."""
         return f"{self.zxid}-{self.timestamp_ms}"
 
 
@@ -159,9 +164,9 @@ class PartitionState:
     """Leader and ISR of one partition as published in its state node (rule V6).
 
     `partition_epoch` is the version of the node. `isr_epochs` holds, in the order of `isr`, the
-    broker epoch under which each member was in sync (V10); None where the node lacks the key.
-    `elr_epochs` holds the same for `elr`, the replicas that left a small ISR with every committed
-    record (E1); -1 where the epoch is not known.
+    broker epoch under which each member was in sync (V10); None if the node lacks the key. `elr`
+    are the replicas that left a small ISR with every committed record (E1). `elr_epochs` holds the
+    broker epoch of each replica in `elr`, or -1 if it is not known.
     """
 
     leader: int
@@ -173,20 +178,22 @@ class PartitionState:
     isr_epochs: tuple[int, ...] | None = None
     elr: tuple[int, ...] = ()
     elr_epochs: tuple[int, ...] = ()
-    #: The last leader of a partition that has none (E4).
+    #: The last leader of a partition that has no leader now (E4).
     last_leader: int = NO_LEADER
-    #: The partition was removed: the node is kept for its epochs (V71).
+    #: Whether the partition was removed; its node is kept for the epochs (V71).
     removed: bool = False
-    #: The replicas to which a reassignment has come down: the replicas that it removes are out of
-    #: the ISR for good (V52). It has no meaning once the topic node has another target.
+    #: The target replicas of a reassignment whose removed replicas have left the ISR for good
+    #: (V52). This list has no meaning once the topic node has another target.
     reassigned_to: tuple[int, ...] = ()
-    #: (leader epoch, partition epoch) of the first state of the partition's present incarnation;
-    #: above zero where a partition of that number was removed before (V71).
+    #: (leader epoch, partition epoch) of the first state of the partition's current incarnation;
+    #: above zero if an earlier partition of that number was removed (V71).
     first_epochs: tuple[int, int] = (0, 0)
-    #: The state is from a store that went back: no recorded epoch proves a replica, and every
-    #: assigned one may have the committed records (E8). The next leader ends that.
+    #: Whether the state is from a store that was restored from an older copy (E8). If so, no
+    #: recorded epoch proves a replica, and any assigned replica may have the committed records. The
+    #: election of the next leader clears this flag.
     is_unproven: bool = False
-    #: Transaction id of the node's last change; bounds bounces where isr_epochs is absent (V10).
+    #: Transaction id of the node's last change, which detects bounces if isr_epochs is absent
+    #: (V10).
     mzxid: int = field(default=0, compare=False)
 
     def in_next_epoch(
@@ -200,7 +207,7 @@ class PartitionState:
         *,
         last_leader: int,
     ) -> PartitionState:
-        """Return the state of the next leader epoch, not yet written, faster than `replace`."""
+        """Return the unwritten state of the next leader epoch, faster than `replace`."""
         return PartitionState(
             leader,
             self.leader_epoch + 1,
@@ -218,7 +225,7 @@ class PartitionState:
         )
 
     def written_by(self, mzxid: int) -> PartitionState:
-        """Return the same state as this transaction wrote it, in half the time of `replace`."""
+        """Return the state with the transaction that wrote it, faster than `replace`."""
         return PartitionState(
             self.leader,
             self.leader_epoch,

@@ -1,6 +1,7 @@
-"""Why a key of Kafka has no effect here, for operators that set it (see `core.kafka_keys`).
+"""Reasons why keys of Kafka have no effect here, for operators that set them.
 
-The longest listed prefix of a key has its reason; a test checks that every unsupported key has one.
+The longest listed prefix of a key gives its reason; a test checks that every unsupported key
+(`core.kafka_keys`) has a reason.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _SYSTEM_SOCKETS = "sockets have the operating system's settings"
 _NO_SOCKET_LIMITS = "connections are limited by max.connections alone"
 _ZOOKEEPER_CLIENT = "connections to ZooKeeper are Python's, certificates and keys are PEM"
 
-#: Prefix of keys -> reason.
+#: Prefix of keys -> reason why the keys have no effect.
 _REASONS: dict[str, str] = {
     "alter.config.policy.": _NO_POLICIES,
     "authorizer.": "there is no authorization yet",
@@ -76,6 +77,6 @@ _REASONS: dict[str, str] = {
 
 
 def why(key: str) -> str | None:
-    """Return the reason, without a full stop; None where none is listed."""
+    """Return the reason why a key has no effect, without a full stop; None if none is listed."""
     fitting = [prefix for prefix in _REASONS if key.startswith(prefix)]
     return _REASONS[max(fitting, key=len)] if fitting else None
