@@ -1,14 +1,16 @@
-"""Checkpoints: leader epochs of a partition, offsets per partition of a directory.
+"""Checkpoint files: leader epochs of a partition, and offsets of a directory's partitions.
 
-Kafka's format: a line with the version (0), a line with the number of entries, one line an entry:
-`epoch start-offset` or `topic partition offset`. Checkpoints are caches (DESIGN.md, rule 8). The
-parsers are total: an illegible checkpoint is a DamagedCheckpoint, and its reader rebuilds it.
+The format is Kafka's: a line with the version (0), a line with the number of entries, and one line
+per entry. An entry is `epoch start-offset` or `topic partition offset`. Checkpoints are caches
+(DESIGN.md, rule 8). The parsers raise DamagedCheckpoint for any invalid content, and the reader
+then rebuilds the checkpoint.
 
-High watermarks, recovery points and log start offsets are written periodically, as a whole, with
-sync. While a write is under way the disk has the old or the new offset; `highest` is the larger.
-The disk must not contradict a partition that is truncated, or recreated under an old name. `lower`
-therefore writes first and is done when it is safe to go on; many at once share one write. Rules
-V34, V38, V39. Sources: CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile.
+A broker periodically writes whole checkpoints of high watermarks, recovery points and log start
+offsets, and syncs them. While a write is under way, the disk has the old or the new offset, and
+`highest` returns the larger one. When a partition is truncated, or recreated under an old name, the
+disk must not keep a larger offset. So `lower` writes the lower offset first, and the caller waits
+for the completion. Simultaneous calls share one write. Rules V34, V38, V39. Sources:
+CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
-#: Where the last compaction of each log ended.
+#: The file with the offset at which the last compaction of each log ended.
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 OFFSET_CHECKPOINTS = (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_START_OFFSETS, CLEANER_OFFSETS)
 _VERSION = 0
@@ -32,7 +34,7 @@ _MAX_INT64 = 2**63 - 1
 
 
 class DamagedCheckpoint(ValueError):
-    """A checkpoint that cannot be read; the message has the line and the reason."""
+    """A checkpoint file with invalid content; the message has the line and the reason."""
 
 
 def format_leader_epochs(entries: Sequence[tuple[int, int]]) -> bytes:
@@ -41,7 +43,7 @@ def format_leader_epochs(entries: Sequence[tuple[int, int]]) -> bytes:
 
 
 def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
-    """Return the entries of a leader-epoch checkpoint, rising in both. Raises DamagedCheckpoint."""
+    """Return the rising entries of a leader-epoch checkpoint. Raises DamagedCheckpoint."""
     entries: list[tuple[int, int]] = []
     for number, line in _lines(data):
         fields = line.split()
@@ -79,7 +81,7 @@ def _format(lines: Sequence[str]) -> bytes:
 
 
 def _lines(data: bytes) -> list[tuple[int, str]]:
-    """Return the entries' lines with their numbers; none for an empty file, which Kafka makes."""
+    """Return the lines of entries with their numbers; an empty file, as Kafka creates, has none."""
     if not data:
         return []
     try:
@@ -106,7 +108,7 @@ def _number(text: str, line: int, largest: int) -> int:
 
 
 class OffsetCheckpoint:
-    """One checkpoint file. Loop only."""
+    """One file of offsets by partition; all calls are on the loop."""
 
     __slots__ = ("_failed", "_in_flight", "_lane", "_lowered", "_lowering", "_path", "offsets")
 
@@ -120,23 +122,23 @@ class OffsetCheckpoint:
         self._lane = lane
         self._path = path
         self._failed = failed
-        #: The content submitted last; on disk once no write is in flight.
+        #: The last submitted content, which is on disk when no write is in flight.
         self.offsets = offsets
-        #: Contents that the disk may still have: those before writes that are under way.
+        #: Contents before writes that are under way, which the disk may still have.
         self._in_flight: list[dict[TopicPartition, int]] = []
-        #: Offsets that the next write lowers, and the completion of that write.
+        #: Offsets that the next write lowers. `_lowering` is the completion of that write.
         self._lowered: dict[TopicPartition, int] = {}
         self._lowering: Completion[None] | None = None
 
     def highest(self, topic_partition: TopicPartition) -> int:
-        """Return the largest offset that the disk may have for a partition, -1 for none."""
+        """Return the largest offset that the disk may have for a partition, or -1."""
         highest = self.offsets.get(topic_partition, -1)
         for offsets in self._in_flight:
             highest = max(highest, offsets.get(topic_partition, -1))
         return highest
 
     def lowest(self, topic_partition: TopicPartition) -> int:
-        """Return the smallest offset that the disk may have for a partition, -1 for none."""
+        """Return the smallest offset that the disk may have for a partition, or -1."""
         contents = [self.offsets, *self._in_flight]
         return min(offsets.get(topic_partition, -1) for offsets in contents)
 
@@ -156,11 +158,11 @@ class OffsetCheckpoint:
 
         def written(done: Completion[None]) -> None:
             if done.error is not None:
-                # Either content may be there; a later write that succeeds settles it.
+                # After a failure the disk may have either content, until a later write succeeds.
                 self._failed(done.error)
                 completion.fail(done.error)
             else:
-                # Writes keep their order: earlier contents are gone too.
+                # Writes keep their order, so the disk has no earlier content either.
                 while self._in_flight and self._in_flight.pop(0) is not before:
                     continue
                 completion.resolve(None)
@@ -169,7 +171,7 @@ class OffsetCheckpoint:
         return completion
 
     def remove(self) -> Completion[None]:
-        """Remove the file durably: its readers take it as empty."""
+        """Remove the file durably; readers treat a missing file as empty."""
         path, self.offsets = self._path, {}
         self._in_flight.clear()
 
@@ -183,7 +185,7 @@ class OffsetCheckpoint:
         return completion
 
     def lower(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
-        """Lower the partition's offset on disk to at most `offset`; -1 removes its entry."""
+        """Lower the partition's offset on disk to at most `offset`; -1 removes the entry."""
         if self.highest(topic_partition) <= offset:
             return Completion.of(None)
         self._lowered[topic_partition] = min(offset, self._lowered.get(topic_partition, offset))
@@ -193,7 +195,7 @@ class OffsetCheckpoint:
             if not self._in_flight:
                 self._write_lowered()
             else:
-                # Write behind the write that is under way, with all requests until then.
+                # Write after the write that is under way, together with all requests until then.
                 self._lane.submit(_nothing, Work.SLOW, "wait").then(lambda _: self._write_lowered())
         return lowering
 
@@ -223,11 +225,11 @@ def _lower(offsets: dict[TopicPartition, int], lowered: dict[TopicPartition, int
 
 
 def _nothing(files: Files) -> None:
-    """Do nothing: the caller waits for its turn only."""
+    """Do nothing: the caller only waits for its turn in the lane."""
 
 
 def all_of(completions: Sequence[Completion[None]]) -> Completion[None]:
-    """Return a completion that is done when all are; it fails with the first error."""
+    """Return a completion that is done when all are done, and fails with the first error."""
     completion: Completion[None] = Completion()
 
     def settle(error: BaseException | None) -> None:
@@ -243,7 +245,7 @@ def all_of(completions: Sequence[Completion[None]]) -> Completion[None]:
 def after_all(
     completions: Sequence[Completion[None]], then: Callable[[BaseException | None], None]
 ) -> None:
-    """Call `then` with the first error, or None, when all are done."""
+    """Call `then` with the first error, or None, when all completions are done."""
     left = len(completions)
     first_error: BaseException | None = None
 

@@ -1,15 +1,16 @@
-"""Decisions of compaction: the part of a log, the groups of segments, the records kept.
+"""Decisions of compaction: the part of a log to compact, the groups of segments, the kept records.
 
-A log is clean up to its cleaner checkpoint and dirty from there on. A run looks at whole dirty
-segments only. They must be flushed, not active, wholly below the high watermark, and older than
-`min.compaction.lag.ms`. The run notes the last offset of each key there (`OffsetMap`). Then it goes
-through all segments up to the end of the map and keeps the last record of each key. A tombstone
-goes a run or more after `delete.retention.ms` have passed since a run first saw it (KIP-534). A
-batch that loses all records goes, unless its producer's sequence or the end of the range depends on
-it. Transaction markers stay. Transactional records displace no others, for they may be aborted.
+A log is clean up to its cleaner checkpoint and dirty from there on. A run compacts only whole dirty
+segments that are flushed, not active, wholly below the high watermark, and older than
+`min.compaction.lag.ms`. The run notes the last offset of each key in these segments (`OffsetMap`).
+Afterwards, the run rewrites all segments up to the end of the map and keeps the last record of each
+key. A run removes a tombstone if `delete.retention.ms` have passed since a run first saw it
+(KIP-534). A batch without remaining records is removed, unless its producer's sequence or the end
+of the range depends on it. Transaction markers stay. Transactional records replace no earlier
+records, because their transaction may be aborted.
 
-Decides only: no files, the time is an argument. `log_cleaner` carries it out. Sources: LogCleaner,
-LogCleanerManager, Cleaner, SkimpyOffsetMap.
+This module does no I/O and gets the time as an argument; `log_cleaner` carries out the decisions.
+Sources: LogCleaner, LogCleanerManager, Cleaner, SkimpyOffsetMap.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from tidelog.records.batch import NO_PRODUCER_ID, BatchView
 from tidelog.records.reader import KeyedRecord, read_keys
 from tidelog.records.rewriting import emptied, rewritten
 
-#: The most that an entry costs: its key (49 bytes), its offset (32), and its share of a dictionary
-#: while that grows (94).
+#: Largest memory of an entry in bytes: its key (49), its offset (32), and its share of a growing
+#: dictionary (94).
 ENTRY_BYTES = 176
 _DIGEST_BYTES = 16
 
 
 class OffsetMap:
-    """Map from a key to the largest offset at which it stands."""
+    """A map from each key to its largest offset."""
 
     __slots__ = ("_capacity", "_offsets", "latest_offset")
 
     def __init__(self, max_bytes: int, load_factor: float = 1.0) -> None:
         self._capacity = max(1, int(max_bytes * load_factor) // ENTRY_BYTES)
         self._offsets: dict[bytes, int] = {}
-        #: Every record up to here is in the map; -1 before the first batch.
+        #: Offset up to which every record is in the map; -1 before the first batch.
         self.latest_offset = -1
 
     def __len__(self) -> int:
@@ -49,17 +50,17 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether the map takes no further batch."""
+        """Whether the map has no room for another batch."""
         return len(self._offsets) >= self._capacity
 
     def put(self, key: bytes, offset: int) -> None:
-        """Note a record; offsets rise."""
+        """Note the offset of a record; offsets must rise."""
         if len(key) >= _DIGEST_BYTES:
             key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
         self._offsets[key] = offset
 
     def offset_of(self, key: bytes) -> int:
-        """Return the largest offset noted for the key, -1 for none."""
+        """Return the largest offset noted for the key, or -1."""
         if len(key) >= _DIGEST_BYTES:
             key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
         return self._offsets.get(key, -1)
@@ -70,25 +71,25 @@ class CleanableLog:
     """The part of a log that could be compacted now."""
 
     first_dirty_offset: int
-    #: Base offset of the first segment that is left alone. With nothing to compact, it may be below
-    #: the first dirty offset.
+    #: Base offset of the first segment that must not be compacted, which may be below the first
+    #: dirty offset if there is nothing to compact.
     first_uncleanable_offset: int
     clean_bytes: int
     cleanable_bytes: int
-    #: The checkpoint does not fit the log, which was truncated or lost its start: compact from the
-    #: log start.
+    #: Whether the cleaner checkpoint is outside the log, because the log was truncated or lost its
+    #: start; compaction then begins at the log start.
     checkpoint_is_void: bool = False
-    #: Records wait for longer than `max.compaction.lag.ms`.
+    #: Whether dirty records are older than `max.compaction.lag.ms`.
     is_overdue: bool = False
 
     @property
     def dirty_ratio(self) -> float:
-        """Share of bytes that were never compacted."""
+        """The share of compactable bytes that were never compacted."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Return whether compaction pays."""
+        """Return whether the log should be compacted now."""
         return self.cleanable_bytes > 0 and (
             self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio
         )
@@ -104,14 +105,14 @@ def cleanable(
     recovery_point: int,
     now_ms: int,
 ) -> CleanableLog:
-    """Return what may be compacted; `checkpoint` is the last run's end, None before the first."""
+    """Return what may be compacted; `checkpoint` is the last run's end, or None without a run."""
     first_dirty = log_start_offset if checkpoint is None else checkpoint
     void = not log_start_offset <= first_dirty <= log_end_offset
     if void:
         first_dirty = log_start_offset
     bases = [segment.base_offset for segment in segments]
     dirty = segments[max(bisect_right(bases, first_dirty) - 1, 0) : -1]
-    # The segment that holds the bound is left alone with all behind it.
+    # The segment that contains the bound and all later segments are not compacted.
     bound = min(high_watermark, recovery_point)
     first_uncleanable = min(bases[max(bisect_right(bases, bound) - 1, 0)], bases[-1])
     for segment in dirty:
@@ -121,8 +122,8 @@ def cleanable(
         ):
             first_uncleanable = min(first_uncleanable, segment.base_offset)
             break
-    # The first uncleanable offset may lie below the first dirty one, which may lie within a
-    # segment. Then nothing can be compacted: that segment reaches beyond the bound.
+    # If the first dirty offset lies within a segment that reaches beyond the bound, the first
+    # uncleanable offset is lower, and nothing can be compacted.
     clean_bytes = cleanable_bytes = 0
     oldest_ms = now_ms
     for number, segment in enumerate(segments[:-1]):
@@ -150,11 +151,11 @@ def grouped(
     index_bytes: Mapping[Segment, tuple[int, int]],
     end_offset: int,
 ) -> list[list[Segment]]:
-    """Group adjacent segments that become one segment each.
+    """Group adjacent segments; compaction makes one segment of each group.
 
-    A group's segments together are no larger than one segment may be, before any record goes.
-    `index_bytes` holds the sizes of both indexes of each segment. The last segment ends at
-    `end_offset` at the latest.
+    Even before records are removed, the segments of a group together fit the size limit of one
+    segment. `index_bytes` holds the sizes of both indexes of each segment. The last segment ends at
+    or before `end_offset`.
     """
     groups: list[list[Segment]] = []
     size = index = times = 0
@@ -182,7 +183,7 @@ def grouped(
 def note_keys(
     batch: BatchView, offset_map: OffsetMap, start_offset: int, max_decompressed_bytes: int
 ) -> None:
-    """Put the records of a batch from `start_offset` on into the map. Raises CorruptBatch."""
+    """Put a batch's records from `start_offset` on into the map. Raises CorruptBatch."""
     if batch.last_offset < start_offset:
         return
     if not batch.is_control and not batch.is_transactional and batch.record_count:
@@ -197,7 +198,7 @@ def note_keys(
 
 
 class BatchFilter:
-    """The records of each batch that one run over one log keeps."""
+    """The filter of one run over one log, which selects the records to keep."""
 
     __slots__ = (
         "_delete_retention_ms",
@@ -218,7 +219,7 @@ class BatchFilter:
     ) -> None:
         """`upper_bound` is the end of the cleanable range.
 
-        `last_offsets` holds the last offset below it of each known producer.
+        `last_offsets` holds the last offset of each known producer below `upper_bound`.
         """
         self._map = offset_map
         self._upper_bound = upper_bound
@@ -228,7 +229,7 @@ class BatchFilter:
         self._now_ms = now_ms
 
     def __call__(self, batch: BatchView) -> Buffer | None:
-        """Return the part of a batch that is kept, None for nothing. Raises CorruptBatch."""
+        """Return a batch of only the records to keep, or None without any. Raises CorruptBatch."""
         if batch.is_control or batch.base_offset > self._map.latest_offset:
             return _as_it_is(batch)
         if batch.record_count == 0:
@@ -254,7 +255,7 @@ class BatchFilter:
         return record.has_value or horizon_ms is None or self._now_ms < horizon_ms
 
     def _is_needed(self, batch: BatchView) -> bool:
-        """Return whether offsets or sequences would go back without this batch."""
+        """Return whether an empty batch must stay for its offset or its producer's sequence."""
         if batch.next_offset == self._upper_bound:
             return True
         return (

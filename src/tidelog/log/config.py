@@ -1,6 +1,7 @@
-"""The settings of a log: the part of a topic's configuration that concerns its files.
+"""The settings of a log: the topic configuration that concerns log files.
 
-Defaults are Kafka's. Times in ms, sizes in bytes, -1 means no limit where Kafka says so.
+Defaults are Kafka's. Times are in ms, sizes in bytes. -1 means no limit for the keys for which
+Kafka allows it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NEVER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Settings of one partition's log; replaced as a whole when the topic's change."""
+    """Settings of one partition's log, replaced as a whole when the topic's settings change."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = _WEEK_MS
@@ -29,10 +30,10 @@ class LogConfig:
     retention_ms: int = _WEEK_MS
     max_message_bytes: int = MESSAGE_MAX_BYTES
     message_timestamp_type: str = CREATE_TIME
-    #: How far a record's timestamp may lie before and after the leader's clock.
+    #: How far a record's timestamp may differ from the leader's clock, before and after it.
     timestamp_before_max_ms: int = NEVER
     timestamp_after_max_ms: int = NEVER
-    #: Records after which an append waits for a flush.
+    #: Number of unflushed records from which an append waits for a flush.
     flush_messages: int = NEVER
     file_delete_delay_ms: int = 60_000
     #: Whether retention applies (cleanup.policy has `delete`).
@@ -43,25 +44,26 @@ class LogConfig:
     flush_ms: int = NEVER
     #: Whether a record counts for the high watermark only when it is synced (V69).
     flush_before_ack: bool = False
-    #: A segment is rolled up to this much before its age.
+    #: Time by which a segment may roll before its age limit.
     segment_jitter_ms: int = 0
-    #: Codec of all batches that clients append (compression.type); None keeps each producer's own.
+    #: Codec of all batches that clients append (compression.type); None keeps each producer's
+    #: codec.
     codec: int | None = None
-    #: Kafka's level for that codec (KIP-390); None for its default.
+    #: Kafka's compression level for `codec` (KIP-390); None for the codec's default.
     compression_level: int | None = None
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
-    #: Compaction: how long a tombstone stays; how old records must be, and may become, before a
-    #: run; the share of dirty bytes that makes a log due.
+    #: Settings of compaction: how long a tombstone stays; the least and the largest age of records
+    #: that are not compacted; the share of dirty bytes above which a log is compacted.
     delete_retention_ms: int = _DAY_MS
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = NEVER
     min_cleanable_dirty_ratio: float = 0.5
-    #: A producer that was silent for this long is forgotten.
+    #: Time without a batch after which the log forgets a producer.
     producer_id_expiration_ms: int = _DAY_MS
 
     @property
     def roll_ms(self) -> int:
-        """Age at which a segment is rolled: compaction needs records in an inactive segment."""
+        """Age at which a segment rolls, so that compaction finds its records in time."""
         if self.compact_enabled:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms

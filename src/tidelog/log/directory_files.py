@@ -1,14 +1,15 @@
-"""Small files of a log directory: their formats, and the replacement of many at once.
+"""Small files of a log directory: their formats, and the replacement of many files at once.
 
-meta.properties, partition.metadata and the clean marker say whose a directory is and how the broker
-ended. The parsers are total: an illegible file is a ValueError with the reason. A damaged clean
-marker counts as none (rule E3): the directory is recovered as after a crash.
+meta.properties names the owner of a directory, partition.metadata has the topic id, and the clean
+marker proves a clean shutdown. The parsers raise ValueError with the reason for any invalid
+content. A damaged clean marker counts as missing, so that the directory is recovered as after a
+crash (rule E3).
 
-`Files.replace_file` syncs each file before the rename, and the directory after it: 4 ms a file, 20
-s for the files of a thousand logs. `replace_all` writes all contents to temporary files, syncs the
-volume, renames them all, and syncs the volume again. A crash in between leaves old files and some
-temporary ones, which the next start removes. Sources: MetaProperties, PartitionMetadataFile,
-CleanShutdownFileHandler.
+`Files.replace_file` syncs each file before the rename and the directory after the rename, which
+takes 20 s for the files of a thousand logs. `replace_all` writes all contents to temporary files,
+syncs the volume, renames the files, and syncs the volume again. A crash in between leaves old files
+and some temporary files, which the next start removes. Sources: MetaProperties,
+PartitionMetadataFile, CleanShutdownFileHandler.
 """
 
 from __future__ import annotations
@@ -29,36 +30,37 @@ from tidelog.core.types import (
 from tidelog.log import names
 
 META_PROPERTIES = "meta.properties"
-#: Ours, in meta.properties: the last stamp of the broker in its metadata store (E8).
+#: tidelog's own key in meta.properties: the broker's last stamp in its metadata store (E8).
 _STAMP_KEY = "tidelog.store.stamp"
-#: Likewise: the marks of a store that went back which the broker knows, the newest last.
+#: tidelog's own key in meta.properties: the known marks of stores that were restored from an older
+#: copy, the newest last.
 _MARKS_KEY = "tidelog.store.marks"
 _MARK = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-#: Files replaced by one operation.
+#: Number of files that one operation replaces.
 _FILES_PER_OPERATION = 256
 #: (path, content)
 Replacement = tuple[str, bytes]
 
 
 class MetaProperties(NamedTuple):
-    """The owner of a log directory; None where the file does not say."""
+    """The owner of a log directory; fields that the file does not have are None."""
 
     cluster_id: str | None
     broker_id: int | None
     #: The transaction of the metadata store that wrote the broker's last stamp (E8).
     stamp: int = NO_STAMP
-    #: Marks of the metadata store that the broker has heard of, the newest last (E8).
+    #: Marks of a restored metadata store that the broker knows, the newest last (E8).
     marks: tuple[str, ...] = ()
 
 
 def format_meta_properties(
     cluster_id: str, broker_id: int, stamp: int = NO_STAMP, marks: Sequence[str] = ()
 ) -> bytes:
-    """Return version 0, which brokers with a store outside the log directories write.
+    """Return the content of version 0, the version of brokers with ZooKeeper.
 
-    Brokers of Kafka pass over stamp and marks, which are ours.
+    Brokers of Kafka ignore tidelog's own keys, the stamp and the marks.
     """
     lines = ["#", f"broker.id={broker_id}", f"cluster.id={cluster_id}", "version=0"]
     if stamp != NO_STAMP:
@@ -69,7 +71,7 @@ def format_meta_properties(
 
 
 def parse_meta_properties(data: bytes) -> MetaProperties:
-    """Read version 0 or 1. Raises ValueError."""
+    """Read meta.properties of version 0 or 1. Raises ValueError."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -102,7 +104,7 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
 
 
 def format_partition_metadata(topic_id: TopicId) -> bytes:
-    """Return the content of `partition.metadata`: the topic id of a partition's directory."""
+    """Return the content of `partition.metadata`, which names a partition's topic id."""
     return f"version: 0\ntopic_id: {topic_id_to_text(topic_id)}\n".encode()
 
 
@@ -126,7 +128,7 @@ def parse_partition_metadata(data: bytes) -> TopicId:
 def format_clean_shutdown(epochs: CleanEpochs) -> bytes:
     """Return the marker of a clean shutdown, with the epochs under which the broker ran.
 
-    Kafka writes `brokerEpoch` alone; `earlierEpochs` is ours.
+    Kafka writes `brokerEpoch` alone; `earlierEpochs` is tidelog's own.
     """
     content = {
         "version": 0,
@@ -137,7 +139,7 @@ def format_clean_shutdown(epochs: CleanEpochs) -> bytes:
 
 
 def parse_clean_shutdown(data: bytes) -> CleanEpochs:
-    """Return the broker epochs in a marker. Raises ValueError for a marker that proves nothing."""
+    """Return the broker epochs in a clean marker. Raises ValueError for an invalid marker."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):
@@ -158,7 +160,7 @@ def _marked_epoch(key: str, epoch: object) -> int:
 
 
 def write_beside(files: Files, path: str, data: bytes) -> None:
-    """Write the future content of `path` to a temporary file beside it. Raises OSError."""
+    """Write the new content of `path` to a temporary file beside `path`. Raises OSError."""
     handle = files.open(path + names.TEMPORARY, write=True, create=True)
     try:
         files.truncate(handle, 0)
@@ -170,7 +172,7 @@ def write_beside(files: Files, path: str, data: bytes) -> None:
 
 
 async def put_in_place(lane: Lane, paths: Sequence[str]) -> None:
-    """Make the volume durable, and rename the temporary files of `paths` to their names.
+    """Sync the volume, and rename the temporary files of `paths` to their final names.
 
     Raises StorageError.
     """
@@ -185,7 +187,7 @@ async def put_in_place(lane: Lane, paths: Sequence[str]) -> None:
 
 
 async def replace_all(lane: Lane, replacements: Iterable[Replacement]) -> None:
-    """Replace files; everything else on the volume is durable afterwards, too.
+    """Replace files durably, which makes everything else on the volume durable, too.
 
     Raises StorageError.
     """

@@ -1,10 +1,10 @@
-"""The flush of a log up to an offset: the operation behind a recovery point.
+"""The flush of a log up to an offset, which advances the recovery point.
 
-A crash may come between any two steps, so their order matters. First the records are synced. Then
-come the indexes and producer snapshots of rolled segments, the leader epochs, and the directory
-with its names. Only when all of it is on disk may the recovery point rise, because recovery
-believes whatever lies below it (V39). A failed fsync is an error of the device and never retried
-(D17).
+A crash may come between any two steps of a flush, so the order of the steps matters. The flush
+first syncs the records. Next, it writes the indexes and producer snapshots of rolled segments and
+the leader epochs. Last, it syncs the directory with the names of files. Only then may the recovery
+point rise, because recovery does not check files below it (V39). A failed fsync is an error of the
+device and is never retried (D17).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class FlushOperation:
 
     directory: str
     logs: list[OpenFile]
-    #: Index files, snapshots, the leader-epoch checkpoint, partition.metadata: (path, content).
+    #: (path, content) of index files, snapshots, the leader-epoch checkpoint and
+    #: partition.metadata.
     replacements: list[tuple[str, bytes]] = field(default_factory=list)
     sync_directory: bool = False
 
@@ -45,7 +46,7 @@ class FlushOperation:
 
 
 class Flushes:
-    """The flushes of one log: one at a time; requests made meanwhile share the next one."""
+    """The flushes of one log, one at a time; requests made during a flush share the next one."""
 
     __slots__ = ("_idle", "_log", "_next", "_running")
 
@@ -57,11 +58,11 @@ class Flushes:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no flush is under way or waits."""
+        """Whether no flush is under way or waiting."""
         return self._running is None and self._next is None
 
     def start(self) -> Completion[None]:
-        """Flush up to the log's end as it is now."""
+        """Flush up to the current log end."""
         log = self._log
         if log.held is not None:
             return log.held.later(lambda going_on: going_on.flush())
@@ -74,10 +75,10 @@ class Flushes:
         return self._run(log.log_end_offset)
 
     def at_close(self) -> list[tuple[str, bytes]]:
-        """Return the files that a flush would replace, for a log that is closed: path, content.
+        """Return the (path, content) of the files that a flush would replace, to close the log.
 
-        They count as replaced. The caller replaces them and syncs the volume before any checkpoint
-        claims it.
+        The log counts these files as replaced. The caller must replace the files and sync the
+        volume before writing a checkpoint that relies on them.
         """
         log = self._log
         assert self._running is None and not log.is_truncating, f"{log.path} is still at work"
@@ -89,7 +90,7 @@ class Flushes:
         return operation.replacements
 
     def start_for_roll(self) -> None:
-        """Flush the rolled segment; a flush that waits will do it too."""
+        """Flush up to the rolled segment's end, now or with the waiting flush."""
         if self._running is None and not self._log.is_truncating:
             self._run(self._log.active_segment.base_offset)
         elif self._next is None:
@@ -98,7 +99,8 @@ class Flushes:
     def resume(self) -> None:
         """Start the flush that had to wait for a truncation or for another flush.
 
-        On a log that was closed meanwhile it fails: the files may be renamed by now (V35).
+        The waiting flush fails if the log was closed meanwhile, because its files may be renamed by
+        now (V35).
         """
         waiting = self._next
         if waiting is None or self._running is not None or self._log.is_truncating:
@@ -124,7 +126,7 @@ class Flushes:
         )  # fmt: skip
 
     def idle(self) -> Completion[None]:
-        """Return a completion of the flush under way; a flush that waits does not count."""
+        """Return a completion that is done when the flush under way ends."""
         if self._running is None:
             return Completion.of(None)
         idle: Completion[None] = Completion()
@@ -165,9 +167,9 @@ class Flushes:
         return completion
 
     def _work(self, operation: FlushOperation) -> Work:
-        """Return where to run a flush: beside the syncs of other logs if producers wait for it.
+        """Return where a flush runs: concurrently with other logs' flushes if producers wait.
 
-        A flush that changes names keeps its place among the operations of the directory.
+        A flush that replaces files keeps its order among the operations of the directory.
         """
         changes_names = operation.replacements or operation.sync_directory
         if self._log.config.flush_before_ack and not changes_names:
@@ -187,10 +189,11 @@ class Flushes:
     def _apply(self, target: int, sealing: list[Segment], snapshots: list[int]) -> None:
         """Raise the recovery point and seal the segments.
 
-        A truncation waits for the flush under way, so the captured state is still true.
+        The captured state is still valid, because truncations wait for the flush under way.
         """
         log = self._log
-        # A segment that begins behind a gap is flushed for before its first append is applied.
+        # The roll to a segment that begins after a gap flushes beyond the log end, before the
+        # segment's first append is applied.
         end = max(log.log_end_offset, log.base_offsets[-1])
         assert target <= end, f"{log.path}: flushed up to {target}, the log ends at {end}"
         log.recovery_point = max(log.recovery_point, target)
@@ -204,7 +207,7 @@ class Flushes:
         log.snapshots.sort()
 
     def _capture(self, target: int) -> tuple[FlushOperation, list[Segment], list[int]]:
-        """Capture all that must be written so that the recovery point may be `target`."""
+        """Capture everything that must be durable for the recovery point to rise to `target`."""
         log = self._log
         active = log.active_segment
         sealing = [s for s in log.segments if not s.sealed and s is not active]

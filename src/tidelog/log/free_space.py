@@ -1,14 +1,15 @@
-"""When the volume of a log directory counts as full, and when as writable again (D14).
+"""Decisions whether a log directory's volume is full or writable again (D14).
 
 A directory is full when a write was refused for lack of space, or when the usable bytes of its
 volume fall below a reserve. The reserve is for checkpoints, snapshots, indexes and leader epochs,
-which must still be written. Full ends only when the volume has twice the reserve again, so that a
-directory at the limit does not alternate.
+which the broker must still write. A full directory becomes writable only when the volume has twice
+the reserve free, so that a directory at the limit does not flap.
 
-A look at the volume costs a system call, so looks depend on the bytes written since the last one.
-At most half of the room above the reserve is written without a look, and no look is older than
-`LOOK_MS` when a write comes: other programs write to the volume, too. Decides only: reads no clock,
-makes no call. Source: D14 (open ground); Kafka fails the directory.
+A check of the volume costs a system call, so checks depend on the bytes written since the last
+check. At most half of the room above the reserve is written between two checks. Because other
+programs write to the volume, too, a write causes a check if the last one is older than `LOOK_MS`.
+This module reads no clock and makes no system call. Source: D14 (open ground); Kafka fails the
+directory.
 """
 
 from __future__ import annotations
@@ -17,33 +18,33 @@ from typing import Final
 
 from tidelog.core.ports import VolumeSize
 
-#: The reserve is at most this share of the volume: a small volume is not all reserve.
+#: The reserve is at most a twentieth of the volume, so that a small volume keeps room for records.
 _LARGEST_SHARE: Final = 20
-#: Age of the last look from which the next write causes another one.
+#: Age of the last check from which the next write causes another check.
 LOOK_MS: Final = 10_000
-#: Bytes that the directory must be able to write before it counts as writable.
+#: Number of bytes that a probe must be able to write before the directory counts as writable.
 PROBE_BYTES: Final = 64 * 1024
 
 
 class FreeSpace:
-    """The free space of one log directory, as last seen."""
+    """The free space of one log directory, as of the last check."""
 
     __slots__ = ("_allowance_bytes", "_looked_ms", "full_since_ms", "reserve_bytes", "volume")
 
     def __init__(self, reserve_bytes: int) -> None:
-        """`reserve_bytes` 0: the directory is full only when a write was refused."""
+        """With `reserve_bytes` 0, the directory is full only after a write was refused."""
         self.reserve_bytes = reserve_bytes
-        #: The volume at the last look; None before the first one.
+        #: The size of the volume at the last check; None before the first check.
         self.volume: VolumeSize | None = None
-        #: Since when the directory is full, monotonic; None while it is writable.
+        #: Monotonic time at which the directory became full; None while it is writable.
         self.full_since_ms: int | None = None
-        #: Bytes that may still be written before the next look.
+        #: Bytes that may still be written before the next check.
         self._allowance_bytes = 0
         self._looked_ms = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether the directory takes no records and no replicas."""
+        """Whether the directory is full, and so accepts no records and no replicas."""
         return self.full_since_ms is not None
 
     def reserve_of(self, volume: VolumeSize) -> int:
@@ -51,14 +52,14 @@ class FreeSpace:
         return min(self.reserve_bytes, volume.total_bytes // _LARGEST_SHARE)
 
     def is_look_due(self, written_bytes: int, now_ms: int) -> bool:
-        """Count written bytes; return whether the volume must be looked at now."""
+        """Count written bytes; return whether the volume must be checked now."""
         if self.full_since_ms is not None or not self.reserve_bytes:
             return False
         left_bytes = self._allowance_bytes = self._allowance_bytes - written_bytes
         return left_bytes < 0 or now_ms - self._looked_ms >= LOOK_MS
 
     def looked(self, volume: VolumeSize, now_ms: int) -> bool:
-        """Take over a look at the volume; return whether the directory turns full by it."""
+        """Record a check of the volume; return whether the directory becomes full."""
         self.volume = volume
         self._looked_ms = now_ms
         room_bytes = volume.usable_bytes - self.reserve_of(volume)
@@ -69,21 +70,21 @@ class FreeSpace:
         return True
 
     def refused(self, now_ms: int) -> bool:
-        """Note a write that was refused for lack of space; return whether that turns it full."""
+        """Note a write refused for lack of space; return whether the directory becomes full."""
         if self.full_since_ms is not None:
             return False
         self.full_since_ms = now_ms
         return True
 
     def may_be_writable(self, volume: VolumeSize) -> bool:
-        """Return whether a full directory has room enough to try a write.
+        """Return whether a full directory has enough room to probe it with a write.
 
-        A quota refuses writes of which the volume knows nothing, so the room alone proves nothing.
+        Room on the volume does not prove that writes succeed, because a quota may refuse them.
         """
         return volume.usable_bytes >= max(2 * self.reserve_of(volume), PROBE_BYTES)
 
     def healed(self, now_ms: int) -> int:
-        """Take a full directory as writable again; return for how many ms it was full."""
+        """Make a full directory writable again; return for how many ms it was full."""
         since_ms, self.full_since_ms = self.full_since_ms, None
         assert since_ms is not None, "the directory was not full"
         return now_ms - since_ms

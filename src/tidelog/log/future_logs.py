@@ -1,10 +1,12 @@
-"""Future replicas of a log directory: copies of replicas that move here from another one (D11).
+"""Future replicas of a log directory: copies of replicas that move in from another directory (D11).
 
-A future replica has Kafka's name, `TOPIC-PARTITION.ID-future`, and is a log like any other: it is
-appended to, truncated and flushed, and the directory's checkpoints hold its offsets. It serves no
-one. It becomes the replica of its partition by one rename (`replacement`), or goes as a deleted one
-does. A start recovers those that it finds; whoever gives the partition its role decides whether
-they go on. One that cannot be recovered is removed: its records are where they were. Loop only.
+A future replica has Kafka's name, `TOPIC-PARTITION.ID-future`. Future replicas are appended to,
+truncated and flushed like any log, and the directory's checkpoints hold their offsets. A future
+replica serves no requests. One rename makes a future replica the replica of its partition
+(`replacement`). An abandoned future replica is removed like a deleted replica. A start recovers the
+future replicas that it finds; the code that assigns the partition's role decides whether each move
+continues. A future replica that cannot be recovered is removed, because the current replica still
+has the records. All calls are on the loop.
 """
 
 from __future__ import annotations
@@ -44,10 +46,10 @@ class FoundFuture(NamedTuple):
 async def load_futures(
     lane: Lane, requests: Mapping[str, LoadRequest], note: Callable[[int, str], None]
 ) -> tuple[list[FoundFuture], list[str]]:
-    """Recover the future replicas of these names.
+    """Recover the future replicas that a start found.
 
-    Returns them, and the names of those that are to be removed: damaged ones, and all but the
-    longest of a partition. Raises StorageError.
+    Returns the future replicas, and the names of useless ones to remove: damaged replicas, and all
+    but the longest of a partition. Raises StorageError.
     """
     found: dict[TopicPartition, FoundFuture] = {}
     useless: list[str] = []
@@ -91,7 +93,7 @@ class FutureLogs:
         logs: Mapping[TopicPartition, PartitionLog],
         departures: ReplicaDepartures,
     ) -> None:
-        """`logs` are the directory's own replicas: no future one is made beside its present one."""
+        """`logs` are the directory's current replicas, of which it makes no future replicas."""
         self._directory = directory
         self._logs = logs
         self._departures = departures
@@ -99,7 +101,7 @@ class FutureLogs:
         self.found: dict[TopicPartition, PartitionLog] = {}
 
     def add(self, log: PartitionLog) -> None:
-        """Take a future replica that a start has found."""
+        """Add a future replica that a start has recovered."""
         self._directory.futures[log.topic_partition] = self.found[log.topic_partition] = log
 
     def create(
@@ -110,11 +112,11 @@ class FutureLogs:
         start_offset: int,
         producers: ProducerState,
     ) -> Completion[PartitionLog]:
-        """Create a future replica, which begins at `start_offset`; its name is durable when done.
+        """Create a future replica that begins at `start_offset`; its name is durable when done.
 
-        `producers` are those of earlier records. Raises KafkaError INVALID_TOPIC_EXCEPTION for a
-        name that is too long. Raises ValueError if the directory already has the present replica or
-        a future one. The completion's error is a StorageError.
+        `producers` is the state before `start_offset`. Raises KafkaError INVALID_TOPIC_EXCEPTION
+        for a name that is too long. Raises ValueError if the directory already has a current or
+        future replica. The completion's error is a StorageError.
         """
         directory = self._directory
         if topic_partition in self._logs or topic_partition in self.found:
@@ -129,7 +131,7 @@ class FutureLogs:
         if directory.failure is not None:
             completion.fail(directory.failure)
             return completion
-        # No checkpoint on disk may have an earlier replica of that partition.
+        # No checkpoint on disk may have an entry of an earlier replica of that partition.
         waiting = [self._departures.finished(topic_partition), directory.lower(topic_partition, -1)]
         path = f"{directory.path}/{name}"
         metadata = format_partition_metadata(topic_id)
@@ -151,7 +153,8 @@ class FutureLogs:
             if done.error is not None:
                 directory.failed(done.error)
                 if directory.failure is None:
-                    # Nothing is in it; the next start removes what cannot be removed now.
+                    # The new directory is empty; if this removal fails, the next start removes the
+                    # directory.
                     directory.lane.submit(
                         lambda files: files.remove_tree(path), Work.SLOW, "remove"
                     ).then(lambda _: None)
@@ -172,7 +175,7 @@ class FutureLogs:
         return completion
 
     def discard(self, useless: Sequence[str]) -> None:
-        """Remove directories of future replicas that a start has found and cannot use."""
+        """Remove the directories of future replicas that a start found useless."""
         directory = self._directory
         root = directory.path
 
@@ -194,9 +197,10 @@ class FutureLogs:
             directory.lane.submit(rename, Work.SLOW, "discard future replicas").then(renamed)
 
     def remove(self, topic_partition: TopicPartition) -> Completion[None]:
-        """Rename a future replica as deleted, and remove it soon; done when the name is durable.
+        """Rename a future replica as deleted, to be removed soon; done when the name is durable.
 
-        Does nothing where there is none. The completion's error is a StorageError.
+        Does nothing if the partition has no future replica. The completion's error is a
+        StorageError.
         """
         log = self.taken(topic_partition)
         if log is None:
@@ -204,6 +208,6 @@ class FutureLogs:
         return self._departures.begin(log, names.DELETE_SUFFIX, 0, 0)
 
     def taken(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """Forget a future replica, and return its log; its files stay as they are."""
+        """Remove a future replica from memory and return its log, leaving its files unchanged."""
         self._directory.futures.pop(topic_partition, None)
         return self.found.pop(topic_partition, None)

@@ -1,11 +1,11 @@
-"""Offset and time index of a segment, in memory, in the bytes of Kafka's files.
+"""Offset index and time index of a segment, in memory and in the format of Kafka's files.
 
 An offset index entry is (offset - base offset, position) as two big-endian int32. Read as one
 int64, entries sort by offset: a bisection finds an entry, and an `array('q')` with its bytes
 swapped is the file. A time index entry is (largest timestamp so far as int64, offset - base offset
-as int32). Indexes are caches (DESIGN.md, rule 8). They are written when a segment is rolled or
-closed, checked when read, and rebuilt from the batches where the check fails. Sources: OffsetIndex,
-TimeIndex.
+as int32). Indexes are caches (DESIGN.md, rule 8). An index is written when its segment rolls or the
+log closes, is checked when read, and is rebuilt from the batches if the check fails. Sources:
+OffsetIndex, TimeIndex.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
-#: Offsets in an index are relative and 31 bits wide.
+#: Largest offset in an index, because indexes hold 31-bit offsets relative to the base offset.
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
 _TIME_ENTRY = struct.Struct(">qi")
@@ -25,11 +25,11 @@ _LOW = 0xFFFF_FFFF
 
 
 class DamagedIndex(ValueError):
-    """The bytes of an index file cannot be those of its segment."""
+    """The content of an index file cannot belong to its segment."""
 
 
 class OffsetIndex:
-    """Sparse map from offset to position: entries (last offset of a batch, where it starts)."""
+    """Sparse map from offset to position: entries (last offset of a batch, its start position)."""
 
     __slots__ = ("_entries", "base_offset")
 
@@ -41,11 +41,11 @@ class OffsetIndex:
         return len(self._entries)
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry for a batch behind all others."""
+        """Add an entry for a batch after all indexed batches."""
         self._entries.append((offset - self.base_offset) << 32 | position)
 
     def floor(self, offset: int) -> int:
-        """Return the batch start from which to look for `offset`, 0 when none is known."""
+        """Return the batch start position from which to scan for `offset`, 0 if none is known."""
         relative = offset - self.base_offset
         if relative < 0:
             return 0
@@ -53,23 +53,23 @@ class OffsetIndex:
         return self._entries[found - 1] & _LOW if found else 0
 
     def least_at_floor(self, offset: int) -> int:
-        """Return a lower bound of the offsets of all batches from `floor(offset)` on."""
+        """Return a lower bound of the offsets in the batches from `floor(offset)` on."""
         found = bisect_right(self._entries, max(offset - self.base_offset, 0) << 32 | _LOW)
         return self.base_offset + ((self._entries[found - 2] >> 32) + 1 if found > 1 else 0)
 
     def batch_start_before(self, position: int, after: int) -> int:
         """Return the last known batch start in (after, position], or `after`."""
-        # Positions rise with the entries, so a bisection by position works as well.
+        # Positions rise with the entries, so bisecting by position works, too.
         found = bisect_right(self._entries, position, key=_position)
         start = self._entries[found - 1] & _LOW if found else 0
         return max(start, after)
 
     def last_position(self) -> int:
-        """Return the position of the last entry, 0 when there is none."""
+        """Return the position of the last entry, or 0 without entries."""
         return self._entries[-1] & _LOW if self._entries else 0
 
     def last_offset(self) -> int:
-        """Return the offset of the last entry, the base offset when there is none."""
+        """Return the offset of the last entry, or the base offset without entries."""
         if not self._entries:
             return self.base_offset
         return self.base_offset + (self._entries[-1] >> 32)
@@ -95,7 +95,7 @@ class OffsetIndex:
     def from_bytes(cls, base_offset: int, data: bytes, log_bytes: int) -> OffsetIndex:
         """Read an `.index` file of a segment of `log_bytes`. Raises DamagedIndex.
 
-        Kafka pads the file of an active segment with zeros: the zeros end the entries.
+        Kafka pads the index file of an active segment with zeros, which end the entries.
         """
         if len(data) % OFFSET_ENTRY_BYTES:
             raise DamagedIndex(f"{len(data)} bytes are not whole entries")
@@ -122,7 +122,7 @@ def _position(entry: int) -> int:
 
 
 class TimeIndex:
-    """Sparse map from timestamp to offset: entries (largest timestamp so far, its offset)."""
+    """Sparse map from timestamp to offset, with entries (largest timestamp so far, its offset)."""
 
     __slots__ = ("_offsets", "_timestamps", "base_offset")
 
@@ -135,21 +135,21 @@ class TimeIndex:
         return len(self._timestamps)
 
     def append(self, timestamp_ms: int, offset: int) -> None:
-        """Add an entry if its timestamp is larger than the last one."""
+        """Add an entry if its timestamp is larger than the last entry's."""
         if timestamp_ms > (self._timestamps[-1] if self._timestamps else -1):
             self._timestamps.append(timestamp_ms)
             self._offsets.append(offset - self.base_offset)
 
     def floor(self, timestamp_ms: int) -> int:
-        """Return the offset from which to look for the first record of `timestamp_ms` or later.
+        """Return the offset from which to scan for the first record of `timestamp_ms` or later.
 
-        Every record before it has an earlier timestamp, or is found by scanning from it.
+        Every record before the returned offset has an earlier timestamp.
         """
         found = bisect_left(self._timestamps, timestamp_ms)
         return self.base_offset + (self._offsets[found - 1] if found else 0)
 
     def last(self) -> tuple[int, int]:
-        """Return (timestamp, offset) of the last entry, (-1, base offset) when there is none."""
+        """Return (timestamp, offset) of the last entry, or (-1, base offset) without entries."""
         if not self._timestamps:
             return -1, self.base_offset
         return self._timestamps[-1], self.base_offset + self._offsets[-1]
@@ -175,7 +175,7 @@ class TimeIndex:
 
     @classmethod
     def from_bytes(cls, base_offset: int, data: bytes) -> TimeIndex:
-        """Read a `.timeindex` file; zeros at its end are no entries. Raises DamagedIndex."""
+        """Read a `.timeindex` file, ignoring zeros at its end. Raises DamagedIndex."""
         if len(data) % TIME_ENTRY_BYTES:
             raise DamagedIndex(f"{len(data)} bytes are not whole entries")
         index = cls(base_offset)

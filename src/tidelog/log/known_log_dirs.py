@@ -1,9 +1,10 @@
-"""What a broker's log directories say of each other: which there were, and what they held (D6).
+"""The list of a broker's log directories and their contents, kept in each of them (D6).
 
-Each directory has one small file with all directories of the last start that worked. A start
-compares it with what it finds. A directory that is empty and lies on the volume above the one it
-was on is not mounted: new replicas would fill the wrong disk. One that `log.dirs` names no more, or
-that is empty because its disk was replaced, must leave its replicas room on what is there now.
+Each directory has a small file that lists all directories of the last successful start. A start
+compares this list with the directories that it finds. If an empty directory now lies on the volume
+that contains its former mount point, its own volume is not mounted, and new replicas would fill the
+wrong disk. If a directory was removed from `log.dirs`, or its disk was replaced, the remaining
+directories must have room for its replicas.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ _VERSION: Final = 1
 
 
 class KnownLogDir(NamedTuple):
-    """A log directory as it was."""
+    """A log directory as an earlier start found it."""
 
-    #: Where its volume was mounted: the directory itself or one above it.
+    #: The mount point of the directory's volume: the directory itself or a parent.
     mount_point: str
-    #: Of its replicas.
+    #: Total size of the directory's replicas.
     size_bytes: int
 
 
 class FoundLogDir(NamedTuple):
-    """A log directory as a start finds it."""
+    """A log directory as the current start finds it."""
 
-    #: Nothing of a broker is in it yet.
+    #: Whether the directory contains no file of a broker yet.
     is_new: bool
     mount_point: str
-    #: Of its volume: directories of one volume share its room.
+    #: Device number of the directory's volume; directories on one volume share its room.
     device: int
     usable_bytes: int
     known: Mapping[str, KnownLogDir]
 
 
 class LackingRoom(NamedTuple):
-    """Replicas that have to be copied again and do not fit."""
+    """Replicas that must be copied again and do not fit on the remaining directories."""
 
-    #: Directories that held them: dropped from `log.dirs`, or empty now.
+    #: Former directories of these replicas, removed from `log.dirs` or empty now.
     log_dirs: Sequence[str]
     needed_bytes: int
     usable_bytes: int
@@ -73,7 +74,7 @@ def parse_known(data: bytes) -> dict[str, KnownLogDir]:
 
 
 def united(found: Iterable[Mapping[str, KnownLogDir]]) -> dict[str, KnownLogDir]:
-    """Return what several directories know: the innermost mount and the greatest size count."""
+    """Unite the lists of several directories; the innermost mount and the largest size win."""
     known: dict[str, KnownLogDir] = {}
     for each in found:
         for path, there in each.items():
@@ -86,7 +87,7 @@ def united(found: Iterable[Mapping[str, KnownLogDir]]) -> dict[str, KnownLogDir]
 
 
 def missing_mounts(found: Mapping[str, FoundLogDir]) -> list[str]:
-    """Return the directories that are empty, and whose volume is not mounted where it was."""
+    """Return the empty directories whose volume is no longer mounted."""
     known = united(each.known for each in found.values())
     return [
         path
@@ -96,9 +97,9 @@ def missing_mounts(found: Mapping[str, FoundLogDir]) -> list[str]:
 
 
 def lacking_room(found: Mapping[str, FoundLogDir], failed: Iterable[str]) -> LackingRoom | None:
-    """Return which replicas do not fit on the directories that were found; None where all do.
+    """Return the replicas that do not fit on the found directories, or None if all fit.
 
-    What a `failed` directory held may come back with it: no room is asked for.
+    Replicas in `failed` directories need no room, because these directories may return with them.
     """
     kept = set(failed)
     known = united(each.known for each in found.values())

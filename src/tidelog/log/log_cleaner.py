@@ -1,15 +1,15 @@
-"""The log cleaner of a broker: the choice of the next log, its rate, and one run over a log.
+"""The log cleaner of a broker: the choice of the next log, the I/O rate, and one run over a log.
 
-The cleaner compacts one log at a time, the dirtiest due one. A log with illegible batches is logged
-once and skipped until it is truncated; damage is looked for and reported (V68). Reads and writes
-are kept below a rate.
+The cleaner compacts one log at a time: the log with the largest share of dirty bytes among those
+that are due. A log with illegible batches is reported once and skipped until it is truncated (V68).
+The cleaner keeps its reads and writes below a rate.
 
-`compaction` decides; a run carries it out on the directory's slow thread. A slice reads at most
-`slice_bytes` (or one larger batch), so that an fsync or a cold read behind it waits for
-milliseconds. The files are pinned while they are read. Nothing changes in the log before the swap,
-which is a turn of the log like a truncation. Truncating, deleting or closing the log meanwhile
-voids the run; the next run or the next start removes its files. After the swap, readers may still
-use the old segments. Source: LogCleaner, LogCleanerManager, Cleaner.
+A run carries out the decisions of `compaction` on the directory's slow thread. Each slice of a run
+reads at most `slice_bytes` (or one larger batch), so that a queued fsync or disk read waits only
+for milliseconds. The run pins files while it reads them. The log does not change before the swap,
+which takes a turn of the log like a truncation. If the log is truncated, deleted or closed
+meanwhile, the run is void, and the next run or start removes its files. After the swap, readers may
+still use the old segments. Source: LogCleaner, LogCleanerManager, Cleaner.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from tidelog.records.batch import (
     size_of_batch,
 )
 
-#: Called after each slice with the number of bytes that it read and wrote.
+#: A function called after each slice with the number of bytes that the slice read and wrote.
 Pace = Callable[[int], Awaitable[None]]
 
 
 class Interrupted(Exception):
-    """The log was truncated, closed or deleted meanwhile: the run is void."""
+    """The log was truncated, closed or deleted during the run, which is void."""
 
 
 @dataclass(slots=True)
@@ -68,14 +68,14 @@ class CleaningStats:
 
 @dataclass(slots=True)
 class _Chunk:
-    """Whole batches of a file, and where to read on."""
+    """Complete batches of a file, and the position of the next read."""
 
     batches: list[BatchView]
     position: int
 
 
 def _read_chunk(files: Files, file: OpenFile, position: int, end: int, slice_bytes: int) -> _Chunk:
-    """Return the next whole batches, checked, at least one. Raises CorruptBatch, OSError."""
+    """Read and check at least one complete batch. Raises CorruptBatch, OSError."""
     handle = file.handle(files)
     wanted = min(max(slice_bytes, HEADER_BYTES), end - position)
     data = files.pread(handle, wanted, position)
@@ -94,9 +94,9 @@ def _read_chunk(files: Files, file: OpenFile, position: int, end: int, slice_byt
 
 @dataclass(slots=True)
 class _MapSlice:
-    """Operation that notes the keys of one slice.
+    """An operation that notes the keys of one slice.
 
-    Its result is the next position, -1 when the map is full.
+    Its result is the next position, or -1 if the map is full.
     """
 
     file: OpenFile
@@ -118,14 +118,14 @@ class _MapSlice:
 
 @dataclass(slots=True)
 class _Cleaned:
-    """The segment that a group becomes, while it is written."""
+    """The unfinished segment that will replace a group."""
 
     segment: Segment
     path: str
     handle: Handle | None = None
 
     def open(self, files: Files) -> Handle:
-        """Return the file under its first name, empty before the first batch."""
+        """Return the file, which is created empty before the first batch."""
         if self.handle is None:
             segment = self.segment
             remove_cleaned(files, segment.directory, segment.base_offset)
@@ -135,7 +135,7 @@ class _Cleaned:
 
 @dataclass(slots=True)
 class _FilterSlice:
-    """Operation that copies the kept records of one slice; its result is the next position."""
+    """An operation that copies the kept records of one slice; its result is the next position."""
 
     source: OpenFile
     position: int
@@ -170,7 +170,7 @@ class _FilterSlice:
 
 @dataclass(slots=True)
 class Survey:
-    """Operation that reads facts not in memory: index sizes, and the time of each first batch."""
+    """An operation that reads index sizes, and the timestamp of each segment's first batch."""
 
     segments: list[Segment]
     index_bytes: dict[Segment, tuple[int, int]] = field(default_factory=dict)
@@ -197,7 +197,7 @@ def _size_of(files: Files, path: str) -> int:
 
 
 class Cleaning:
-    """One run over one log. Loop only."""
+    """One run over one log; all calls are on the loop."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class Cleaning:
         slice_bytes: int,
         pace: Pace,
     ) -> None:
-        """`offset_map` is empty; `now_ms` is the wall clock."""
+        """`offset_map` must be empty; `now_ms` is the wall clock."""
         self._log = log
         self._plan = plan
         self._map = offset_map
@@ -220,7 +220,7 @@ class Cleaning:
         self.stats = CleaningStats()
 
     async def run(self) -> CleaningStats:
-        """Compact. Raises Interrupted, CorruptBatch, StorageError."""
+        """Compact the log. Raises Interrupted, CorruptBatch, StorageError."""
         log, plan = self._log, self._plan
         try:
             last_offsets = log.producers.last_offsets(plan.first_uncleanable_offset)
@@ -239,14 +239,14 @@ class Cleaning:
             await log.directory.compacted(log.topic_partition, self.stats.end_offset)
             return self.stats
         except (CorruptBatch, StorageError):
-            self._check([])  # the files of a log that is truncated or gone may hold anything
+            self._check([])  # the files of a truncated or deleted log may hold anything
             raise
         finally:
             for file in self._pinned:
                 log.directory.open_files.unpin(file)
 
     def _check(self, segments: list[Segment]) -> None:
-        """Raise Interrupted unless the log and these segments are as they were."""
+        """Raise Interrupted if the log or these segments changed during the run."""
         log = self._log
         if (
             log.is_closed
@@ -268,9 +268,9 @@ class Cleaning:
             self._log.directory.open_files.unpin(segment.file)
 
     async def _claim(self) -> None:
-        """Checkpoint that all compacted records were flushed.
+        """Make a recovery point durable that covers all records to compact.
 
-        Only below a recovery point on disk does recovery take a gap for compaction's.
+        Recovery accepts gaps left by compaction only below the recovery point on disk.
         """
         log, end = self._log, self._plan.first_uncleanable_offset
         await log.directory.checkpoint()
@@ -309,14 +309,14 @@ class Cleaning:
             self._unpin([segment])
             if position < 0:
                 break
-            # A segment without a batch at its end is done, too.
+            # The map also covers offsets at the segment's end that no batch has.
             self._map.latest_offset = max(self._map.latest_offset, ends - 1)
 
     async def _groups(self, end_offset: int) -> list[list[Segment]]:
         log, plan = self._log, self._plan
         self._check([])
         end = min(end_offset, plan.first_uncleanable_offset)
-        # Segments below the log start are retention's, and soon gone.
+        # Retention will soon remove the segments below the log start.
         first = max(bisect_right(log.base_offsets, log.log_start_offset) - 1, 0)
         segments = [s for s in log.segments[first:-1] if s.base_offset < end]
         self._pin(segments)
@@ -371,9 +371,9 @@ class Cleaning:
         self._unpin(group)
 
     def _give_up(self, cleaned: _Cleaned) -> None:
-        """Remove the unfinished segment: the disk may be full.
+        """Remove the unfinished segment, because the disk may be full.
 
-        For a closed log, the next start does.
+        If the log is closed, the next start removes the segment.
         """
         log, segment = self._log, cleaned.segment
         if log.is_closed or log.directory.failure is not None:
@@ -430,11 +430,11 @@ class Cleaning:
 
 
 def _finish(files: Files, cleaned: _Cleaned, group: list[Segment]) -> None:
-    """Make the new segment durable, with its indexes, under its first names.
+    """Make the new segment and its indexes durable under their temporary names.
 
-    Compaction makes no record younger: the file keeps the time of the last write to the old ones.
-    The old files are opened here. A reader in the middle of the swap must not look for them by
-    their names. Raises OSError.
+    The new file keeps the last write time of the old files, so that compaction makes no record
+    younger. This function opens the old files, because a reader during the swap must not open them
+    by name. Raises OSError.
     """
     segment = cleaned.segment
     handle = cleaned.open(files)
@@ -462,14 +462,14 @@ class CleanerSettings:
 
     dedupe_buffer_bytes: int = 128 * MIB
     load_factor: float = 0.9
-    #: Bytes read at once, after which other operations of the disk get their turn.
+    #: Bytes that one slice reads before other operations on the disk get their turn.
     slice_bytes: int = 256 * KIB
-    #: Read and written together.
+    #: Limit of bytes read and written together.
     max_bytes_per_second: float = float("inf")
 
 
 class Cleaner:
-    """Compacts the logs of one broker. Loop only."""
+    """The cleaner of one broker's logs; all calls are on the loop."""
 
     def __init__(
         self,
@@ -478,20 +478,21 @@ class Cleaner:
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         """`sleep` takes milliseconds."""
-        #: May be replaced at any time: the rate counts at once, the rest for the next log.
+        #: May be replaced at any time; a new rate applies at once, other settings from the next log
+        #: on.
         self.settings = settings
         self._clock = clock
         self._sleep = sleep
-        #: When the reads and writes so far are paid for, monotonic.
+        #: Monotonic time until which the rate limit delays the next slice.
         self._paid_ms = 0.0
-        #: Logs with illegible batches, each with its number of truncations then.
+        #: Logs with illegible batches, with each log's number of truncations when they were found.
         self._uncleanable: dict[LogState, int] = {}
 
     async def clean_one(self, logs: Iterable[tuple[LogState, int]]) -> CleaningStats | None:
-        """Compact the dirtiest of `logs`, each with its high watermark.
+        """Compact the dirtiest of `logs`, which are pairs of a log and its high watermark.
 
-        Returns None where none is due, or where the log changed meanwhile. Raises StorageError,
-        which the log's directory has judged.
+        Returns None if no log is due, or if the log changed during the run. Raises StorageError,
+        which the log's directory has already handled.
         """
         best: tuple[LogState, CleanableLog] | None = None
         for log, high_watermark in list(logs):
@@ -564,7 +565,7 @@ class Cleaner:
                 logging.ERROR, f"{name} is not compacted before it is truncated: {error}"
             )
             if not await find_damage(log) and log.truncations == self._uncleanable[log]:
-                # The checksums are right: the batch was written as it is.
+                # The batch's checksum is valid, so the batch was written in this form.
                 directory.damaged(log.topic_partition, log.path, error, is_located=False)
             return None
         except StorageError as error:

@@ -1,16 +1,17 @@
-"""Moves that balance the volumes of a broker's log directories, with few bytes (D15).
+"""Plans of moves that balance the volumes of a broker's log directories with few bytes (D15).
 
-The fill of a volume is the share of its bytes that is used, or soon will be: by growth, and by
-moves on the way. A replica takes its growth along. Balancing begins when two volumes differ by more
-than a threshold. It brings them within half of it, so that they may drift apart again for a while
-before anything else moves.
+The fill of a volume is the share of its bytes that is used, or soon will be used by growth and by
+pending moves. A replica's expected growth moves with the replica. Balancing begins when the fills
+of two volumes differ by more than a threshold. Balancing brings the fills within half of the
+threshold, so that the volumes may drift apart for a while before the next balancing.
 
-From the fullest volume to the emptiest moves the smallest replica that brings either of them near
-the mean, or else the largest one that is not too large. A move is too large if a volume would pass
-the mean by more than an eighth of the threshold, or has too little room. So each move lowers the
-sum of the squared fills, weighted by size: no sequence of plans comes back to where it was. A
-volume that can neither give nor take is left out of the mean. Directories of one volume share its
-room, and moves between them would gain nothing. Pure. Source: D15 (open ground).
+Each move goes from the fullest volume to the emptiest volume. The move takes the smallest replica
+that brings one of these volumes near the mean, or else the largest replica that is not too large. A
+replica is too large if a volume would pass the mean by more than an eighth of the threshold, or has
+too little room. So each move lowers the sum of the squared fills, weighted by size, and no sequence
+of plans returns to an earlier state. The mean leaves out volumes that can neither give nor take a
+replica. Directories on one volume share its room, so the plan has no moves between them. This
+module does no I/O. Source: D15 (open ground).
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from typing import Final, NamedTuple
 
 from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedReplicaMove, room_left
 
-#: The part of the threshold within which balancing brings two volumes.
+#: The part of the threshold to which balancing lowers the difference of two volumes.
 _GOAL_PART: Final = 0.5
-#: The part of that by which a move may bring a volume past the mean. With half of it, a move could
-#: exchange the fills of two volumes.
+#: The part of the goal by which a move may bring a volume past the mean. A part of one half would
+#: let a move exchange the fills of two volumes.
 _PASSING_PART: Final = 0.25
 
 
 class _Load(NamedTuple):
-    """What a replica takes of a volume: its bytes, and those that it will grow by."""
+    """The bytes of a volume that a replica uses, including its expected growth."""
 
     bytes: float
     replica: MovableReplica
@@ -39,18 +40,18 @@ class _Load(NamedTuple):
 
 @dataclass(slots=True)
 class _Volume:
-    """A volume while moves are planned."""
+    """The planned state of one volume."""
 
     total_bytes: int
-    #: With all that is on the way.
+    #: Used bytes, including growth and pending moves.
     used_bytes: float
-    #: Bytes that moves may still bring to it.
+    #: Bytes that moves may still bring to the volume.
     room_bytes: int
-    #: Directories of it that may take replicas, with what each will hold.
+    #: Directories on the volume that may take replicas, with the bytes that each will hold.
     open: dict[str, int]
-    #: Replicas that may leave it, the smallest first.
+    #: Replicas that may leave the volume, the smallest first.
     replicas: list[_Load]
-    #: A planned move changes it: it goes on to the goal.
+    #: Whether a planned move changes the volume, which is then balanced up to the goal.
     is_touched: bool = False
 
     @property
@@ -58,7 +59,7 @@ class _Volume:
         return self.used_bytes / self.total_bytes
 
     def above(self, fill: float) -> float:
-        """Return by how many bytes it holds more than with this fill."""
+        """Return how many more bytes the volume uses than with this fill."""
         return self.used_bytes - fill * self.total_bytes
 
 
@@ -69,11 +70,11 @@ def plan(
     *,
     is_under_way: bool = False,
 ) -> list[PlannedReplicaMove]:
-    """Return the moves that balance the volumes, in the order in which they are to begin.
+    """Return the moves that balance the volumes, in the order in which they should begin.
 
-    `replicas` are those that do not move yet. With `is_under_way`, an earlier plan was cut short:
-    it is completed, although no pair may differ by more than the threshold any more. Volumes of
-    unknown size, and directories that are drained, take no part.
+    `replicas` are the replicas that are not moving yet. `is_under_way` says that an earlier plan
+    was interrupted, so that balancing continues to the goal even below the threshold. The plan
+    leaves out volumes of unknown size and drained directories.
     """
     threshold = threshold_percent / 100
     goal = threshold * _GOAL_PART
@@ -133,7 +134,7 @@ def _volumes(
         places |= {each.path: volumes[-1] for each in of_it if not each.is_draining}
     growth = {each.path: _growth(each) for each in directories}
     for replica in replicas:
-        # An empty one frees nothing.
+        # The move of an empty replica would free nothing.
         if replica.source in places and replica.size_bytes > 0:
             load = replica.size_bytes * growth[replica.source]
             places[replica.source].replicas.append(_Load(load, replica))
@@ -143,7 +144,7 @@ def _volumes(
 
 
 def _growth(directory: LogDirState) -> float:
-    """Return how many times as large each replica of a directory is expected to be, 2 at most."""
+    """Return the factor by which replicas of a directory are expected to grow, 2 at most."""
     held_bytes = directory.room.held_bytes
     if held_bytes == 0:
         return 1.0
@@ -153,7 +154,7 @@ def _growth(directory: LogDirState) -> float:
 def _next(
     volumes: Sequence[_Volume], threshold: float, goal: float, is_under_way: bool
 ) -> tuple[_Volume, _Volume, _Load] | None:
-    """Return the next move: from a volume, to a volume, and the replica; None when done."""
+    """Return the next move as (source, target, replica), or None if the volumes are balanced."""
     active = list(volumes)
     while len(active) > 1:
         high = max(active, key=_fill)
@@ -165,7 +166,7 @@ def _next(
         replica = _pick(high, low, mean, goal)
         if replica is not None:
             return high, low, replica
-        # Without the one that cannot help, the others have another mean.
+        # Leave out the volume that cannot help, which changes the mean of the other volumes.
         least_bytes = high.replicas[0].bytes if high.replicas else math.inf
         gives = least_bytes <= high.above(mean - goal * _PASSING_PART)
         active.remove(low if gives else high)
@@ -175,13 +176,13 @@ def _next(
 def _pick(high: _Volume, low: _Volume, mean: float, goal: float) -> _Load | None:
     """Return the replica whose move brings one of two volumes near the mean with few bytes.
 
-    Neither passes the mean by more than a small part of the goal.
+    After the move, neither volume has passed the mean by more than a small part of the goal.
     """
     if not low.open:
         return None
     near, beyond = goal / 2, goal * _PASSING_PART
     most_bytes = min(high.above(mean - beyond), -low.above(mean + beyond), low.room_bytes)
-    # A volume that is near the mean already is not what the move is for.
+    # A volume that is already near the mean needs no move.
     needed = [each for each in (high.above(mean + near), -low.above(mean - near)) if each > 0]
     index = bisect_left(high.replicas, min(needed, default=0), key=_size)
     if index == len(high.replicas) or high.replicas[index].bytes > most_bytes:

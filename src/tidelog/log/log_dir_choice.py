@@ -1,14 +1,15 @@
-"""The log directory of each new replica: by free bytes and expected growth, not by count (D2).
+"""The choice of a log directory for each new replica, by free bytes and expected growth (D2).
 
-A replica goes where the volume will have most room: its usable bytes, without those that replicas
-placed before still have to copy, and without the growth of the replicas that are there. Directories
-of one volume share its room; among them, and where the room of some volume is not known, the one
-whose replicas hold and will hold least is chosen. Ties go to the directory with fewer replicas,
-then to the earlier one of `log.dirs`.
+A replica goes to the volume that will have most room. The future room is the usable bytes, less the
+bytes that earlier placed replicas will still copy, less the growth of existing replicas.
+Directories on one volume share its room. Among these directories, or if the room of some volume is
+unknown, the directory whose replicas will hold the fewest bytes is chosen. Ties go to the directory
+with fewer replicas, then to the earlier directory in `log.dirs`.
 
-An expected size is a guess: the mean of the broker's replicas, and no less than a thousandth of the
-smallest volume, up to a segment. So a command with many replicas spreads them over equal disks.
-Pure. Source: D2 (open ground); Kafka chooses the directory with the fewest replicas.
+The expected size of a new replica is the mean of the broker's replicas. The size is at least a
+thousandth of the smallest volume, but that minimum is at most a segment. So the replicas of one
+command spread over equal disks. This module does no I/O. Source: D2 (open ground); Kafka chooses
+the directory with the fewest replicas.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-#: Part of the smallest volume that a replica takes at least, as a guess.
+#: Divisor of the smallest volume that gives the least expected size of a replica.
 _SMALLEST_PART: Final = 1_000
 
 
@@ -25,13 +26,13 @@ _SMALLEST_PART: Final = 1_000
 class LogDirRoom:
     """One log directory that may take new replicas."""
 
-    #: Usable bytes of its volume; None where that is not known.
+    #: Usable bytes of the directory's volume; None if unknown.
     usable_bytes: int | None
-    #: Equal for directories of the same volume.
+    #: Number of the volume, equal for directories on the same volume.
     volume: int
-    #: Bytes of the replicas in it.
+    #: Bytes of the replicas in the directory.
     held_bytes: int
-    #: Bytes that these replicas are expected to grow by.
+    #: Bytes by which the directory's replicas are expected to grow.
     growth_bytes: int
     #: Bytes that replicas placed here lately still have to copy.
     promised_bytes: int
@@ -41,7 +42,7 @@ class LogDirRoom:
 def expected_bytes(
     replica_bytes: Iterable[int], usable_bytes: Iterable[int | None], segment_bytes: int
 ) -> int:
-    """Return the expected size of a new replica, by the sizes of those that the broker has."""
+    """Return the expected size of a new replica, from the sizes of the broker's replicas."""
     sizes = list(replica_bytes)
     mean = sum(sizes) // len(sizes) if sizes else 0
     known = [each for each in usable_bytes if each is not None]
@@ -52,14 +53,14 @@ def expected_bytes(
 def choose(count: int, expected: int, directories: Sequence[LogDirRoom]) -> list[int]:
     """Return the index of the directory of each of `count` replicas of the `expected` size.
 
-    `directories` are the good, writable ones without a cordon, in the order of `log.dirs`, at least
-    one.
+    `directories` are the directories that are online, writable and not cordoned, in the order of
+    `log.dirs`; there must be at least one.
     """
     assigned = [0] * len(directories)
     usable: dict[int, int] = {}
     taken: dict[int, int] = {}
     for each in directories:
-        # Two looks at one volume differ by what others wrote between them.
+        # Two checks of one volume may differ, because others write between the checks.
         usable_bytes = each.usable_bytes or 0
         usable[each.volume] = min(usable_bytes, usable.get(each.volume, usable_bytes))
         taken[each.volume] = taken.get(each.volume, 0) + each.promised_bytes + each.growth_bytes
@@ -81,25 +82,25 @@ def choose(count: int, expected: int, directories: Sequence[LogDirRoom]) -> list
 
 
 class Promises:
-    """Bytes that replicas placed lately are expected to take, and have not yet."""
+    """Bytes that recently placed replicas are expected to use and do not use yet."""
 
-    #: A promise ends after this time: its size was a guess.
+    #: Time after which a promise ends, because its size was only expected.
     LIFE_MS: Final = 3_600_000
 
     __slots__ = ("_made",)
 
     def __init__(self) -> None:
-        #: By log directory and replica: the expected bytes, and when it was placed.
+        #: Expected bytes and time of the placement, by log directory and replica.
         self._made: dict[tuple[str, object], tuple[int, int]] = {}
 
     def make(self, path: str, replica: object, size_bytes: int, now_ms: int) -> None:
-        """Note a replica that was placed now."""
+        """Note the expected size of a replica that is placed now."""
         self._made[path, replica] = (size_bytes, now_ms)
 
     def left(self, path: str, sizes: dict[object, int], now_ms: int) -> int:
-        """Return the bytes still to come in a directory; `sizes` are those of its replicas.
+        """Return the promised bytes still to come in a directory with replicas of these `sizes`.
 
-        Promises of replicas that are gone, whole, or old end here.
+        Ends the promises of replicas that were removed, have reached their size, or are old.
         """
         total = 0
         for key, (expected, since_ms) in list(self._made.items()):
@@ -114,9 +115,10 @@ class Promises:
 
 
 class GrowthRate:
-    """How fast the replicas of one log directory have grown lately."""
+    """The recent growth rate of the replicas in one log directory."""
 
-    #: Time between two samples, their number, and the time for which growth is expected to go on.
+    #: Time between two samples; the number of samples; the time for which growth is expected to
+    #: continue.
     SAMPLE_MS: Final = 60_000
     SAMPLES: Final = 60
     HORIZON_MS: Final = 3_600_000
@@ -124,23 +126,23 @@ class GrowthRate:
     __slots__ = ("_samples",)
 
     def __init__(self) -> None:
-        #: (time, bytes held), oldest first.
+        #: Samples (time, bytes held), oldest first.
         self._samples: list[tuple[int, int]] = []
 
     def sample(self, held_bytes: int, now_ms: int) -> None:
-        """Note the bytes that the directory holds; soon after the last sample nothing is noted."""
+        """Note the bytes that the directory holds, unless the last sample is recent."""
         if not self._samples or now_ms - self._samples[-1][0] >= self.SAMPLE_MS:
             self._samples.append((now_ms, held_bytes))
             del self._samples[: -self.SAMPLES]
 
     def restart(self) -> None:
-        """Forget the past: a replica has moved here, or away, which is no growth."""
+        """Forget the samples, because a replica moved in or out, which is no growth."""
         self._samples.clear()
 
     def expected_bytes(self, held_bytes: int, now_ms: int, least_ms: int = SAMPLE_MS) -> int:
-        """Return the growth to expect, 0 where the directory shrinks or is not known for long.
+        """Return the expected growth, or 0 if the directory shrinks or has too few samples.
 
-        `least_ms` is the time for which it must be known.
+        `least_ms` is the time that the samples must span.
         """
         if not self._samples:
             return 0

@@ -1,8 +1,9 @@
-"""Where the replicas of a drained log directory go (D12).
+"""The plan of moves that empties a drained log directory (D12).
 
-Each goes where a new replica of its size would go: by room and growth (`log_dir_choice`, D2). Large
-replicas choose first, so that small ones fill what is left. A directory takes a replica only if all
-of it fits beside what is on the way there. Pure.
+Each replica goes to the directory that a new replica of its size would get, by room and growth
+(`log_dir_choice`, D2). Large replicas are placed first, so that small replicas fill the remaining
+room. A directory takes a replica only if the whole replica fits beside all pending moves. This
+module does no I/O.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from tidelog.core.types import TopicPartition
 from tidelog.log.log_dir_choice import choose
 from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedReplicaMove, room_left
 
-#: Why a directory did not take a replica, by replica and directory.
+#: Reasons why directories rejected replicas, by replica and directory.
 Refusals = Mapping[tuple[TopicPartition, str], str]
 
 
 def plan(
     replicas: Iterable[MovableReplica], directories: Iterable[LogDirState], refused: Refusals
 ) -> list[PlannedReplicaMove]:
-    """Return where each replica goes, largest first; one that fits nowhere has no target.
+    """Return the move of each replica, largest first; a replica that fits nowhere has no target.
 
-    `directories` are the good ones, those that are drained among them. Moves that were `refused`
-    lately are not planned again.
+    `directories` are all online directories, including drained ones. Moves in `refused` are not
+    planned again.
     """
     states = {each.path: each.counting_what_comes() for each in directories}
     planned = []
@@ -50,7 +51,7 @@ def plan(
 def _hindrance(
     replica: MovableReplica, path: str, states: Mapping[str, LogDirState], refused: Refusals
 ) -> str:
-    """Return why a replica cannot go to a directory; empty where it can."""
+    """Return why a replica cannot move to a directory, or an empty text if it can."""
     state = states[path]
     if state.closed:
         return state.closed
@@ -67,7 +68,7 @@ def _hindrance(
 def _stays_on_volume(
     replica: MovableReplica, target: str, states: Mapping[str, LogDirState]
 ) -> bool:
-    """Return whether the move takes no room for long: its source frees the same volume."""
+    """Return whether source and target are on one volume, so that the move needs no room."""
     source = states.get(replica.source)
     return source is not None and source.room.volume == states[target].room.volume
 

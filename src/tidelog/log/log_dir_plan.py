@@ -1,7 +1,7 @@
-"""Plans of moves between the log directories of a broker: the facts that they are made of.
+"""The facts from which moves between a broker's log directories are planned.
 
-Drains (`log_dir_drain`, D12) and balancing (`log_dir_balance`, D15) plan by the same facts: what
-the directories hold, how they grow, how much room their volumes have, and what is on the way. Pure.
+Drains (`log_dir_drain`, D12) and balancing (`log_dir_balance`, D15) use the same facts: contents,
+growth, room and pending moves of the directories. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from tidelog.log.log_dir_choice import LogDirRoom
 
 @dataclass(frozen=True, slots=True)
 class LogDirState:
-    """A good log directory of a broker."""
+    """An online log directory of a broker."""
 
     path: str
-    #: What it holds and will hold, and the usable bytes of its volume.
+    #: Current and expected bytes of the directory, and usable bytes of its volume.
     room: LogDirRoom
-    #: Bytes of the whole volume; None where that is not known.
+    #: Bytes of the whole volume; None if unknown.
     total_bytes: int | None = None
-    #: Bytes that stay free, so that the directory does not turn read-only (D14).
+    #: Bytes that must stay free, so that the directory does not become read-only (D14).
     spare_bytes: int = 0
-    #: Bytes that moves to it still have to copy.
+    #: Bytes that pending moves still have to copy to the directory.
     coming_bytes: int = 0
-    #: Bytes of replicas that move away from it, or have, while their former files are still there.
+    #: Bytes of replicas that are moving away, or have moved away and whose old files still exist.
     leaving_bytes: int = 0
-    #: Bytes that its replicas are expected to grow by; 0 while their growth is not known for long.
+    #: Bytes by which the directory's replicas are expected to grow; 0 if their growth has been
+    #: measured too briefly.
     steady_growth_bytes: int = 0
-    #: Why no replica may move to it; empty where it may.
+    #: Reason why no replica may move to the directory; empty if replicas may.
     closed: str = ""
-    #: All of its replicas leave it: balancing keeps its hands off.
+    #: Whether the directory is drained, so that balancing ignores it.
     is_draining: bool = False
 
     def expecting(self, size_bytes: int) -> LogDirState:
-        """Return the directory with one more replica on its way to it."""
+        """Return the directory with one more replica that is moving to it."""
         room = self.room
         return replace(
             self,
@@ -50,29 +51,29 @@ class LogDirState:
         )
 
     def holding(self, size_bytes: int) -> LogDirState:
-        """Return the directory with one more replica, for which its volume needs no room."""
+        """Return the directory with one more replica that needs no more room on the volume."""
         room = self.room
         held = replace(room, held_bytes=room.held_bytes + size_bytes, replicas=room.replicas + 1)
         return replace(self, room=held)
 
     def counting_what_comes(self) -> LogDirState:
-        """Return the directory with the bytes on the way to it among those it is promised."""
+        """Return the directory with the bytes of pending moves counted as promised bytes."""
         room = self.room
         promised_bytes = room.promised_bytes + self.coming_bytes
         return replace(self, room=replace(room, promised_bytes=promised_bytes))
 
 
 class MovableReplica(NamedTuple):
-    """A replica that may move to another directory."""
+    """A replica that may move to another log directory."""
 
     replica: TopicPartition
-    #: The directory that holds it.
+    #: The log directory that holds the replica.
     source: str
     size_bytes: int
 
 
 class PlannedReplicaMove(NamedTuple):
-    """A replica, where it is to go, and why; `target` is None where it can go nowhere."""
+    """A planned move of a replica and its reason; `target` is None if no directory can take it."""
 
     replica: TopicPartition
     source: str
@@ -82,9 +83,9 @@ class PlannedReplicaMove(NamedTuple):
 
 
 def room_left(directories: Iterable[LogDirState], volume: int) -> int:
-    """Return how many bytes replicas may still bring to a volume; negative where it has too few.
+    """Return the bytes that moves may still bring to a volume; negative if it is overcommitted.
 
-    Directories of one volume share its room.
+    All directories on one volume share its room.
     """
     of_it = [each for each in directories if each.room.volume == volume]
     usable = min(each.room.usable_bytes or 0 for each in of_it)

@@ -1,14 +1,14 @@
-"""One log directory on its lane: opened, closed, and its replicas created, removed, set aside.
+"""One log directory on its lane: how it opens and closes, and how replicas come and go.
 
-The broker refuses a directory of another cluster or broker. With the marker of a clean shutdown
-files are believed; without it, each partition is recovered (`recovery`). The marker is removed,
-durably, before anything is written to a log: a crash from then on is an unclean end (E3). An
-illegible checkpoint counts as empty: recovery then begins at the start of each log.
+The broker refuses a directory of another cluster or broker. If the directory has the clean-shutdown
+marker, its files are trusted; otherwise, each partition is recovered (`recovery`). The marker is
+removed durably before the first write to a log, so that a later crash is an unclean shutdown (E3).
+An illegible checkpoint counts as empty, so that recovery begins at the start of each log.
 
 A clean shutdown waits for the operations of each log and removes the bytes of failed writes. For
-each changed log it writes the last segment's indexes and a producer snapshot. Then it syncs the
-volume once: a sync of each file would take minutes with thousands of logs. The marker comes last.
-Rules V34, V35 and V45 (setting aside), V38, V39, E3.
+each changed log, the shutdown writes the last segment's indexes and a producer snapshot. The
+shutdown syncs the volume only once, because syncs of each file would take minutes with thousands of
+logs. The clean-shutdown marker is written last. Rules V34, V35 and V45 (strays), V38, V39, E3.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ from tidelog.log.stray_replicas import Stray, StrayReplicas
 
 __all__ = ["LogDirectory", "Stray"]
 
-#: Partitions loaded by one operation: few hand-overs, and still separate steps.
+#: Number of partitions that one operation loads, so that there are few operations, each of them
+#: short.
 _PARTITIONS_PER_OPERATION = 32
 _KNOWN_FILES = (
     *OFFSET_CHECKPOINTS,
@@ -75,7 +76,7 @@ _KNOWN_FILES = (
     "lost+found",
 )
 Note = Callable[[int, str], None]
-#: Loads the configuration of these topics.
+#: A function that loads the configuration of these topics.
 LearnConfigs = Callable[[Iterable[str]], Awaitable[None]]
 
 
@@ -83,23 +84,24 @@ LearnConfigs = Callable[[Iterable[str]], Awaitable[None]]
 class Opened:
     """The content of a log directory."""
 
-    #: No broker has opened it before, and no partition is in it.
+    #: Whether no broker has opened the directory before, and it has no partition.
     is_new: bool = False
     was_clean: bool = False
     clean_shutdown: CleanEpochs | None = None
     checkpoints: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     partitions: list[tuple[TopicPartition, LoadedLog]] = field(default_factory=list)
-    #: Names of directories that were renamed: deletions, strays, moves.
+    #: Names of renamed replica directories: deleted replicas, strays, moved replicas.
     aside: list[str] = field(default_factory=list)
-    #: Names of the strays among them that wait for an operator's decision (V35).
+    #: Names of the strays that wait for an operator's decision (V35).
     held: list[str] = field(default_factory=list)
-    #: Names of the directories of future replicas; those that were recovered, and useless ones.
+    #: Names of the directories of future replicas; then the recovered future replicas, and the
+    #: names of useless ones.
     future_names: list[str] = field(default_factory=list)
     futures: list[FoundFuture] = field(default_factory=list)
     useless: list[str] = field(default_factory=list)
-    #: Topic ids of replicas that an earlier process created.
+    #: Topic ids that an earlier process noted for the replicas that it created.
     new_replicas: dict[TopicPartition, TopicId] = field(default_factory=dict)
-    #: The broker had several log directories (D6).
+    #: Whether the broker has had several log directories (D6).
     is_one_of_several: bool = False
     notes: list[tuple[int, str]] = field(default_factory=list)
     found: list[TopicPartition] = field(default_factory=list)
@@ -114,7 +116,7 @@ async def open_directory(
     learn_configs: LearnConfigs | None,
     note: Note,
 ) -> Opened:
-    """See LogDirectory.open. Raises ConfigError, StorageError."""
+    """Open a log directory; see LogDirectory.open. Raises ConfigError, StorageError."""
     root = lane.directory
     opened = await lane.submit(
         lambda files: _look(files, root, cluster_id, broker_id), Work.SLOW, "open directory"
@@ -148,7 +150,8 @@ async def open_directory(
     if opened.clean_shutdown is not None and any(
         loaded.is_topic_unknown for _, loaded in opened.partitions
     ):
-        # A replica is lost with its topic id, so the directory proves no more that none is (E3).
+        # A replica without its topic id is lost, so the directory no longer proves a clean shutdown
+        # (E3).
         opened.clean_shutdown = None
         note(
             logging.WARNING,
@@ -157,8 +160,8 @@ async def open_directory(
     loaded_logs = [loaded for _, loaded in opened.partitions]
     loaded_logs += [future.loaded for future in opened.futures]
     if loaded_logs and not opened.was_clean:
-        # The next crash must not undo what recovery decided: from now on it counts as flushed. One
-        # wait covers all of it: thousands of waits would take minutes.
+        # Make the recovered logs durable, because from now on they count as flushed. One sync
+        # covers all of them; thousands of syncs would take minutes.
         await put_in_place(lane, [path for loaded in loaded_logs for path in loaded.beside])
     await lane.submit(lambda files: _begin(files, root, loaded=True), Work.SLOW, "begin")
     if opened.is_new:
@@ -181,7 +184,7 @@ async def _load_futures(
     clock: Clock,
     note: Note,
 ) -> None:
-    """Recover future replicas, by name; one beside its present replica is useless."""
+    """Recover future replicas by name; future replicas beside a current replica are useless."""
     present = dict.fromkeys(key for key, _ in opened.partitions)
     wanted = {
         name: _request(lane.directory, name, opened, key, config_of, clock)
@@ -204,7 +207,7 @@ def _request(
     return LoadRequest(
         path=f"{root}/{name}",
         clean=opened.was_clean,
-        # Compacted records were flushed before.
+        # Records below the cleaner checkpoint were flushed before compaction.
         recovery_point=max(
             opened.checkpoints[name].get(topic_partition, 0)
             for name in (RECOVERY_POINTS, CLEANER_OFFSETS)
@@ -227,12 +230,13 @@ async def _load(
             try:
                 loaded = load(files, request)
             except DamagedLog:
-                # A clean shutdown leaves no damaged log. The next start must not trust the marker
-                # of a clean shutdown, perhaps without the damaged partition (E3, V10).
+                # A directory with a damaged log did not shut down cleanly. So its marker is
+                # removed, because the next start must not trust the marker even if the damaged
+                # partition is gone by then (E3, V10).
                 _begin(files, root, loaded=False)
                 raise
             if loaded.is_unfinished:
-                # The crash came before the replica was created: it never held a record.
+                # A crash interrupted the creation of this replica, which never held a record.
                 loaded.notes.append((False, f"{request.path}: its creation was interrupted"))
                 files.remove_tree(request.path)
             partitions.append((topic_partition, loaded))
@@ -242,7 +246,7 @@ async def _load(
 
 
 def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
-    """Read everything but the partitions. Raises ConfigError, OSError."""
+    """Read the directory except its partitions. Raises ConfigError, OSError."""
     files.mkdir(root)
     for name in files.listdir(root):
         if name.endswith(names.TEMPORARY):
@@ -310,9 +314,10 @@ def _check_owner(files: Files, root: str, cluster_id: str, broker_id: int) -> No
 
 
 def _begin(files: Files, root: str, *, loaded: bool) -> None:
-    """Remove the clean marker: from here on, an end without it is unclean.
+    """Remove the clean-shutdown marker, so that a later crash counts as an unclean shutdown.
 
-    Where all partitions are `loaded` and durable, they have their topic ids themselves.
+    If all partitions are `loaded` and durable, the noted topic ids are removed too, because each
+    partition has its own.
     """
     gone = (CLEAN_SHUTDOWN, names.NEW_REPLICAS) if loaded else (CLEAN_SHUTDOWN,)
     for name in gone:
@@ -322,7 +327,7 @@ def _begin(files: Files, root: str, *, loaded: bool) -> None:
 
 
 async def close_logs(logs: Sequence[PartitionLog]) -> None:
-    """Stop all logs of a directory and make them durable. Raises StorageError."""
+    """Close all logs of a directory and make them durable. Raises StorageError."""
     for resting in [log.close("closed") for log in logs]:
         await resting
     for removal in [_remove_failed_write(log) for log in logs]:
@@ -351,7 +356,7 @@ def _remove_failed_write(log: PartitionLog) -> Completion[None]:
 
 
 def _files_at_close(log: PartitionLog) -> list[Replacement]:
-    """Return the files of a log that a clean start believes, without those already on disk."""
+    """Return the files that a log needs for a clean start and that are not on disk yet."""
     replacements = log.flushes.at_close()
     end = log.log_end_offset
     if log.closed_state != (log.truncations, end):
@@ -363,7 +368,7 @@ def _files_at_close(log: PartitionLog) -> list[Replacement]:
 
 
 class LogDirectory(DirectoryState):
-    """One log directory with everything in it. Loop only."""
+    """One log directory and its replicas; all calls are on the loop."""
 
     def __init__(
         self,
@@ -378,22 +383,23 @@ class LogDirectory(DirectoryState):
         super().__init__(
             lane, clock, tracer, default_config, max_open_files, self.logs, reserve_bytes
         )
-        #: High watermarks as loaded, none above its log's end.
+        #: High watermarks as loaded; none exceeds the end of its log.
         self.high_watermarks: dict[TopicPartition, int] = {}
-        #: When they were last written, monotonic; the start counts.
+        #: Monotonic time of the last write of high watermarks, or of the start.
         self._high_watermarks_written_ms = clock.monotonic_ms()
-        #: Broker epochs that the clean shutdown before this start left, None without one (E3).
+        #: Broker epochs from the marker of a clean shutdown before this start; None after an
+        #: unclean one (E3).
         self.clean_shutdown: CleanEpochs | None = None
-        #: Whether the broker had several log directories, perhaps only before this start (D6).
+        #: Whether the broker has had several log directories, at this start or earlier (D6).
         self.is_one_of_several = False
-        #: Partitions that were set aside.
+        #: The stray replicas of the directory.
         self.stray_replicas = StrayReplicas(self, self.logs, self._add_loaded)
         self._replicas = ReplicaDirectories(
             self, self.logs, self.high_watermarks, self.stray_replicas
         )
-        #: Replicas that move here from another directory (D11).
+        #: Future replicas of moves from another log directory (D11).
         self.future_logs = FutureLogs(self, self.logs, self._replicas.departures)
-        #: By partition, in whose place a replica here was put, until that is known to be gone.
+        #: By partition: the directories with possible older copies of a replica that moved here.
         self.moved_from: dict[TopicPartition, MovedFrom] = {}
 
     # opening
@@ -413,13 +419,13 @@ class LogDirectory(DirectoryState):
         max_open_files: int = DEFAULT_MAX_OPEN_FILES,
         reserve_bytes: int = 0,
     ) -> LogDirectory:
-        """Open the lane's directory, created where missing; recover after an unclean shutdown.
+        """Open the lane's directory, creating it if missing; recover it after an unclean shutdown.
 
-        `learn_configs` gets the topics of the directory before `config_of` is called: recovery must
-        know which topics are compacted. A directory below `reserve_bytes` usable bytes is read-only
-        from the start, and one without room for its checkpoints opens without them (D14). Raises
-        ConfigError when the directory belongs to another cluster or broker or cannot be used, and
-        StorageError when the disk fails.
+        `learn_configs` gets the topics of the directory before `config_of` is called, because
+        recovery must know which topics are compacted. A directory with less than `reserve_bytes`
+        usable bytes is read-only from the start. A directory without room for its checkpoints opens
+        without them (D14). Raises ConfigError if the directory belongs to another cluster or broker
+        or cannot be used, and StorageError if the disk fails.
         """
         directory = cls(lane, clock, tracer, default_config, max_open_files, reserve_bytes)
         opened = await open_directory(
@@ -452,18 +458,19 @@ class LogDirectory(DirectoryState):
             if key in marks
         )
         if not opened.was_clean:
-            # The checkpoint must not outlive the records that were lost (V38).
+            # A high watermark on disk must not exceed the log after records were lost (V38).
             await self._write_high_watermarks_at_start()
         if not opened.was_clean or any(
             self.checkpoints[RECOVERY_POINTS].offsets.get(key) != log.recovery_point
             for key, log in self.logs.items()
         ):
-            # Only recovery points on disk count. After another crash, recovery would take gaps that
-            # compaction left for lost records, and remove the records behind them.
+            # Write the recovery points. After another crash with older recovery points, recovery
+            # would mistake gaps left by compaction for lost records, and remove the records after
+            # them.
             try:
                 await self.checkpoint()
             except StorageError as error:
-                # Those on disk are lower: the next recovery reads more.
+                # The recovery points on disk are lower, so the next recovery only reads more.
                 if not error.is_full:
                     raise
         self.tracer.event(
@@ -472,7 +479,7 @@ class LogDirectory(DirectoryState):
         )  # fmt: skip
 
     async def _write_high_watermarks_at_start(self) -> None:
-        """Write the high watermarks that are left; without room for that, have none that is wrong.
+        """Write the valid high watermarks; without room for the write, remove the checkpoint.
 
         Raises StorageError.
         """
@@ -489,14 +496,14 @@ class LogDirectory(DirectoryState):
     def _add_loaded(
         self, topic_partition: TopicPartition, loaded: LoadedLog, config: LogConfig
     ) -> PartitionLog:
-        """Add the log of a partition that was loaded."""
+        """Add the loaded log of a partition."""
         log = self.logs[topic_partition] = self._log_of(topic_partition, loaded, config)
         return log
 
     def _log_of(
         self, topic_partition: TopicPartition, loaded: LoadedLog, config: LogConfig, name: str = ""
     ) -> PartitionLog:
-        """Return the log that was loaded from the directory of that name."""
+        """Make the log that was loaded from the directory `name`."""
         log = PartitionLog(
             self,
             topic_partition,
@@ -529,7 +536,7 @@ class LogDirectory(DirectoryState):
 
     @property
     def strays(self) -> Mapping[str, Stray]:
-        """Set-aside partitions by directory name."""
+        """Strays by directory name."""
         return self.stray_replicas.found
 
     def create(
@@ -550,29 +557,29 @@ class LogDirectory(DirectoryState):
     def create_many(
         self, replicas: Sequence[tuple[TopicPartition, TopicId, LogConfig]]
     ) -> Completion[list[PartitionLog]]:
-        """Create empty replicas; their names are durable with one directory sync when it is done.
+        """Create empty replicas; one directory sync makes their names durable before completion.
 
-        Raises KafkaError for a name that V24 forbids, ValueError for a replica that is here. The
+        Raises KafkaError for a name that V24 forbids, and ValueError for a replica that exists. The
         completion's error is a StorageError.
         """
         for topic_partition, _, _ in replicas:
-            # It was on its way to a replica that is gone; the new one is created after it.
+            # Remove a future replica of an earlier replica before the new replica is created.
             self.future_logs.remove(topic_partition)
         return self._replicas.create_many(replicas)
 
     def delete(self, topic_partition: TopicPartition) -> Completion[None]:
-        """Rename the replica's directory now, remove it after `file.delete.delay.ms` (V34)."""
+        """Rename the replica's directory now, and remove it after `file.delete.delay.ms` (V34)."""
         delay_ms = self.logs[topic_partition].config.file_delete_delay_ms
         return self._replicas.leave(topic_partition, names.DELETE_SUFFIX, delay_ms)
 
     def set_aside(
         self, topic_partition: TopicPartition, high_watermark: int = 0
     ) -> Completion[None]:
-        """Move the replica aside as stray: kept, listed, no longer served (V35, V45)."""
+        """Set the replica aside as a stray, which is kept and listed but not served (V35, V45)."""
         return self._replicas.leave(topic_partition, names.STRAY_SUFFIX, None, high_watermark)
 
     def forget_moved_from(self, topic_partition: TopicPartition) -> None:
-        """Note that the replica in whose place one here was put is gone, and cannot come back."""
+        """Note that no older copy of a replica that moved here can return."""
         if self.moved_from.pop(topic_partition, None) is None or self.failure is not None:
             return
         path = f"{self.path}/{names.directory_name(topic_partition)}/{names.MOVED_FROM}"
@@ -589,7 +596,7 @@ class LogDirectory(DirectoryState):
             self.lane.submit(remove, Work.SLOW, "forget a move").then(removed)
 
     def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
-        """Remove strays set aside `delay_ms` ago or longer and not held; return how many."""
+        """Remove strays that are at least `delay_ms` old and not held; return their number."""
         return self.stray_replicas.purge(now_ms, delay_ms)
 
     def hold_strays(self, held: Iterable[str]) -> Completion[None]:
@@ -601,10 +608,11 @@ class LogDirectory(DirectoryState):
     def write_high_watermarks(
         self, offsets: Mapping[TopicPartition, int], at_least_every_ms: int = 0
     ) -> Completion[None]:
-        """Write all replicas' high watermarks; a replica not named keeps its last one (V34).
+        """Write all replicas' high watermarks; a replica not in `offsets` keeps its last one (V34).
 
-        The file is written if that changes it, or if the last time was `at_least_every_ms` ago: so
-        the failure of an idle disk is noticed. 0: only if that changes it.
+        The file is written if its content changes, or if the last write was `at_least_every_ms`
+        ago, so that the failure of an idle disk is noticed. If `at_least_every_ms` is 0, the file
+        is written only if its content changes.
         """
         checkpoint = self.checkpoints[HIGH_WATERMARKS]
         new: dict[TopicPartition, int] = {}
@@ -621,7 +629,7 @@ class LogDirectory(DirectoryState):
         is_due = 0 < at_least_every_ms <= now_ms - self._high_watermarks_written_ms
         if new != checkpoint.offsets or is_due:
             self._high_watermarks_written_ms = now_ms
-        # A full disk is known to be there: its probes write.
+        # The probes of a full disk already show whether the disk works.
         return self._write(checkpoint, new, even_unchanged=is_due and not self.space.is_full)
 
     def flush_due(self, now_ms: int) -> Completion[None]:
@@ -637,17 +645,17 @@ class LogDirectory(DirectoryState):
     # closing
 
     async def close(self, epochs: CleanEpochs) -> None:
-        """Write all state to disk, last of all the marker of a clean shutdown (E3); close the lane.
+        """Write all state to disk, then the clean-shutdown marker (E3), and close the lane.
 
-        `epochs` are the registrations since which the broker has lost nothing, this one included.
-        Raises StorageError, and leaves no marker, where a write failed.
+        `epochs` are the registrations, including the current one, since which the broker has lost
+        nothing. If a write fails, raises StorageError and leaves no marker.
         """
         self.is_closed = True
         try:
             if self.failure is not None:
                 raise self.failure
-            # A clean start believes every replica that it finds: one that a full disk keeps from
-            # leaving was closed without being flushed.
+            # A start after a clean shutdown trusts every replica. So replicas whose departure a
+            # full disk refused, and that were closed without a flush, must leave first.
             await self._replicas.departures.all_finished()
             await close_logs([*self.logs.values(), *self.future_logs.found.values()])
             await self.checkpoint()

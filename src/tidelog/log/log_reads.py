@@ -1,13 +1,13 @@
-"""Reads of one log, by offset and by timestamp: steps on the loop around `segment_reads`.
+"""Reads of one log by offset and by timestamp: the steps on the loop around `segment_reads`.
 
-A read by offset first tries the page cache on the loop. Where that would block, the directory's
-thread reads. A read by time starts at the batch that the time index names. It looks at batches by
-their header. It reads the batch that reaches the time whole and searches it record by record,
-because only records have exact times.
+A read by offset first tries the page cache on the loop. If that would block, the directory's thread
+reads. A read by time starts at the batch that the time index names, and scans headers up to the
+first batch with a large enough timestamp. The read then searches the records of that batch, because
+only records have exact times.
 
-Where a read finds something wrong, the whole segment is checked (`recheck`). A damaged index is
-rebuilt and the read repeated. Damage of batches is reported with the offset from which on the log
-cannot be believed (V68). Sources: UnifiedLog.read, UnifiedLog.fetchOffsetByTimestamp.
+If a read finds an error, the whole segment is checked (`recheck`). A damaged index is rebuilt and
+the read is repeated. Damage of batches is reported with the offset from which on the log is not
+trusted (V68). Sources: UnifiedLog.read, UnifiedLog.fetchOffsetByTimestamp.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from tidelog.log.segment_reads import (
 )
 from tidelog.records.batch import HEADER_BYTES, CorruptBatch
 
-#: Ends of reads remembered per log: one per consumer or follower at the log's end.
+#: Read positions remembered per log, one for each consumer or follower at the log end.
 _MAX_READ_ENDS = 64
 
 T = TypeVar("T")
 
 
 class _Wrong(KafkaError):
-    """A read found damage: of the segment's index, or of its batches."""
+    """The error of a read that found damage of the segment's index or batches."""
 
     def __init__(self, segment: Segment, error: CorruptBatch) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{segment.file.path}: {error}")
@@ -56,7 +56,7 @@ def read(
     min_one_batch: bool,
     may_wait: bool = True,
 ) -> Completion[LogSlice]:
-    """See PartitionLog.read."""
+    """Read batches by offset; see PartitionLog.read."""
     first = _read(log, offset, max_bytes, end_offset, min_one_batch, may_wait)
     if first.done and first.error is None:
         return first
@@ -93,7 +93,7 @@ def _read(
         raise _out_of_range(log, offset)
     end = min(end_offset, log_end)
     if log.truncating_to is not None:
-        end = min(end, log.truncating_to)  # the bytes behind it may be gone by now
+        end = min(end, log.truncating_to)  # the truncation may already have removed later bytes
     if offset >= end:
         return Completion.of(LogSlice(b""))
     directory = log.directory
@@ -136,7 +136,8 @@ def _read_segment(
     directory = log.directory
     directory.open_files.pin(file)
     lane = directory.lane
-    # Only opening the file could wait for the disk: the read itself uses the page cache or fails.
+    # Only opening the file could wait for the disk, because the read itself uses the page cache or
+    # fails.
     if file.is_open or lane.is_fast:
         done = lane.submit(operation, Work.NOWAIT, "read")
         if done.error is None:
@@ -182,8 +183,7 @@ def _read_from_disk(
                 _remember(log, segment, slice_)
                 completion.resolve(slice_)
             else:
-                # Where another segment took this one's place, it may hold the next segment's
-                # batches, too.
+                # The segment that replaced a doomed one may also hold the next segment's batches.
                 go_on = _read_again if segment.file.doomed else _read_next
                 offset = operation.offset if segment.file.doomed else segment.base_offset
                 following = go_on(
@@ -203,7 +203,7 @@ def _read_next(
     min_one_batch: bool,
     may_wait: bool = True,
 ) -> Completion[LogSlice]:
-    """Go on in the next segment, where compaction took the batches that reach the offset."""
+    """Continue in the next segment if compaction removed the batches that reach the offset."""
     following = [base for base in log.base_offsets if base > base_offset]
     if not following or following[0] >= end:
         return Completion.of(LogSlice(b""))
@@ -267,7 +267,8 @@ def _operation(
         end = segment_end
     walk_from = position
     if exact and limit - position > max_bytes:
-        # Early enough to read the header of the batch there, whose offset is wanted.
+        # The walk begins early enough to read the header of the batch there, whose offset is
+        # needed.
         walk_from = index.batch_start_before(position + max_bytes - HEADER_BYTES, position)
         if not limit_is_end:
             walk_from = max(position, min(walk_from, index.floor(end - 1)))
@@ -289,7 +290,7 @@ def _operation(
 
 
 def _remember(log: LogState, segment: Segment, slice_: LogSlice) -> None:
-    """Remember where a read ended: the next read of the same reader begins there."""
+    """Remember the position where a read ended, at which the reader's next read begins."""
     slice_.base_offset = segment.base_offset
     if slice_.next_offset >= 0 and not segment.file.doomed:
         ends = log.read_ends
@@ -322,8 +323,8 @@ def _fail(
 ) -> None:
     """Fail a read with the reason.
 
-    Missing bytes may have gone in a truncation or deletion, of which the loop may not know yet.
-    They are then neither damage nor a failure of the disk.
+    A truncation or deletion that the loop does not know of yet may have removed missing bytes,
+    which are then neither damage nor a failure of the disk.
     """
     if log.truncating_to is not None and is_loss(error):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -342,11 +343,12 @@ def _fail(
 
 
 def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[None]:
-    """Check all of `segment`, in which a read found something wrong.
+    """Check all batches of a `segment` in which a read found an error.
 
-    Done when its index was to blame and is right now. Otherwise fails. KafkaError CORRUPT_MESSAGE:
-    damage, which the directory now knows. NOT_LEADER_OR_FOLLOWER: the log was truncated meanwhile.
-    StorageError: the disk failed.
+    The completion succeeds if only the index was damaged, which is then rebuilt. The completion
+    fails with CORRUPT_MESSAGE if batches are damaged, after reporting the damage to the directory.
+    The completion fails with NOT_LEADER_OR_FOLLOWER if the log was truncated meanwhile, and with
+    StorageError if the disk failed.
     """
     completion: Completion[None] = Completion()
     directory = log.directory
@@ -379,9 +381,10 @@ def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[
 
 
 async def find_damage(log: LogState) -> bool:
-    """Check every segment up to the first damage, which the log then knows; return whether any is.
+    """Check the segments up to the first damage, and note it; return whether there is damage.
 
-    For a reader that knows no segment. Damage is reported as after a read (V68).
+    A reader that does not know the damaged segment calls this function. Damage is reported as after
+    a read (V68).
     """
     for segment in list(log.segments):
         if segment not in log.segments or log.is_closed:
@@ -392,7 +395,7 @@ async def find_damage(log: LogState) -> bool:
         try:
             _, end, wrong = await directory.lane.submit(operation, Work.SLOW, "check a segment")
         except StorageError as error:
-            if not (log.is_closed and is_loss(error)):  # its files may be elsewhere
+            if not (log.is_closed and is_loss(error)):  # the files of a closed log may be renamed
                 directory.failed(error)
             return False
         finally:
@@ -407,7 +410,7 @@ async def find_damage(log: LogState) -> bool:
 
 
 def recheck_operation(log: LogState, segment: Segment) -> Recheck:
-    """Return the operation that checks all batches of `segment` so far."""
+    """Return an operation that checks all current batches of `segment`."""
     following = [base for base in log.base_offsets if base > segment.base_offset]
     return Recheck(
         segment, segment.size_bytes, log.directory.default_config.index_interval_bytes,
@@ -416,7 +419,7 @@ def recheck_operation(log: LogState, segment: Segment) -> Recheck:
 
 
 def _believe(log: LogState, segment: Segment, right: Segment, size_bytes: int) -> None:
-    """Take over the rebuilt indexes, with the entries of batches that were appended meanwhile."""
+    """Use the rebuilt indexes, with the entries of batches that were appended meanwhile."""
     index, time_index = right.index or OffsetIndex(0), right.time_index or TimeIndex(0)
     if segment.index is not None:
         for offset, position in segment.index.entries():
@@ -434,7 +437,7 @@ EARLIEST: Final = -2
 def offset_for_timestamp(
     log: LogState, timestamp_ms: int, end_offset: int
 ) -> Completion[Found | None]:
-    """See PartitionLog.offset_for_timestamp."""
+    """Find the first record of a time; see PartitionLog.offset_for_timestamp."""
     candidates = [
         segment
         for segment in log.segments
@@ -444,7 +447,7 @@ def offset_for_timestamp(
 
 
 def offsets_before(log: LogState, timestamp_ms: int, count: int, now_ms: int) -> list[int]:
-    """See PartitionLog.offsets_before."""
+    """Return the beginnings of segments; see PartitionLog.offsets_before."""
     found = [
         (max(segment.base_offset, log.log_start_offset), segment.last_modified_ms)
         for segment in log.segments
@@ -462,9 +465,9 @@ def offsets_before(log: LogState, timestamp_ms: int, count: int, now_ms: int) ->
 
 
 def max_timestamp(log: LogState) -> Completion[Found | None]:
-    """See PartitionLog.max_timestamp.
+    """Find the record with the largest timestamp; see PartitionLog.max_timestamp.
 
-    As in Kafka, records below the log start count while their segment is there.
+    As in Kafka, records below the log start count while their segment exists.
     """
     best: Segment | None = None
     for segment in log.segments:
@@ -483,7 +486,7 @@ def _search(
     start_offset: int,
     end_offset: int,
 ) -> Completion[Found | None]:
-    """Search the segments in order until one has the record."""
+    """Search the segments in order until one of them has the record."""
     if not candidates:
         return Completion.of(None)
     completion: Completion[Found | None] = Completion()
@@ -494,8 +497,8 @@ def _search(
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             error = KafkaError(code, f"{log.topic_partition} is being truncated")
         elif isinstance(error, CorruptBatch):
-            # Its index or its batches are damaged: the check reports it, and repairs an index for
-            # the next search.
+            # The segment's index or batches are damaged. The check reports the damage, and repairs
+            # an index for the next search.
             recheck(log, segment, error)
             error = KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment.file.path}: {error}")
         elif log.is_closed or segment not in log.segments:
@@ -509,7 +512,8 @@ def _search(
             fail(done.error)
             return
         if segment.file.doomed and not log.is_closed:
-            # Retention or compaction has removed the segment: search the present ones instead.
+            # Retention or compaction removed the segment during the search, so search the current
+            # segments.
             _pass_on(offset_for_timestamp(log, timestamp_ms, end_offset), completion)
             return
         search = TimestampSearch(

@@ -1,10 +1,10 @@
-"""The budget that checks of clients' batches have on the loop; costlier checks go to a thread.
+"""The budget for checks of clients' batches on the loop; a thread does more costly checks.
 
-One batch of a few KiB can hold 100 MB, and a hundred such batches can arrive in one turn. So the
-checks of one log directory share a budget, in bytes of decompression: each check on the loop spends
-some, and time refills it. While it is spent, the directory's COMPUTE thread checks compressed
-batches and those of many records. Partitions keep their order
-(`broker/replicas/hosting/late_appends`).
+One batch of a few KiB can decompress to 100 MB, and a hundred such batches can arrive in one turn
+of the loop. So the checks of one log directory share a budget of decompressed bytes: each check on
+the loop spends from the budget, and time refills the budget. While the budget is spent, the
+directory's COMPUTE thread checks compressed batches and batches of many records. Each partition's
+batches keep their order (`broker/replicas/hosting/late_appends`).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tidelog.core.ports import Buffer, Clock
 from tidelog.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, HEADER_BYTES
 from tidelog.records.checking import RECORD_EFFORT_BYTES, Effort
 
-#: Attributes and the number of records, from the attributes on.
+#: The fields of a batch header from the attributes on: attributes and record count.
 _ATTRIBUTES_AND_COUNT = struct.Struct(">h34xi")
 
 
 class LoopBudget(Effort):
-    """The rest of the budget for checks on the loop, in bytes of decompression. Loop only."""
+    """The remaining budget for checks on the loop, in decompressed bytes."""
 
     __slots__ = ("_clock", "_refilled_ms", "left_bytes")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._refilled_ms = clock.monotonic_ms()
-        #: Below 0 where the last check cost more than was left.
+        #: The remaining budget, below 0 if the last check cost more than remained.
         self.left_bytes = limits.LOOP_CHECK_BURST_BYTES
 
     def spend(self, effort_bytes: int) -> None:
@@ -36,9 +36,9 @@ class LoopBudget(Effort):
         self.left_bytes -= effort_bytes
 
     def takes(self, records: Buffer, limit_bytes: int) -> bool:
-        """Return whether the loop may check a batch, by its header; `limit_bytes` is for one batch.
+        """Return whether the loop may check a batch, by its header and a limit for one batch.
 
-        Bytes that are no batch cost nothing: the check rejects them.
+        Bytes that are no batch cost nothing, because the check rejects them.
         """
         if len(records) < HEADER_BYTES:
             return True

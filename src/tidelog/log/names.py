@@ -1,9 +1,9 @@
-"""Names of files and directories of a log, as Kafka has them.
+"""Kafka's names of log files and replica directories.
 
-No name from a peer reaches a path unchecked: a topic is checked against V24 here once more. A
-directory that goes away is `TOPIC-PARTITION.ID-delete` or `-stray` with an id of 32 hexadecimal
-digits. Ids of this broker begin with the wall time in ms, so that a stray's age survives a restart.
-Source: LogFileUtils, UnifiedLog.parseTopicPartitionName.
+This module checks topic names against V24 once more, so that no unchecked name from a peer gets
+into a path. The directory of a deleted or stray replica is `TOPIC-PARTITION.ID-delete` or `-stray`,
+with an id of 32 hexadecimal digits. Ids of tidelog begin with the wall-clock time in ms, so that a
+stray's age survives a restart. Source: LogFileUtils, UnifiedLog.parseTopicPartitionName.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ TIME_INDEX = ".timeindex"
 SNAPSHOT = ".snapshot"
 TRANSACTION_INDEX = ".txnindex"
 DELETED = ".deleted"
-#: A segment that compaction is writing, and a finished one that will replace others.
+#: Suffixes of a segment that compaction is writing, and of a finished one that will replace others.
 CLEANED = ".cleaned"
 SWAP = ".swap"
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
-#: A file of a log directory: its strays that wait for an operator's decision.
+#: A file of a log directory that lists its strays that wait for an operator's decision.
 HELD_STRAYS = "held-strays"
-#: A file of a log directory: the topic ids of replicas created since its start.
+#: A file of a log directory with the topic ids of replicas created since its start.
 NEW_REPLICAS = "new-replicas"
-#: A file of a replica that took the place of the one in the log directory that it names.
+#: A file of a moved replica that names the log directories of older copies.
 MOVED_FROM = "moved-from"
 TEMPORARY = ".tmp"
 
@@ -41,7 +41,7 @@ _SET_ASIDE = re.compile(r"(.+)\.([0-9a-f]{32})(-delete|-stray|-future)")
 
 
 def is_topic_name(name: str) -> bool:
-    """Return whether `name` may be a topic's (V24)."""
+    """Return whether `name` is a valid topic name (V24)."""
     return (
         0 < len(name) <= MAX_TOPIC_NAME_CHARS
         and name not in (".", "..")
@@ -50,25 +50,25 @@ def is_topic_name(name: str) -> bool:
 
 
 def offset_name(offset: int, suffix: str) -> str:
-    """Return the name of a file that starts at, or holds the state before, `offset`."""
+    """Return the name of a file whose first offset, or whose snapshot's offset, is `offset`."""
     return f"{offset:020d}{suffix}"
 
 
 def parse_offset_name(name: str) -> tuple[int, str] | None:
-    """Return (offset, suffix) of such a name, None for any other."""
+    """Return (offset, suffix) of a name from `offset_name`, or None for any other name."""
     match = _OFFSET.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
 
 def directory_name(topic_partition: TopicPartition) -> str:
-    """Return the name of a partition's directory. Raises ValueError where V24 forbids it."""
+    """Return the name of a partition's directory. Raises ValueError if V24 forbids it."""
     if not is_topic_name(topic_partition.topic) or topic_partition.partition < 0:
         raise ValueError(f"not a partition that may have a directory: {topic_partition!s:.300}")
     return f"{topic_partition.topic}-{topic_partition.partition}"
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """Return the partition of a directory, None where the name is not a partition's."""
+    """Return the partition of a directory, or None if the name is not a partition's."""
     topic, separator, partition = name.rpartition("-")
     if (
         not separator
@@ -82,9 +82,9 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 
 def future_name(topic_partition: TopicPartition, now_ms: int, number: int) -> str:
-    """Return the name of a future replica's directory. Raises ValueError where it is too long.
+    """Return the name of a future replica's directory. Raises ValueError if it is too long.
 
-    It names its partition in full, as a start must know it.
+    The name contains the whole topic name, by which a start knows the partition.
     """
     tail = f".{now_ms & (1 << 64) - 1:016x}{number & (1 << 64) - 1:016x}{FUTURE_SUFFIX}"
     name = directory_name(topic_partition) + tail
@@ -94,7 +94,7 @@ def future_name(topic_partition: TopicPartition, now_ms: int, number: int) -> st
 
 
 def future_partition(name: str) -> TopicPartition | None:
-    """Return the partition of a future replica's directory, None for any other name."""
+    """Return the partition of a future replica's directory, or None for any other name."""
     aside = parse_aside_name(name)
     if aside is None or aside.suffix != FUTURE_SUFFIX:
         return None
@@ -102,7 +102,7 @@ def future_partition(name: str) -> TopicPartition | None:
 
 
 class AsideName(NamedTuple):
-    """The parts of a renamed directory's name: partition, time (ms, 0 unknown), reason (suffix)."""
+    """The parts of a renamed directory's name: partition, time (ms, 0 if unknown), suffix."""
 
     partition_name: str
     since_ms: int
@@ -110,12 +110,12 @@ class AsideName(NamedTuple):
 
 
 def aside_name(topic_partition: TopicPartition, now_ms: int, number: int, suffix: str) -> str:
-    """Return a partition directory's new name; `number` keeps names of one process apart."""
+    """Return a partition directory's new name, which `number` makes unique in this process."""
     tail = f".{now_ms & (1 << 64) - 1:016x}{number & (1 << 64) - 1:016x}{suffix}"
     return directory_name(topic_partition)[: _MAX_NAME_CHARS - len(tail)] + tail
 
 
 def parse_aside_name(name: str) -> AsideName | None:
-    """Return the parts of a renamed directory's name, None for any other name."""
+    """Return the parts of a renamed directory's name, or None for any other name."""
     match = _SET_ASIDE.fullmatch(name)
     return AsideName(match[1], int(match[2][:16], 16), match[3]) if match else None

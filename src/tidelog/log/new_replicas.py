@@ -1,14 +1,15 @@
-"""The topic ids of replicas created since the start, durable with one sync for all of a command.
+"""The file with the topic ids of replicas created since the start, synced once per command.
 
-A sync of each new `partition.metadata` would take 4 s for a thousand replicas. Without one, a power
-loss can tear the file until the log's first flush, and the records belong to no known topic: the
-topic may have been deleted and created again meanwhile (V23). So a creation appends its ids to one
-file in the log directory's root and syncs that. The next start gives the ids to directories that
-have no legible id of their own. It makes the volume durable and removes the file.
+Syncing each new `partition.metadata` would take 4 s for a thousand replicas. Without a sync, a
+power loss before the log's first flush can destroy the file and with it the topic id. A topic id
+cannot be looked up by name, because the topic may have been deleted and created again (V23). So the
+creation of replicas appends their topic ids to one file in the log directory's root and syncs that
+file. The next start gives these ids to directories without a legible id, syncs the volume, and
+removes the file.
 
-Each line is a directory's name and its topic id. The last line of a name counts; without an id it
-takes the ones before it back. A line that a failed write cut short has no whole id and is skipped:
-each append begins with a new line.
+Each line is a directory's name and its topic id. The last line of a name counts; a line without an
+id revokes the earlier lines of the name. A line that a failed write left incomplete is skipped,
+because each append begins with a line end.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from tidelog.core.ports import Files
 from tidelog.core.types import TopicId, TopicPartition, topic_id_from_text, topic_id_to_text
 from tidelog.log import names
 
-#: From this size on the file starts over, after one sync of the volume: about 20,000 replicas.
+#: Size from which the file is emptied after a sync of the volume, about 20,000 replicas.
 MAX_BYTES = 1 << 20
-#: Stands for the topic id in a line that takes those before it back.
+#: The text in place of the topic id in a line that revokes earlier lines.
 _NONE: Final = "-"
 
 
 def append(files: Files, root: str, replicas: Iterable[tuple[TopicPartition, TopicId]]) -> None:
-    """Note the ids of replicas whose files are written; durable with the root. Raises OSError."""
+    """Append the topic ids of replicas whose files are written. Raises OSError."""
     _write(
         files,
         root,
@@ -36,10 +37,10 @@ def append(files: Files, root: str, replicas: Iterable[tuple[TopicPartition, Top
 
 
 def take_back(files: Files, root: str, replicas: Iterable[TopicPartition]) -> None:
-    """Take back what is noted of earlier replicas of these names. Raises OSError.
+    """Revoke the ids of earlier replicas of these names durably. Raises OSError.
 
-    Durable before a directory of the name is made again: a creation that is cut short before its
-    own note must not take the topic of the replica before (V23).
+    The caller revokes ids before it creates a directory of the name again. Without the revocation,
+    a creation that a crash interrupts would get the topic id of the earlier replica (V23).
     """
     path = f"{root}/{names.NEW_REPLICAS}"
     if not files.exists(path):
@@ -57,7 +58,7 @@ def _write(files: Files, root: str, lines: Iterable[str]) -> None:
     try:
         size = files.size(handle)
         if size >= MAX_BYTES:
-            # Every replica has its own id on disk then.
+            # After the sync, every replica has its own topic id on disk.
             files.sync_volume(root)
             files.truncate(handle, 0)
             size = 0
@@ -70,7 +71,7 @@ def _write(files: Files, root: str, lines: Iterable[str]) -> None:
 
 
 def parse(data: bytes) -> dict[TopicPartition, TopicId]:
-    """Return the ids in the file; lines without a partition and a whole id are skipped."""
+    """Return the topic ids in the file, skipping lines without a partition and a complete id."""
     found: dict[TopicPartition, TopicId] = {}
     for line in data.decode("utf-8", "replace").splitlines():
         name, _, text = line.partition(" ")

@@ -1,35 +1,35 @@
-"""Open files of one log directory: an LRU, because ten thousand partitions have more files.
+"""The LRU of a log directory's open files, which are fewer than ten thousand partitions have.
 
-Owned by the loop. The submitter of an operation pins its file, and unpins it when the result is
-there, so that a file is never closed under an operation. The operation itself opens the file if
-need be, on whichever thread it runs (`OpenFile.handle`). Should two operations do so at once, one
-of the two handles is closed again.
+The loop owns the LRU. The submitter of an operation pins the operation's file and unpins it when
+the operation is done, so that no file is closed during an operation. The operation opens its file
+if needed, on the thread on which the operation runs (`OpenFile.handle`). If two operations open a
+file at once, one of the two handles is closed again.
 """
 
 from __future__ import annotations
 
 from tidelog.core.ports import Files, Handle, Lane, Work
 
-#: Files kept open per log directory unless the composition says otherwise.
+#: Default number of files kept open per log directory.
 DEFAULT_MAX_OPEN_FILES = 1024
 
 
 class OpenFile:
-    """A file that may be open; operations use `handle`, their submitter pins."""
+    """A file that may be open; operations call `handle`, and their submitters pin the file."""
 
     __slots__ = ("_opened", "doomed", "path", "pins", "write_failed")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.pins = 0
-        #: To be closed when the last pin goes.
+        #: Whether to close the file when its last pin ends.
         self.doomed = False
-        #: A failed write may have left bytes behind the end; the next write removes them.
+        #: Whether a failed write may have left bytes at the end, which the next write removes.
         self.write_failed = False
         self._opened: dict[str, Handle] = {}
 
     def renamed(self, path: str) -> None:
-        """Take over that the file has another name; errors of an open handle name it, too."""
+        """Note the file's new path, which errors of an open handle name, too."""
         self.path = path
         handle = self._opened.get("handle")
         if handle is not None:
@@ -37,21 +37,21 @@ class OpenFile:
 
     @property
     def opened_path(self) -> str | None:
-        """The path that errors of the open handle name, None without one."""
+        """The path in errors of the open handle; None if the file is not open."""
         handle = self._opened.get("handle")
         return None if handle is None else handle.path
 
     @property
     def is_open(self) -> bool:
-        """Whether `handle` would open nothing."""
+        """Whether the file is already open."""
         return "handle" in self._opened
 
     def handle(self, files: Files, *, create: bool = False) -> Handle:
-        """Return the open handle; open the file first if it is not open. For operations only."""
+        """Return the open handle, opening the file if needed; only operations may call this."""
         handle = self._opened.get("handle")
         if handle is None:
             handle = files.open(self.path, write=True, create=create)
-            # One step under the interpreter's lock: the first of two threads wins.
+            # `setdefault` is atomic under the interpreter's lock, so the first of two threads wins.
             winner = self._opened.setdefault("handle", handle)
             if winner is not handle:
                 files.close(handle)
@@ -59,19 +59,19 @@ class OpenFile:
         return handle
 
     def take(self) -> Handle | None:
-        """Forget the handle and return it; the caller closes it."""
+        """Return the handle, which the caller must close, and forget it."""
         return self._opened.pop("handle", None)
 
 
 class OpenFiles:
-    """The LRU of one directory. Loop only."""
+    """The LRU of open files of one directory; all calls are on the loop."""
 
     __slots__ = ("_lane", "_latest", "_limit", "_used")
 
     def __init__(self, lane: Lane, limit: int = DEFAULT_MAX_OPEN_FILES) -> None:
         self._lane = lane
         self._limit = limit
-        #: In order of last use, oldest first.
+        #: Unpinned open files in the order of last use, oldest first.
         self._used: dict[OpenFile, None] = {}
         self._latest: OpenFile | None = None
 
@@ -89,14 +89,14 @@ class OpenFiles:
                 self._evict()
 
     def unpin(self, file: OpenFile) -> None:
-        """Unpin the file of an operation whose result is here."""
+        """Unpin the file of an operation that is done."""
         file.pins -= 1
         assert file.pins >= 0, f"{file.path} was unpinned more often than pinned"
         if file.doomed and not file.pins:
             self._close(file)
 
     def forget(self, file: OpenFile) -> None:
-        """Close the file as soon as no operation uses it: it will not be used again."""
+        """Close a file that is no longer needed as soon as no operation uses it."""
         file.doomed = True
         if not file.pins:
             self._close(file)

@@ -1,9 +1,10 @@
-"""Owners of log directories: whose they are, and what they have seen of the metadata store (E8).
+"""Owners of log directories, and the metadata store's stamps in the directories (E8).
 
-`meta.properties` names cluster and broker, as Kafka's does. A line of ours has the broker's last
-*stamp*: the transaction in which the broker last wrote its node in the metadata store. A store that
-has an older stamp of the broker is older than the logs. The owners are read before the broker opens
-a directory or creates anything in the store; `directory_stamps` writes them. Knows no store.
+As in Kafka, `meta.properties` names the cluster and the broker. A line of tidelog's own has the
+broker's last *stamp*: the transaction in which the broker last wrote its node in the metadata
+store. If the store has an older stamp of the broker, the store is older than the logs. A broker
+reads the owners before it opens a directory or creates a node in the store; `directory_stamps`
+writes them. This module accesses no store.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from tidelog.log.directory_files import (
     parse_meta_properties,
 )
 
-#: A directory without the file, or whose disk fails.
+#: The owner of a directory without `meta.properties`, or whose disk fails.
 NO_OWNER = MetaProperties(None, None)
 
 
 async def read_owners(lanes: Mapping[str, Lane]) -> dict[str, MetaProperties]:
-    """Return the owner of each directory; one that cannot be read has none, and fails later.
+    """Return the owner of each directory; an unreadable directory has none and fails later.
 
-    Raises ConfigError for an illegible file.
+    Raises ConfigError for an illegible `meta.properties`.
     """
     owners = {}
     for path, lane in lanes.items():
@@ -37,26 +38,26 @@ async def read_owners(lanes: Mapping[str, Lane]) -> dict[str, MetaProperties]:
                 "read owner",
             )
         except StorageError:
-            # Opening the directory meets the same error, and judges it (D5).
+            # Opening the directory meets the same error later, and handles it (D5).
             owners[path] = NO_OWNER
     return owners
 
 
 def last_stamp(owners: Mapping[str, MetaProperties]) -> int:
-    """Return the greatest stamp: a directory that was away has an older one."""
+    """Return the largest stamp; a directory that was absent for a while has an older stamp."""
     return max((owner.stamp for owner in owners.values()), default=NO_STAMP)
 
 
 def known_marks(owners: Mapping[str, MetaProperties]) -> tuple[str, ...]:
-    """Return the marks of the store that any directory has, by transaction (E8)."""
+    """Return the marks of the store in any of the directories, sorted by transaction (E8)."""
     marks = dict.fromkeys(mark for owner in owners.values() for mark in owner.marks)
     return tuple(sorted(marks, key=lambda mark: [int(part) for part in mark.split("-")]))
 
 
 def refuse_strangers(owners: Mapping[str, MetaProperties], cluster_id: str, store: str) -> None:
-    """Raise ConfigError where a directory is of another cluster than the one in the store.
+    """Raise ConfigError if a directory belongs to another cluster than the store.
 
-    `cluster_id` is empty for a store without a cluster; `store` names it.
+    `cluster_id` is empty for a store without a cluster; `store` names the store in the error.
     """
     for path, owner in owners.items():
         if owner.cluster_id in (None, cluster_id):

@@ -1,15 +1,15 @@
 """Idempotent producers of a partition: their epochs and their last five batches.
 
-Decides whether a client's batch is new, a duplicate, or out of order (KIP-98). The log applies a
-batch when it plans an append. It undoes the change when the write fails (`undo`) or the log is
-truncated (V38). Entries are immutable values: the state before an append is the old value. Their
-number is bounded: the producer that was silent longest is forgotten first. Knows no files; the
-`.snapshot` format is here as bytes. Sources: ProducerStateManager, ProducerAppendInfo,
-ProducerStateEntry.
+The producer state decides whether a client's batch is new, a duplicate, or out of order (KIP-98).
+The log applies a batch to the state when it plans the append. The log undoes the change if the
+write fails (`undo`) or the log is truncated (V38). Entries are immutable values, so an undo
+restores the old entry. The number of entries is bounded; the producer that was silent longest is
+forgotten first. This module accesses no files and handles the `.snapshot` format as bytes. Sources:
+ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
 
-A snapshot holds one entry per remembered batch, oldest first, where Kafka writes only the last.
-Kafka's reader keeps only the last entry of a producer. tidelog's reader keeps all of them, so that
-a broker recognises duplicates of older batches after a restart, too.
+A snapshot holds one entry per remembered batch, oldest first; Kafka writes only the last batch.
+Kafka's reader keeps only the last entry of a producer. The reader of tidelog keeps all entries, so
+that a broker recognises duplicates of older batches after a restart, too.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEADER = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _CRC_START = 6
-#: No transaction is open.
+#: The transaction start of a producer without an open transaction.
 NO_OFFSET = -1
 
 
 class DamagedSnapshot(ValueError):
-    """A producer snapshot whose bytes cannot be used."""
+    """A producer snapshot with invalid content."""
 
 
 class BatchMetadata(NamedTuple):
-    """A batch that its producer may send again."""
+    """A remembered batch that its producer may send again."""
 
     last_sequence: int
     last_offset: int
@@ -50,42 +50,42 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """Offset of its first record."""
+        """The offset of the batch's first record."""
         return self.last_offset - self.offset_delta
 
     @property
     def first_sequence(self) -> int:
-        """Sequence number of its first record."""
+        """The sequence number of the batch's first record."""
         return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
 
 
 class ProducerEntry(NamedTuple):
-    """One producer: its epoch and its last batches under it, oldest first."""
+    """The state of one producer: its epoch and its last batches in this epoch, oldest first."""
 
     producer_epoch: int
     batches: tuple[BatchMetadata, ...]
     last_timestamp_ms: int
     coordinator_epoch: int = -1
-    #: First offset of the open transaction, -1 without one.
+    #: First offset of the open transaction, or -1.
     transaction_start: int = NO_OFFSET
-    #: Offset at which this producer was first seen: nothing is known of it before.
+    #: Offset at which the log first saw this producer; the entry covers nothing before it.
     first_offset: int = 0
-    #: Our monotonic clock at its last append, or at its load from a snapshot. Record timestamps are
-    #: the producer's and may be years old, and a wall clock may jump.
+    #: This broker's monotonic clock at the producer's last append, or when a snapshot was loaded.
+    #: Timestamps of records may be years old, and a wall clock may jump.
     seen_ms: int = 0
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record, -1 when there is none in this epoch."""
+        """Sequence number of the last record, or -1 if there is none in this epoch."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the producer has, or has ended, a transaction here."""
+        """Whether the producer has an open transaction, or has ended one, in this partition."""
         return self.transaction_start != NO_OFFSET or self.coordinator_epoch >= 0
 
 
-#: The change of an append: (producer id, the entry before or None). Argument of `undo`.
+#: The change of an append for `undo`: (producer id, the earlier entry or None).
 Undo = tuple[int, ProducerEntry | None]
 
 
@@ -95,9 +95,9 @@ class ProducerState:
     __slots__ = ("_entries", "_limit", "refused")
 
     def __init__(self, limit: int = MAX_PRODUCERS_PER_PARTITION) -> None:
-        #: Ordered by last append, oldest first.
+        #: Entries by producer id, ordered by last append, oldest first.
         self._entries: dict[int, ProducerEntry] = {}
-        #: Batches that this broker refused for the moment.
+        #: Batches that this broker refused with retriable errors.
         self.refused = RefusedBatches(min(limit, MAX_REFUSED_PRODUCERS_PER_PARTITION))
         self._limit = limit
 
@@ -105,17 +105,17 @@ class ProducerState:
         return len(self._entries)
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
-        """Return the entry of a producer, None where it is not known."""
+        """Return the entry of a producer, or None if the producer is unknown."""
         return self._entries.get(producer_id)
 
     def entries(self) -> dict[int, ProducerEntry]:
-        """Return a copy: producer id -> entry, in order of the last append."""
+        """Return a copy of the entries by producer id, in the order of the last append."""
         return dict(self._entries)
 
     def last_offsets(self, below: int) -> dict[int, int]:
-        """Return the last offset of each producer's newest batch below an offset, by producer id.
+        """Return, by producer id, the last offset of each producer's newest batch below an offset.
 
-        Producers with no remembered batch there are missing.
+        Producers without a remembered batch below the offset are left out.
         """
         last: dict[int, int] = {}
         for producer_id, entry in self._entries.items():
@@ -126,9 +126,9 @@ class ProducerState:
         return last
 
     def before(self, offset: int) -> ProducerState:
-        """Return the producers whose remembered batches all lie below an offset.
+        """Return the state of the producers whose remembered batches all lie below an offset.
 
-        The records from there on say nothing of them.
+        Records from the offset on do not restore these producers.
         """
         other = ProducerState(self._limit)
         other._entries = {
@@ -139,7 +139,7 @@ class ProducerState:
         return other
 
     def copy(self) -> ProducerState:
-        """Return an independent copy; entries are immutable and shared."""
+        """Return an independent copy, which shares the immutable entries."""
         other = ProducerState(self._limit)
         other._entries = dict(self._entries)
         return other
@@ -147,11 +147,11 @@ class ProducerState:
     def check(self, batch: BatchView, now_ms: int) -> BatchMetadata | None:
         """Check a client's batch: return None for a new batch, the original for a duplicate.
 
-        `now_ms` is our monotonic clock. Raises KafkaError: INVALID_PRODUCER_EPOCH,
-        OUT_OF_ORDER_SEQUENCE_NUMBER; EarlierBatchRefusedError with another code where an earlier
-        batch of the producer was refused with an error that passes; NOT_LEADER_OR_FOLLOWER where
-        the former leader may have refused it. An unknown producer (all its records are gone) may
-        start with any sequence number that does not follow a refused batch.
+        `now_ms` is this broker's monotonic clock. Raises KafkaError INVALID_PRODUCER_EPOCH or
+        OUT_OF_ORDER_SEQUENCE_NUMBER. Raises EarlierBatchRefusedError with a retriable code if an
+        earlier batch of the producer was refused with that code. Raises NOT_LEADER_OR_FOLLOWER if
+        the former leader may have refused an earlier batch. An unknown producer, whose records were
+        all removed, may start with any sequence number that does not follow a refused batch.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None:
@@ -196,11 +196,10 @@ class ProducerState:
         self.refused.check_skipped(batch, 0, now_ms)
 
     def append(self, batch: BatchView, now_ms: int) -> Undo:
-        """Note a batch that carries a producer id and its final offsets; return how to undo it.
+        """Note a batch with a producer id and assigned offsets; return the change for `undo`.
 
-        `now_ms` is our monotonic clock. Nothing is rejected: this broker or the leader has checked
-        the batch. Raises CorruptBatch, with nothing changed, for a control batch without a legible
-        marker.
+        `now_ms` is this broker's monotonic clock. This broker or the leader has already checked the
+        batch. Raises CorruptBatch and changes nothing for a control batch without a legible marker.
         """
         producer_id = batch.producer_id
         old = self._entries.get(producer_id)
@@ -224,21 +223,21 @@ class ProducerState:
         return producer_id, old
 
     def take_back(self, undo: Undo, error: ErrorCode, now_ms: int) -> None:
-        """Undo the last append of a producer, which failed with `error`: expect the batch again.
+        """Undo a producer's last append, which failed with `error`, and expect the batch again.
 
-        `now_ms` is our monotonic clock.
+        `now_ms` is this broker's monotonic clock.
         """
         producer_id, old = undo
         taken = self._entries.get(producer_id)
         self.undo(undo)
         if taken is None or not taken.batches or (old is not None and taken.batches == old.batches):
-            return  # a marker has no sequence number
+            return  # a transaction marker has no sequence number
         batch = taken.batches[-1]
         sequences = (batch.first_sequence, batch.last_sequence)
         self.refused.add(producer_id, taken.producer_epoch, sequences, error, now_ms)
 
     def undo(self, undo: Undo) -> None:
-        """Restore the entry from before the last append of a producer."""
+        """Restore a producer's entry from before its last append."""
         producer_id, old = undo
         if old is None:
             self._entries.pop(producer_id, None)
@@ -246,7 +245,7 @@ class ProducerState:
             self._entries[producer_id] = old
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget silent producers without an open transaction; return how many."""
+        """Forget silent producers without an open transaction; return their number."""
         silent = [
             producer_id
             for producer_id, entry in self._entries.items()
@@ -258,11 +257,11 @@ class ProducerState:
         return len(silent)
 
     def truncate_to(self, offset: int) -> bool:
-        """Forget batches at or beyond `offset`; return False where only the log knows them (V38).
+        """Forget batches at or beyond `offset`; return False if that needs the log's batches (V38).
 
-        A producer first seen there is forgotten. A producer with remembered batches before `offset`
-        goes back to them. Where the remembered batches do not reach back far enough, nothing is
-        changed and the caller rebuilds the state from a snapshot and the batches.
+        A producer first seen at or beyond `offset` is forgotten. Other producers keep their
+        remembered batches before `offset`. If these do not reach back far enough, this method
+        changes nothing, and the caller rebuilds the state from a snapshot and the log's batches.
         """
         changed: dict[int, ProducerEntry | None] = {}
         for producer_id, entry in self._entries.items():
@@ -290,7 +289,7 @@ class ProducerState:
         return True
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all producers."""
         self._entries.clear()
         self.refused.clear()
 
@@ -372,7 +371,7 @@ def read_snapshot(data: bytes) -> list[SnapshotRow]:
 
 
 def _no_batch(entry: ProducerEntry) -> BatchMetadata:
-    """Return the snapshot row of a producer that has written nothing in its epoch."""
+    """Return a snapshot row for a producer without batches in its epoch."""
     return BatchMetadata(NO_SEQUENCE, -1, 0, entry.last_timestamp_ms)
 
 
@@ -403,9 +402,9 @@ def _after_data(
 
 
 def _after_marker(batch: BatchView, old: ProducerEntry | None, now_ms: int) -> ProducerEntry:
-    """Return the entry after a marker, which ends the transaction.
+    """Return a producer's entry after a marker, which ends the transaction.
 
-    A marker may bring a new epoch, which starts without batches.
+    A marker may begin a new producer epoch, which starts without batches.
     """
     marker = read_marker(batch)
     same_epoch = old is not None and old.producer_epoch == batch.producer_epoch

@@ -1,17 +1,18 @@
-"""Loading of one partition's directory, and recovery of its log after a crash.
+"""The loading of one partition's directory, and the recovery of its log after a crash.
 
-After a clean shutdown files are believed; only the end of the last segment is read. Otherwise
-everything from the recovery point on is read and checked, batch by batch. The log is truncated
-before the first bytes that are no whole, right batch, and before a gap between segments. Indexes,
-leader epochs and producer state above the recovery point are rebuilt from the batches. The result
-is made durable, so that a second crash finds no less. Checkpoints are caches: leader epochs at or
-beyond the recovery point, or the log's end, do not count (V39).
+After a clean shutdown, the broker trusts the files and reads only the end of the last segment.
+After a crash, recovery reads and checks every batch from the recovery point on. Recovery truncates
+the log at the first incomplete or invalid batch, and at a gap between segments. Recovery rebuilds
+indexes, leader epochs and producer state above the recovery point from the batches. The result is
+made durable, so that a second crash loses no more records. Checkpoints are caches, so recovery
+ignores checkpointed leader epochs at or beyond the recovery point or the log end (V39).
 
-Below the recovery point everything was flushed, so no crash has damaged it. Nothing may be
-truncated there: other replicas may count on those records, and good ones may lie behind the damage.
-The broker does not start on bytes that are no batch, offsets that go back, or a log that ends
-there; the error names file and position. Gaps there are compaction's, present or earlier. Runs
-inside an operation, on the directory's thread; takes and gives plain values.
+All records below the recovery point were flushed, so a crash cannot have damaged them. Recovery
+never truncates below the recovery point, because other replicas may rely on these records, and
+valid records may follow the damage. Below the recovery point, invalid batches, falling offsets, or
+the end of the log keep the broker from starting; the error names file and position. Compaction,
+current or earlier, causes gaps below the recovery point. This module runs inside an operation on
+the directory's thread, and exchanges only plain values with the loop.
 """
 
 from __future__ import annotations
@@ -59,30 +60,31 @@ from tidelog.records.batch import HEADER_BYTES, MAGIC, BatchView, CorruptBatch
 
 @dataclass(slots=True)
 class LoadRequest:
-    """The known facts of a partition before its directory is read."""
+    """The facts that are known of a partition before its directory is read."""
 
     path: str
     clean: bool
-    #: Everything below was flushed; 0 where no checkpoint has it.
+    #: Offset below which all records were flushed; 0 if no checkpoint has the partition.
     recovery_point: int
     log_start_offset: int
     index_interval_bytes: int
-    #: Gaps within a segment are compaction's, of this broker's or of the leader's.
+    #: Whether compaction on this broker or on the leader may have caused gaps within a segment.
     compacted: bool
     #: Wall clock.
     now_ms: int
-    #: Monotonic clock: when the producers count as last seen.
+    #: Monotonic clock, at which the loaded producers count as last seen.
     monotonic_ms: int
-    #: The topic id that an earlier process noted at the replica's creation; zeros for none (V23).
+    #: The topic id that an earlier process noted when it created the replica; zeros if none (V23).
     noted_topic_id: TopicId = ZERO_TOPIC_ID
 
 
 @dataclass(slots=True)
 class LoadedLog:
-    """The content of a directory, with `notes` for the log: (is a warning, text)."""
+    """The content of a partition's directory. `notes` are log lines as (is a warning, text)."""
 
     topic_id: TopicId = ZERO_TOPIC_ID
-    #: The file with the topic id is damaged, no note has it, so the topic is unknown.
+    #: Whether the topic is unknown, because the file with the topic id is damaged and no topic id
+    #: was noted.
     is_topic_unknown: bool = False
     segments: list[Segment] = field(default_factory=list)
     log_start_offset: int = 0
@@ -91,17 +93,17 @@ class LoadedLog:
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     producers: ProducerState = field(default_factory=ProducerState)
     snapshots: list[int] = field(default_factory=list)
-    #: Neither a topic id nor a record was ever kept here.
+    #: Whether the directory never held a topic id or a record.
     is_unfinished: bool = False
-    #: Index files and the producer snapshot belong to this log end.
+    #: Whether the index files and the producer snapshot on disk belong to this log end.
     is_sealed: bool = False
-    #: Names in the directory may not be durable.
+    #: Whether names in the directory may not be durable.
     names_changed: bool = False
-    #: Bytes that were no batch, or lay behind such bytes.
+    #: Number of truncated bytes: invalid bytes and all bytes after them.
     cut_bytes: int = 0
-    #: In whose place this replica was put; None for a replica that did not move (D11).
+    #: The directories of older copies of a replica that moved; None without a move (D11).
     moved_from: MovedFrom | None = None
-    #: Files written beside these, which replace them when all is durable.
+    #: Paths whose new content is in temporary files, which replace these files after a sync.
     beside: list[str] = field(default_factory=list)
     notes: list[tuple[bool, str]] = field(default_factory=list)
 
@@ -109,7 +111,8 @@ class LoadedLog:
 def load(files: Files, request: LoadRequest) -> LoadedLog:
     """Load a partition's directory. Raises OSError, DamagedLog.
 
-    After an unclean shutdown it may not be used before `put_in_place` is done for `beside`.
+    After an unclean shutdown, the log may be used only after `put_in_place` of the files in
+    `beside`.
     """
     return _Loader(files, request).load()
 
@@ -121,13 +124,13 @@ class _Loader:
         self.path = request.path
         self.loaded = LoadedLog()
         self.epochs_known = True
-        #: The active segment's indexes were read from their files.
+        #: Whether the active segment's indexes were read from their files.
         self.resumed = False
-        #: The disk had room for the files that later starts believe.
+        #: Whether the disk had room for the files that later starts trust.
         self.has_room = True
 
     def load(self) -> LoadedLog:
-        """Load the directory; see the module."""
+        """Load the directory, with recovery after an unclean shutdown."""
         loaded, request = self.loaded, self.request
         found = self._list_files()
         self._read_topic_id()
@@ -197,10 +200,11 @@ class _Loader:
         return SegmentFile(base_offset, 0, self.request.now_ms)
 
     def _read_topic_id(self) -> None:
-        """Read the replica's own topic id, or take the noted one where there is none.
+        """Read the replica's own topic id; if it has none, use the noted topic id.
 
-        A power loss can take the file until the first flush (V23). Without its topic id the replica
-        would be lost, and the partition with it where this is the only member of the ISR (D3).
+        A power loss before the first flush can destroy the file with the topic id (V23). A replica
+        without its topic id counts as lost, and with it the partition if the ISR has no other
+        member (D3).
         """
         path = f"{self.path}/{PARTITION_METADATA}"
         problem = "is missing"
@@ -221,10 +225,10 @@ class _Loader:
             self._note(f"{PARTITION_METADATA} {problem}")
 
     def _read_epochs(self, scan_from: int | None, start: int, found: list[SegmentFile]) -> None:
-        """Read the checkpoint's entries below the recovery point; the batches have the rest.
+        """Read the checkpointed leader epochs below the recovery point; batches have later ones.
 
-        Entries that do not reach back to the log start are not believed: retention forgot them, and
-        a crash brought the segments back.
+        If the entries do not reach back to the log start, they are rebuilt: retention dropped
+        entries, and a crash restored the removed segments.
         """
         path = f"{self.path}/{LEADER_EPOCHS}"
         entries: list[tuple[int, int]] | None = None
@@ -246,7 +250,7 @@ class _Loader:
     # segments
 
     def _load_segments(self, found: list[SegmentFile], scan_from: int | None) -> None:
-        """Load or scan each segment in order; stop and drop the rest where the log ends."""
+        """Load or scan each segment in order; remove the segments after the end of the log."""
         loaded = self.loaded
         end = found[0].base_offset
         for number, segment_file in enumerate(found):
@@ -284,15 +288,17 @@ class _Loader:
         return scan_from is None or segment_end <= scan_from
 
     def _without_stale_tail(self, segment_file: SegmentFile, segment_end: int) -> SegmentFile:
-        """Truncate the bytes behind the segment's end.
+        """Truncate the bytes after the segment's end.
 
-        A log may have been truncated exactly here and rolled at once. A crash can then leave the
-        new segment's name on disk without the truncation: the records behind it are not this log's.
+        A log may be truncated at exactly this offset and roll at once. If a crash follows, the disk
+        may have the new segment's name but not the truncation, so that bytes after the segment's
+        end are no longer part of the log.
         """
         segment = self._new_segment(segment_file)
         position = self._resume_from_index(segment, segment_file.size_bytes)
         if segment.index is not None and segment.index.last_offset() >= segment_end:
-            # The index is from before the truncation: its last batch is not the first to go.
+            # The index is from before the truncation, so its last batch may lie after the first
+            # batch to remove.
             position = 0
         self.resumed = False
         handle = self.files.open(segment.file.path, write=True)
@@ -321,9 +327,10 @@ class _Loader:
         return segment_file
 
     def _may_follow(self, segment_file: SegmentFile, end: int) -> bool:
-        """Return whether offsets may be missing before a segment.
+        """Return whether a gap before a segment is valid.
 
-        Compaction removes some flushed records; elsewhere a crash has lost the end of a segment.
+        Compaction leaves gaps only in flushed records. Any other gap means that a crash lost the
+        end of a segment.
         """
         if segment_file.base_offset < end:
             return False
@@ -334,7 +341,7 @@ class _Loader:
         return False
 
     def _drop(self, rest: list[SegmentFile], why: str) -> None:
-        """Remove segments behind the log's end, last one first."""
+        """Remove the segments after the log end, the last segment first."""
         loaded = self.loaded
         self._note(f"the log {why} {rest[0].base_offset}: {len(rest)} segments are removed")
         for segment_file in reversed(rest):
@@ -343,10 +350,10 @@ class _Loader:
         self.loaded.names_changed = True
 
     def _new_segment(self, segment_file: SegmentFile) -> Segment:
-        """Return a segment without records; its age counts from the last write to its file.
+        """Return a segment without records, whose age counts from the last write to its file.
 
-        A segment is older than that, so no restart makes it young. It is rolled no sooner than if
-        the broker had run on.
+        So a restart does not reset the age of a segment. A segment rolls no earlier than it would
+        without the restart, because it began before its last write.
         """
         begun_ms = min(segment_file.modified_ms, self.request.now_ms)
         segment = Segment(self.path, segment_file.base_offset, begun_ms)
@@ -354,9 +361,9 @@ class _Loader:
         return segment
 
     def _load_old(self, segment_file: SegmentFile, segment_end: int) -> Segment:
-        """Load an inactive segment; its indexes stay on disk if they are good.
+        """Load an inactive segment, whose valid indexes stay on disk.
 
-        Raises DamagedLog where the segment ends before an offset that its indexes have.
+        Raises DamagedLog if the segment ends before an offset in its indexes.
         """
         segment = self._new_segment(segment_file)
         segment.size_bytes = segment_file.size_bytes
@@ -370,13 +377,13 @@ class _Loader:
             and segment.offset_of_max_timestamp < segment_end
         ):
             entry = entry._replace(offset=max(entry.offset, segment.offset_of_max_timestamp))
-        # Where indexes have no entry, damage is found when it is read (V68).
+        # Damage of segments without index entries is found when the batches are read (V68).
         if entry is not None and entry.offset >= segment.base_offset:
             is_whole, newest_ms = ends_at_entry(self.files, segment, entry)
             if not is_whole:
                 self._check_whole(segment, entry.offset, segment_end)
-            # An index may cover only the beginning of its segment: one rolled just at the recovery
-            # point and not flushed since. Lookups by time would pass over the rest.
+            # The index of a segment that rolled at the recovery point without a later flush may
+            # cover only the segment's beginning. Lookups by time would then miss later records.
             known = known and is_whole and newest_ms <= segment.max_timestamp_ms
         if not known:
             self._rebuild_indexes(segment)
@@ -384,10 +391,10 @@ class _Loader:
         return segment
 
     def _check_whole(self, segment: Segment, indexed_offset: int, segment_end: int) -> None:
-        """Check a whole segment whose index and log contradict each other.
+        """Check a whole segment whose index contradicts its log file.
 
-        The log is right where all of it is batches, up to the next segment, or at least up to the
-        last offset of the index. Raises DamagedLog otherwise.
+        The log file is valid if it consists of valid batches up to the next segment, or at least up
+        to the last offset in the index. Raises DamagedLog if the log file is invalid.
         """
         handle = self.files.open(segment.file.path)
         try:
@@ -407,7 +414,7 @@ class _Loader:
             raise DamagedLog(segment.file.path, scan.position, end, reason, self.request.now_ms)
 
     def _read_last_timestamp(self, segment: Segment) -> bool:
-        """Read the largest timestamp from the time index; return whether the indexes look good."""
+        """Read the largest timestamp from the time index; return whether the indexes look valid."""
         path = segment.path(names.TIME_INDEX)
         if not self.files.exists(path) or not self.files.exists(segment.path(names.INDEX)):
             self._note(f"the index at {segment.base_offset} is rebuilt: a file is missing")
@@ -439,12 +446,12 @@ class _Loader:
     def _scan(
         self, segment_file: SegmentFile, scan_from: int | None, segment_end: int | None
     ) -> tuple[Segment, int, bool]:
-        """Scan a segment: return it, the offset after it, and whether later segments may stay.
+        """Scan a segment; return it, its end offset, and whether later segments may stay.
 
-        After a clean shutdown the scan starts at its last index entry, otherwise at its start.
-        Batches at or beyond `scan_from` are checked whole. Records at or beyond `segment_end`,
-        where the next segment begins, come back when a crash undoes a truncation. They go, and the
-        next segment stays.
+        After a clean shutdown, the scan starts at the last index entry, otherwise at the segment's
+        start. Batches at or beyond `scan_from` are checked with their CRC. The next segment begins
+        at `segment_end`; a crash that undoes a truncation can restore records beyond it. Records
+        beyond `segment_end` are removed, and the next segment stays.
         """
         segment = self._new_segment(segment_file)
         position = 0
@@ -496,7 +503,7 @@ class _Loader:
         )
 
     def _resume_from_index(self, segment: Segment, size_bytes: int) -> int:
-        """Read the indexes as the shutdown wrote them; return the position from which to scan."""
+        """Read the indexes that a clean shutdown wrote; return the position from which to scan."""
         segment.size_bytes = size_bytes
         try:
             read_indexes(self.files, segment)
@@ -520,7 +527,7 @@ class _Loader:
         try:
             segment.first_timestamp_ms = BatchView(first).max_timestamp
             batch = BatchView(entry)
-            # Kafka indexes the end of all that it wrote at once: one batch, or some more.
+            # Kafka adds one index entry per write, for the last offset of one or more batches.
             if len(index) and (
                 batch.magic != MAGIC
                 or not segment.base_offset <= batch.last_offset <= index.last_offset()
@@ -543,7 +550,7 @@ class _Loader:
         segment.offset_of_max_timestamp = segment.base_offset
 
     def _restart_at(self, start: int) -> None:
-        """Restart the log at its start offset: all records are below it."""
+        """Restart the log empty at its start offset, because all records are below the start."""
         loaded = self.loaded
         self._note(f"the log ends at {loaded.log_end_offset}, before its start {start}: it "
                    "starts over there")  # fmt: skip
@@ -558,8 +565,9 @@ class _Loader:
     def _load_producers(self) -> None:
         loaded, request = self.loaded, self.request
         end = loaded.log_end_offset
-        # Snapshots beyond the recovery point may be of a history that was truncated since. What
-        # came before the first segment was committed: retention left its snapshot (V64).
+        # Snapshots beyond the recovery point may contain records that were truncated later. A
+        # snapshot at the first segment is valid, because retention wrote it for committed records
+        # (V64).
         first = loaded.segments[0].base_offset if loaded.segments else 0
         limit = end if request.clean else min(max(request.recovery_point, first), end)
         for offset in [offset for offset in loaded.snapshots if offset > limit]:
@@ -578,7 +586,7 @@ class _Loader:
             ) from None
 
     def _drop_useless_snapshots(self) -> None:
-        """Keep the newest snapshot, and those where a segment begins."""
+        """Keep only the newest snapshot and the snapshots at the beginnings of segments."""
         loaded = self.loaded
         bases = [segment.base_offset for segment in loaded.segments]
         kept = [s for s in loaded.snapshots if s in bases or s == loaded.snapshots[-1]]
@@ -588,10 +596,10 @@ class _Loader:
         loaded.snapshots = kept
 
     def _write_down(self) -> None:
-        """Write the files that later starts believe; the caller makes them durable, all at once.
+        """Write temporary files with indexes and epochs, which the caller puts in place.
 
-        On a full disk the next flush writes them, and the recovery point stays low until then
-        (D14).
+        If the disk is full, the next flush writes these files, and the recovery point stays low
+        until then (D14).
         """
         try:
             self._write_files()

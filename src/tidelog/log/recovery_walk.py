@@ -1,7 +1,8 @@
-"""The walk over one segment's batches at a recovery: what follows in order, and where the log ends.
+"""The check of a segment's batch order during recovery, which finds the end of the log.
 
-Checksums are the scan's matter. No checksum covers base offset and leader epoch, so the neighboring
-batches judge them: offsets and epochs never go back. Runs inside an operation, as `recovery` does.
+The scan verifies checksums. No checksum covers base offsets and leader epochs, so the walk compares
+neighboring batches: offsets and epochs must never fall. The walk runs inside an operation, like
+`recovery`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tidelog.records.batch import BatchView
 
 
 class DamagedLog(StorageError):
-    """Damage of records that had been flushed; the file is left as it was."""
+    """Damage of records that were flushed; the file is not changed."""
 
     def __init__(self, path: str, position: int, offset: int, reason: str, at_ms: int) -> None:
         root = path.rpartition("/")[0].rpartition("/")[0]
@@ -35,9 +36,10 @@ class DamagedLog(StorageError):
 
 
 class DoubtfulBatch(Exception):
-    """A batch that its neighbors contradict: the next one would follow without it.
+    """A batch that contradicts its neighbors, while the next batch would follow the one before.
 
-    `position` is where it begins, `offset` the end of the log before it, `problem` what is wrong.
+    `position` is the start of the batch, `offset` the log end before the batch, and `problem` the
+    contradiction.
     """
 
     def __init__(self, position: int, offset: int, problem: str) -> None:
@@ -48,47 +50,47 @@ class DoubtfulBatch(Exception):
 
 
 class SegmentEnd(NamedTuple):
-    """Where the good batches of a segment end."""
+    """The end of a segment's valid batches."""
 
-    #: After the last of them.
+    #: Offset after the last valid batch.
     offset: int
-    #: What is wrong there, None if nothing is.
+    #: The problem at that offset, or None.
     problem: str | None
-    #: Later segments may stay.
+    #: Whether later segments may stay.
     goes_on: bool
 
 
 @dataclass(slots=True)
 class Walk:
-    """What a walk knows beforehand, for all segments of a log."""
+    """The walk over the segments of one log."""
 
-    #: Everything below was flushed.
+    #: Offset below which all records were flushed.
     recovery_point: int
     clean: bool
-    #: Gaps are compaction's.
+    #: Whether gaps are valid because of compaction.
     compacted: bool
     index_interval_bytes: int
     now_ms: int
-    #: Gets the epochs that the batches begin.
+    #: The leader epochs of the log, to which the walk adds epochs that begin in a segment.
     epochs: LeaderEpochs
 
     def note_batches(
         self, segment: Segment, scan: Scan, segment_end: int | None, behind: str | None = None
     ) -> SegmentEnd:
-        """Note each batch in the segment; return where and why they end.
+        """Note each batch in the segment; return where and why the valid batches end.
 
-        `behind` is what is wrong where the scan ends. Raises DamagedLog for a bad batch below the
-        recovery point, DoubtfulBatch for one that the next batch contradicts.
+        `behind` is a known problem at the end of the scan. Raises DamagedLog for an invalid batch
+        below the recovery point, and DoubtfulBatch for a batch that the next batch contradicts.
         """
         interval = self.index_interval_bytes
-        # The batch of the last index entry is in the index already.
+        # The index already has the batch of its last entry.
         resumed = scan.position > 0
         epochs = self.epochs
         end = segment.base_offset
         latest_epoch = -1
         stale = False
-        #: Position of the last batch, and the end and the epoch before it, if it raises the epoch,
-        #: and if it leaves a gap.
+        #: (position, end before, epoch before) of the last batch: `rise` if it raises the epoch,
+        #: `gap` if it follows a gap.
         rise: tuple[int, int, int] | None = None
         gap: tuple[int, int, int] | None = None
         batches = iter(scan)
@@ -129,7 +131,7 @@ class Walk:
                     batch.last_offset, batch.size_bytes, batch.max_timestamp, interval
                 )
             if epoch > epochs.latest_epoch:
-                # Where the first records of the epoch are gone, it begins behind the last ones.
+                # If the epoch's first records are missing, the epoch begins after the last records.
                 epochs.assign(epoch, min(batch.base_offset, end))
             end = batch.next_offset
         scan.problem = scan.problem or behind
@@ -140,9 +142,9 @@ class Walk:
     def _out_of_order(
         self, batch: BatchView, end: int, first: bool, latest_epoch: int
     ) -> str | None:
-        """Return the reason why a batch cannot follow at `end`, None where it can.
+        """Return the reason why a batch cannot follow at `end`, or None if it can.
 
-        An empty log may begin inside its first batch.
+        A segment may begin inside its first batch.
         """
         base, epoch = batch.base_offset, batch.partition_leader_epoch
         if base < end and not (first and batch.last_offset >= end):

@@ -1,18 +1,21 @@
-"""Batches of idempotent producers that a broker refused for the moment, by sequence number.
+"""Batches of idempotent producers that a broker refused with retriable errors.
 
-A producer has several batches in flight. The broker refuses one with an error that passes: a full
-disk, an ISR below the minimum, a leadership that has ended or not begun. The next batches then miss
-a sequence number. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its epoch and resend,
-under another identity, batches that other partitions have stored. So the batches behind a refused
-one get the same error, stored or not, and the producer resends all of them in order (V38). A batch
-that was refused after its append (REQUEST_TIMED_OUT) counts, too.
+A producer has several batches in flight. The broker may refuse one batch with a retriable error:
+the disk is full, the ISR is below the minimum, or the leadership has ended or not begun. After the
+refusal, a sequence number is missing before the producer's later batches. An
+OUT_OF_ORDER_SEQUENCE_NUMBER error would make librdkafka bump its epoch and resend batches that
+other partitions have already stored. So all batches after a refused batch get the same error,
+stored or not, and the producer resends them in order (V38). A batch that was refused after its
+append (REQUEST_TIMED_OUT) also counts as refused.
 
-A gap ends when its batches are stored or answered, or with a newer epoch of the producer. Otherwise
-it ends `REFUSED_BATCH_AWAITED_MS` after the last refusal: a producer that gave its batch up then
-gets OUT_OF_ORDER_SEQUENCE_NUMBER. The earliest batch that the gap itself refused then comes before
-those behind it: the producer sends it again. A gap outlives a demotion. The number of gaps is
-bounded. A new leader also awaits what the former one refused (`check_skipped`). No files, no clock.
-Sources: rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error), TransactionManager.
+A gap is a range of refused sequence numbers. A gap ends when its batches are stored or
+acknowledged, when the producer has a newer epoch, or `REFUSED_BATCH_AWAITED_MS` after the last
+refusal. If the producer gave up its refused batch, its later batches then get
+OUT_OF_ORDER_SEQUENCE_NUMBER. But if the producer still resends a batch that the gap refused, the
+gap continues from the earliest such batch. A gap survives a demotion of the leader. The number of
+gaps is bounded. A new leader also expects the batches that the former leader refused
+(`check_skipped`). This module uses no files and no clock. Sources: rdkafka_request.c
+(rd_kafka_handle_idempotent_Produce_error), TransactionManager.
 """
 
 from __future__ import annotations
@@ -27,31 +30,32 @@ from tidelog.core.limits import (
 )
 from tidelog.records.batch import MAX_SEQUENCE, BatchView
 
-#: Sequence numbers wrap: a larger distance means that the second number precedes the first.
+#: Half the range of sequence numbers, which wrap. A larger distance means that the second number
+#: precedes the first.
 _HALF: Final = MAX_SEQUENCE // 2
 
 
 class EarlierBatchRefusedError(KafkaError):
-    """The rejection of a batch behind a refused one; its code is that refusal's."""
+    """The rejection of a batch after a refused batch, with the error code of that refusal."""
 
 
 class SkippedBatchesError(KafkaError):
-    """The rejection of a batch before others that the former leader may have refused."""
+    """The rejection of a batch whose predecessors the former leader may have refused."""
 
 
 class SentBatch(NamedTuple):
-    """The place of a client's batch among those of its idempotent producer."""
+    """The producer id, epoch and sequence numbers of an idempotent producer's batch."""
 
     producer_id: int
     producer_epoch: int
-    #: Sequence number of its first record.
+    #: Sequence number of the batch's first record.
     base_sequence: int
-    #: Sequence number of its last record.
+    #: Sequence number of the batch's last record.
     last_sequence: int
 
 
 class SequenceGap(NamedTuple):
-    """Sequence numbers of one producer epoch that were refused and are expected again."""
+    """Sequence numbers of one producer epoch whose batches were refused and are expected again."""
 
     producer_epoch: int
     #: Sequence number of the first refused record.
@@ -59,15 +63,15 @@ class SequenceGap(NamedTuple):
     #: Sequence number after the last refused record.
     end: int
     error: ErrorCode
-    #: Monotonic time of the last refusal that was not caused by the gap itself.
+    #: Monotonic time of the last refusal that the gap itself did not cause.
     refused_ms: int
-    #: Sequence number of the earliest batch that the gap itself refused, -1 where there is none,
-    #: and the monotonic time of its last refusal.
+    #: Sequence number of the earliest batch that the gap itself refused, or -1. `behind_ms` is the
+    #: monotonic time of that batch's last refusal.
     behind: int = -1
     behind_ms: int = 0
 
     def covers(self, sequence: int) -> bool:
-        """Return whether a record of this sequence number was refused."""
+        """Return whether the record with this sequence number was refused."""
         return _ahead(self.first, sequence) < _ahead(self.first, self.end)
 
 
@@ -77,12 +81,12 @@ class RefusedBatches:
     __slots__ = ("_another_led_ms", "_gaps", "_limit", "_skips_awaited_until_ms")
 
     def __init__(self, limit: int = MAX_REFUSED_PRODUCERS_PER_PARTITION) -> None:
-        #: By producer id, in the order of their first refusals.
+        #: Gaps by producer id, in the order of their first refusals.
         self._gaps: dict[int, SequenceGap] = {}
         self._limit = limit
-        #: Monotonic time until which skipped sequence numbers may be on their way to a new leader.
+        #: Monotonic time until which clients may still send skipped batches to a new leader.
         self._skips_awaited_until_ms = 0
-        #: Monotonic time at which this broker last learnt that another one leads.
+        #: Monotonic time at which this broker last learnt that another broker leads.
         self._another_led_ms = -1
 
     def __len__(self) -> int:
@@ -96,7 +100,7 @@ class RefusedBatches:
         error: ErrorCode,
         now_ms: int,
     ) -> None:
-        """Note a refused batch; `sequences` are those of its first and of its last record."""
+        """Note a refused batch, with the sequence numbers of its first and last records."""
         first, end = sequences[0], _after(sequences[1])
         known = self._live(producer_id, now_ms)
         if known is not None:
@@ -109,7 +113,7 @@ class RefusedBatches:
             del self._gaps[next(iter(self._gaps))]
 
     def check_behind(self, batch: BatchView, expected: int, now_ms: int) -> None:
-        """Raise EarlierBatchRefusedError where `batch` comes after a refused sequence number.
+        """Raise EarlierBatchRefusedError if `batch` comes after a refused sequence number.
 
         `expected` is the producer's next sequence number in the batch's epoch.
         """
@@ -120,12 +124,12 @@ class RefusedBatches:
             self._refuse_behind(gap, batch, expected, now_ms)
 
     def check_stored(self, batch: BatchView | SentBatch, now_ms: int) -> None:
-        """Raise EarlierBatchRefusedError where a stored batch comes behind a refused one.
+        """Raise EarlierBatchRefusedError if a stored batch comes after a refused batch.
 
-        A leader refuses also a batch that it has: below the minimum of the ISR, or because the
-        followers did not copy it in time. If it acknowledged the batches behind, the producer would
-        send new ones before it repeats the refused one. The leader would then have forgotten that
-        one: it remembers few batches.
+        A leader also refuses batches in its log, if the ISR is below the minimum or the followers
+        did not copy a batch in time. If the leader acknowledged later batches, the producer would
+        send new batches before it resends the refused batch. By then the leader, which remembers
+        few batches, would have forgotten the refused batch.
         """
         gap = self._live(batch.producer_id, now_ms)
         if gap is None or gap.producer_epoch != batch.producer_epoch:
@@ -137,9 +141,9 @@ class RefusedBatches:
             self._fill(batch.producer_id, gap, batch.last_sequence)
 
     def check_next(self, batch: BatchView, now_ms: int) -> None:
-        """Raise EarlierBatchRefusedError where a producer's next batch comes behind a refused one.
+        """Raise EarlierBatchRefusedError if a producer's next batch comes after a refused batch.
 
-        The refused one is stored here: it came before this broker led, for example.
+        The refused batch is in this log, for example because the former leader replicated it.
         """
         gap = self._live(batch.producer_id, now_ms)
         if gap is None or gap.producer_epoch != batch.producer_epoch:
@@ -148,13 +152,14 @@ class RefusedBatches:
             self._refuse_behind(self._gaps[batch.producer_id], batch, gap.first, now_ms)
 
     def another_leads(self, now_ms: int) -> None:
-        """Note that another broker leads, which may acknowledge what was refused until now."""
+        """Note that another broker leads, which may acknowledge earlier refused batches."""
         self._another_led_ms = now_ms
 
     def _holds_up(self, gap: SequenceGap, batch: BatchView | SentBatch, now_ms: int) -> bool:
-        """Return whether a stored batch that was refused holds up a batch behind it.
+        """Return whether a gap whose first batch is stored blocks a later batch.
 
-        Another leader may have acknowledged it: then it does for `STORED_BATCH_AWAITED_MS` only.
+        If another leader may have acknowledged the refused batch, the gap blocks for only
+        `STORED_BATCH_AWAITED_MS`.
         """
         if not 0 < _ahead(gap.first, batch.base_sequence) <= _HALF:
             return False
@@ -167,9 +172,9 @@ class RefusedBatches:
         return rest is not None and self._holds_up(rest, batch, now_ms)
 
     def _passed_on(self, producer_id: int, gap: SequenceGap, now_ms: int) -> SequenceGap | None:
-        """Let a gap whose time is over begin at the earliest batch that it refused itself.
+        """Let an expired gap continue from the earliest batch that the gap itself refused.
 
-        Returns None where that one was not sent again lately.
+        Returns None if the producer did not resend that batch recently.
         """
         if gap.behind < 0 or now_ms - gap.behind_ms >= STORED_BATCH_AWAITED_MS:
             return None
@@ -178,7 +183,7 @@ class RefusedBatches:
         return rest
 
     def check_unknown(self, batch: BatchView, now_ms: int) -> None:
-        """Raise EarlierBatchRefusedError where an unknown producer's earlier batch was refused."""
+        """Raise EarlierBatchRefusedError if an unknown producer's earlier batch was refused."""
         gap = self._live(batch.producer_id, now_ms)
         if gap is None or gap.producer_epoch != batch.producer_epoch:
             return
@@ -186,18 +191,18 @@ class RefusedBatches:
             self._refuse_behind(self._gaps[batch.producer_id], batch, gap.first, now_ms)
 
     def await_skipped(self, until_ms: int) -> None:
-        """Expect batches that the former leader refused; `until_ms` is monotonic, 0 for none."""
+        """Expect batches that the former leader refused, until the monotonic time `until_ms`."""
         self._skips_awaited_until_ms = until_ms
 
     def check_skipped(self, batch: BatchView, expected: int, now_ms: int) -> None:
-        """Raise SkippedBatchesError where the skipped batches may still come to a new leader.
+        """Raise SkippedBatchesError if skipped batches may still come to a new leader.
 
-        The former leader may have refused them. librdkafka may send a later batch to the new leader
-        before it resends them. Its thread for the former leader counts a batch as answered before
-        it queues the batch's records again. Meanwhile another thread sends what it has. `expected`
-        is the producer's next sequence number in the batch's epoch. The caller adds the batch like
-        any other that is refused for the moment. Sources: rdkafka_request.c
-        (rd_kafka_msgbatch_handle_Produce_result), rdkafka_broker.c
+        The former leader may have refused the skipped batches. Before it resends them, librdkafka
+        may send a later batch to the new leader. The thread of librdkafka for the former leader
+        marks a refused batch as answered before it queues the batch's records again. Meanwhile
+        another thread sends later batches to the new leader. `expected` is the producer's next
+        sequence number in the batch's epoch. The caller adds the batch to the refused batches.
+        Sources: rdkafka_request.c (rd_kafka_msgbatch_handle_Produce_result), rdkafka_broker.c
         (rd_kafka_toppar_producer_serve).
         """
         if now_ms >= self._skips_awaited_until_ms or self._is_known_first(batch):
@@ -210,9 +215,10 @@ class RefusedBatches:
             )
 
     def _is_known_first(self, batch: BatchView) -> bool:
-        """Return whether the batch was refused here before, as a first one, for another reason.
+        """Return whether this broker earlier refused the batch as the first of a gap.
 
-        It skipped nothing then: of an unknown producer whose records are gone, it is the next one.
+        The first batch of a gap skips no sequence number: it is the next batch of a producer whose
+        records were removed from the log.
         """
         gap = self._gaps.get(batch.producer_id)
         return (
@@ -224,7 +230,7 @@ class RefusedBatches:
     def _refuse_behind(
         self, gap: SequenceGap, batch: BatchView | SentBatch, expected: int, now_ms: int
     ) -> None:
-        """Extend the gap by the batch, without prolonging it: the batches behind it wait, too."""
+        """Extend the gap by the batch, but not its time, and raise EarlierBatchRefusedError."""
         first, end = _union(gap, batch.base_sequence, _after(batch.last_sequence))
         gap = gap._replace(first=first, end=end)
         if gap.behind < 0 or _ahead(first, batch.base_sequence) <= _ahead(first, gap.behind):
@@ -237,9 +243,9 @@ class RefusedBatches:
         )
 
     def stored(self, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
-        """Take an appended batch out of the gap; end a gap that it fills, or one of an older epoch.
+        """Remove an appended batch from the producer's gap; end a filled or outdated gap.
 
-        A batch from before the gap, which a follower may still copy, fills nothing.
+        A batch before the gap, which a follower may still copy, does not change the gap.
         """
         gap = self._gaps.get(producer_id)
         if gap is None or gap.producer_epoch > producer_epoch:
@@ -250,7 +256,7 @@ class RefusedBatches:
             self._fill(producer_id, gap, last_sequence)
 
     def _fill(self, producer_id: int, gap: SequenceGap, last_sequence: int) -> None:
-        """Let a gap begin behind a sequence number, or end where nothing is left."""
+        """Let a gap begin after a sequence number, or end the gap if nothing of it remains."""
         rest = gap._replace(first=_after(last_sequence))
         if gap.covers(rest.first):
             is_past = gap.behind >= 0 and not rest.covers(gap.behind)
@@ -265,7 +271,7 @@ class RefusedBatches:
                 del self._gaps[producer_id]
 
     def clear(self) -> None:
-        """End all gaps: the log restarts without its producers."""
+        """End all gaps, because the log restarts without its producers."""
         self._gaps.clear()
 
     def _live(self, producer_id: int, now_ms: int) -> SequenceGap | None:
@@ -276,16 +282,16 @@ class RefusedBatches:
 
 
 def _after(sequence: int) -> int:
-    """Return the sequence number after another."""
+    """Return the next sequence number, which may wrap."""
     return (sequence + 1) & MAX_SEQUENCE
 
 
 def _ahead(start: int, sequence: int) -> int:
-    """Return how many records after `start` a sequence number comes; numbers wrap."""
+    """Return the distance in records from `start` to a sequence number, which may have wrapped."""
     return (sequence - start) & MAX_SEQUENCE
 
 
 def _union(gap: SequenceGap, first: int, end: int) -> tuple[int, int]:
-    """Return the first sequence number of a gap and a range, and the one after the last."""
+    """Return the first sequence number and the end of the union of a gap and a range."""
     start = first if _ahead(gap.first, first) > _HALF else gap.first
     return start, max(gap.end, end, key=lambda sequence: _ahead(start, sequence))

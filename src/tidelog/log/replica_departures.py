@@ -1,12 +1,12 @@
-"""Replicas that leave their log directory: deleted ones and strays, renamed in one step.
+"""Departures of replicas from a log directory: deleted replicas and strays, renamed in one step.
 
 A departure renames the replica's directory when no operation of its log is under way. A deleted
-replica is removed later. A stray gets a file with its state first and is kept (V34, V35, V45).
+replica is removed later. A stray first gets a file with its state, and is kept (V34, V35, V45).
 
-A full disk can refuse a departure. The directory then keeps the partition's name, with the records
-of a replica that is hosted no more. Nothing may be created there, because the new replica would
-begin with the records of the old one (V23). So the departure is repeated: from time to time, before
-a replica of that partition is created, and before a clean shutdown. Loop only.
+If a full disk refuses a departure, the directory of a replica that is no longer hosted keeps the
+partition's name and the records. No replica may be created under that name, because it would begin
+with the old replica's records (V23). So the departure is retried periodically, before a new replica
+of the partition is created, and before a clean shutdown. All calls are on the loop.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tidelog.log.directory_state import DirectoryState
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.stray_replicas import STRAY_STATE, StrayReplicas, StrayState, format_state
 
-#: Time between two attempts at a departure that the disk refused.
+#: Time after which a departure that the disk refused is retried.
 RETRY_MS = 5_000
 
 
 class Departure(NamedTuple):
-    """A replica on its way out of the log directory."""
+    """A replica that is leaving the log directory."""
 
     topic_partition: TopicPartition
     path: str
     #: The directory's new name.
     name: str
-    #: Wall clock of the first attempt.
+    #: Wall-clock time of the first attempt.
     since_ms: int
-    #: Time until the replica is removed; None for a stray, which is kept.
+    #: Time until the renamed replica is removed; None for a stray, which is kept.
     delay_ms: int | None
     #: The content of a stray's state file; None for a deleted replica.
     state: bytes | None
@@ -58,14 +58,14 @@ class ReplicaDepartures:
     def __init__(self, directory: DirectoryState, strays: StrayReplicas) -> None:
         self._directory = directory
         self._strays = strays
-        #: Departures under way: a replica of the same partition is created after them.
+        #: Departures under way, after which a replica of the same partition may be created.
         self._under_way: dict[TopicPartition, Completion[None]] = {}
-        #: Departures that the disk refused: the replica's directory still has its name.
+        #: Departures that the disk refused, so that the replica's directory still has its name.
         self._refused: dict[TopicPartition, Departure] = {}
-        #: Partitions whose next attempt is scheduled.
+        #: Partitions whose retry of a departure is scheduled.
         self._scheduled: dict[TopicPartition, None] = {}
         self._names_given = 0
-        #: Names of renamed directories since the start, and before it.
+        #: Names of directories that were renamed since the start or before it.
         self._names_taken: dict[str, None] = {}
 
     def name_taken(self, name: str) -> None:
@@ -75,7 +75,7 @@ class ReplicaDepartures:
     def begin(
         self, log: PartitionLog, suffix: str, delay_ms: int | None, high_watermark: int
     ) -> Completion[None]:
-        """Close a log and rename its directory; done when the new name is durable."""
+        """Close a log and rename its directory; the completion is done when the name is durable."""
         directory = self._directory
         topic_partition = log.topic_partition
         now_ms = directory.clock.wall_ms()
@@ -94,9 +94,9 @@ class ReplicaDepartures:
         return completion
 
     def finished(self, topic_partition: TopicPartition) -> Completion[None]:
-        """Return when the partition's name is free; try a refused departure again for that.
+        """Free the partition's name, by retrying a refused departure if needed.
 
-        The completion's error is a StorageError: the directory still has the name.
+        The completion's error is a StorageError, after which the directory still has the name.
         """
         under_way = self._under_way.get(topic_partition)
         if under_way is not None:
@@ -110,7 +110,7 @@ class ReplicaDepartures:
         return completion
 
     def all_finished(self) -> Completion[None]:
-        """Return when every refused departure is done; the error is the first refusal."""
+        """Retry all refused departures; the completion's error is the first refusal."""
         return all_of([self.finished(topic_partition) for topic_partition in list(self._refused)])
 
     def _rename(self, departure: Departure, completion: Completion[None]) -> None:
@@ -155,7 +155,7 @@ class ReplicaDepartures:
         """Keep a departure that the disk refused, and schedule the next attempt."""
         directory = self._directory
         if directory.failure is not None:
-            return  # the broker ends; the next start finds the replica
+            return  # the broker is ending, and the next start finds the replica
         topic_partition = departure.topic_partition
         self._refused[topic_partition] = departure
         directory.tracer.mark("departure_refused")
@@ -176,7 +176,7 @@ class ReplicaDepartures:
             self.finished(topic_partition)
 
     def _unused_name(self, topic_partition: TopicPartition, now_ms: int, suffix: str) -> str:
-        """Return a name that no directory here has, or has had since the start."""
+        """Return a name that no directory has, or has had since the start."""
         while True:
             self._names_given += 1
             name = names.aside_name(topic_partition, now_ms, self._names_given, suffix)
@@ -186,13 +186,13 @@ class ReplicaDepartures:
 
 
 def _state_of(log: PartitionLog, high_watermark: int) -> bytes:
-    """Return the state from which a stray is restored; the checkpoints will forget it."""
+    """Return the state to restore a stray, which the checkpoints will lose."""
     compacted = log.directory.cleaner_offset(log.topic_partition) or 0
     return format_state(
         StrayState(
             log.topic_partition,
             log.topic_id,
-            # Compacted records were flushed before.
+            # Compacted records were flushed before the compaction.
             max(log.recovery_point, min(compacted, log.log_end_offset)),
             log.log_start_offset,
             max(0, high_watermark),

@@ -1,9 +1,10 @@
-"""The replicas' directories in a log directory: created, renamed, removed, set aside.
+"""The creation, renaming and removal of replicas' directories in a log directory.
 
-A replica is created with all others of its command and one sync, in a directory that did not exist.
-Files of an earlier replica there would become part of the new one (V23). Before, entries that
-checkpoints have of an earlier replica of its name are removed. `replica_departures` renames removed
-replicas and strays (V34, V35, V45). The next start finishes what a crash interrupted.
+All replicas of one command are created together, with one sync. Each replica gets a directory that
+did not exist, because existing files of an earlier replica would become part of the new replica
+(V23). Before the creation, checkpoint entries of an earlier replica of the same name are removed.
+`replica_departures` renames deleted replicas and strays (V34, V35, V45). The next start completes
+renames and removals that a crash interrupted.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ NewReplica = tuple[TopicPartition, TopicId, LogConfig]
 
 
 def make_directory(files: Files, path: str) -> None:
-    """Make the directory of a new replica. Raises OSError EEXIST for files of another one (V23)."""
+    """Make the directory of a new replica. Raises OSError EEXIST if it already has files (V23)."""
     files.mkdir(path, exist_ok=False)
 
 
 class ReplicaDirectories:
-    """Creates and removes the replicas of one log directory. Loop only."""
+    """The directories of the replicas in one log directory; all calls are on the loop."""
 
     __slots__ = (
         "_directory",
@@ -55,19 +56,19 @@ class ReplicaDirectories:
         high_watermarks: dict[TopicPartition, int],
         strays: StrayReplicas,
     ) -> None:
-        """`logs` and `high_watermarks` are the directory's own: replicas come and go in them."""
+        """`logs` and `high_watermarks` are the directory's own, which this class changes."""
         self._directory = directory
         self._logs = logs
         self._high_watermarks = high_watermarks
         self._strays = strays
         self._making: dict[TopicPartition, None] = {}
-        #: Paths that a failed creation of this process made; no replica was ever in them.
+        #: Paths that a failed creation in this process made, which never held a replica.
         self._unfinished: dict[str, None] = {}
-        #: Replicas that are deleted or set aside.
+        #: The departures of deleted replicas and strays.
         self.departures = ReplicaDepartures(directory, strays)
 
     def take_aside(self, name: str, now_ms: int) -> None:
-        """List a stray; finish an interrupted deletion; leave any other directory alone."""
+        """Handle a renamed directory at a start: list a stray, finish an interrupted deletion."""
         directory = self._directory
         aside = names.parse_aside_name(name)
         if aside is None:
@@ -76,12 +77,12 @@ class ReplicaDirectories:
         if aside.suffix == names.DELETE_SUFFIX:
             directory.remove_later([f"{directory.path}/{name}"], 0)
         elif aside.suffix == names.STRAY_SUFFIX:
-            # A name of this broker has its time. Of another name only the present time is known.
+            # A name made by tidelog contains its time. Any other name counts as renamed now.
             since_ms = aside.since_ms if 0 < aside.since_ms <= now_ms else now_ms
             self._strays.add(name, aside.partition_name, since_ms)
 
     def create_many(self, replicas: Sequence[NewReplica]) -> Completion[list[PartitionLog]]:
-        """See LogDirectory.create_many."""
+        """Create empty replicas; see LogDirectory.create_many."""
         directory = self._directory
         for topic_partition, _, _ in replicas:
             if topic_partition in self._logs or topic_partition in self._making:
@@ -98,7 +99,7 @@ class ReplicaDirectories:
         for topic_partition, _, _ in replicas:
             self._making[topic_partition] = None
             waiting.append(self.departures.finished(topic_partition))
-            # No checkpoint on disk may have an earlier replica of that name.
+            # No checkpoint on disk may keep an entry of an earlier replica of that name.
             waiting += [
                 checkpoint.lower(topic_partition, -1)
                 for checkpoint in directory.checkpoints.values()
@@ -176,10 +177,10 @@ class ReplicaDirectories:
         delay_ms: int | None,
         high_watermark: int = 0,
     ) -> Completion[None]:
-        """Rename a replica's directory; done when the new name is durable.
+        """Rename a replica's directory; the completion is done when the new name is durable.
 
-        It is removed after `delay_ms`. Where that is None it is kept as stray, with the replica's
-        state and `high_watermark`.
+        The renamed replica is removed after `delay_ms`. If `delay_ms` is None, the replica is kept
+        as a stray, with its state and `high_watermark`.
         """
         log = self._logs.pop(topic_partition)
         self._high_watermarks.pop(topic_partition, None)

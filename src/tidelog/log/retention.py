@@ -1,11 +1,12 @@
-"""Retention: the old segments that go, renamed at once and removed later.
+"""Retention: the removal of old segments, which are renamed at once and removed later.
 
-A segment goes when all of it is below the high watermark and one of three conditions holds. It is
-too old, the log is too large without it, or the log starts after it. Oldest first, and none is left
-out. A removal is on disk before the next one begins, because names may reach the disk in any order:
-a crash may undo removals only as a longer log without a hole. The last segment goes too when all
-its records are too old: a new, empty one is begun first. What the records say of their producers
-outlives them: a snapshot is on disk before they go (V64). Source: UnifiedLog.deleteOldSegments.
+Retention removes segments from the oldest on. A segment is removed if all of it is below the high
+watermark and one of three conditions holds. Either the segment is too old, or the log is too large
+even without it, or the log starts after it. Each removal is on disk before the next removal begins,
+because names may reach the disk in any order. So a crash may undo removals, but never leaves a hole
+in the log. The last segment is removed, too, if all its records are too old; a new empty segment is
+created first. Producer state outlives the records: a snapshot is on disk before the records are
+removed (V64). Source: UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def segments_to_delete(
     size_bytes: int,
     now_ms: int,
 ) -> int:
-    """Return how many of the oldest segments go."""
+    """Return the number of the oldest segments to remove."""
     excess = size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
     count = 0
     for segment in segments:
@@ -55,7 +56,10 @@ def segments_to_delete(
 def enforce(
     log: LogState, now_ms: int, high_watermark: int, roll: Callable[[Segment], None]
 ) -> Completion[int]:
-    """See PartitionLog.enforce_retention. `roll` makes a segment the log's last one."""
+    """Apply retention; see PartitionLog.enforce_retention.
+
+    `roll` makes a new segment the log's active segment.
+    """
     completion: Completion[int] = Completion()
     if log.is_closed or log.directory.failure is not None:
         return Completion.of(0)
@@ -109,7 +113,7 @@ def _roll_empty(
     roll: Callable[[Segment], None],
     then: Callable[[BaseException | None], None],
 ) -> None:
-    """Begin a new segment at the log's end; call `then` with the error or None."""
+    """Begin a new segment at the log end; call `then` with the error or None."""
     segment = Segment(log.path, log.log_end_offset, now_ms)
     file = segment.file
     sync_names = log.names_unsynced
@@ -133,11 +137,11 @@ def _roll_empty(
 def _keep_producers(
     log: LogState, count: int, then: Callable[[BaseException | None], None]
 ) -> None:
-    """Have the producers before the first segment that stays on disk; call `then` (V64).
+    """Write a producer snapshot at the first segment that stays, then call `then` (V64).
 
-    A crash may come before the recovery point is written down again. Without this snapshot a start
-    would know producers by the records that are left only, and refuse the batch of one that was not
-    answered as out of order.
+    After a crash, a start without this snapshot would know producers only from the remaining
+    records. The broker would then refuse as out of order a batch that a producer resends because it
+    got no response.
     """
     first = log.segments[count].base_offset
     if first in log.snapshots or not len(log.producers):
@@ -155,11 +159,12 @@ def _keep_producers(
     def write(files: Files) -> bool:
         data = known
         if data is None:
-            # A crash had taken the snapshot of the roll.
+            # A crash lost the snapshot that the roll made.
             try:
                 producers = producers_at(files, log.path, going, snapshots, first, now_ms)
             except DamagedSegment:
-                return False  # the records go, and what they said is not legible any more
+                # the records are removed, and their producers are not legible any more
+                return False
             data = producers.to_snapshot()
         path = f"{log.path}/{names.offset_name(first, names.SNAPSHOT)}"
         try:
@@ -167,7 +172,8 @@ def _keep_producers(
         except OSError as error:
             if error.errno not in FULL_ERRNOS:
                 raise
-            # The disk is full: indexes of segments that go can be rebuilt, and make room (D14).
+            # The disk is full. Removing the indexes of the old segments, which can be rebuilt,
+            # makes room (D14).
             for index in indexes:
                 if files.exists(index):
                     files.unlink(index)
@@ -184,9 +190,9 @@ def _keep_producers(
 
 
 def _remove(log: LogState, count: int, high_watermark: int, completion: Completion[int]) -> None:
-    """Take the oldest segments out of the log, then out of the directory.
+    """Remove the oldest segments from the log, then from the directory.
 
-    In this order: a read that begins now must not look for a file that is being renamed.
+    In this order, no new read opens a file that is being renamed.
     """
     gone = log.segments[:count]
     log.drop_oldest(count)
@@ -203,13 +209,13 @@ def _remove(log: LogState, count: int, high_watermark: int, completion: Completi
         old = [offset for offset in log.snapshots if offset < first]
         groups[-1] += [f"{log.path}/{names.offset_name(offset, names.SNAPSHOT)}" for offset in old]
         log.snapshots = log.snapshots[len(old) :]
-    # An earlier removal may not be on disk, nor the name of the segment that is left.
+    # An earlier removal, or the name of the segment that stays, may not be on disk yet.
     names_unsynced, log.names_changed = log.names_unsynced, True
 
     def rename(files: Files) -> list[str]:
-        """Rename segment by segment, each when the change before it is durable.
+        """Rename segment by segment, each after the previous rename is durable.
 
-        Behind a hole above the recovery point, recovery would take good segments for lost ones.
+        After a hole above the recovery point, recovery would remove valid segments.
         """
         renamed: list[str] = []
         sync_first = names_unsynced

@@ -1,8 +1,9 @@
-"""Iteration over the batches of a log file, with as few reads as it needs.
+"""Iteration over the batches of a log file, with few reads.
 
-Headers only, skipping large batches, or whole batches with their CRC. Runs inside operations, on a
-lane. A scan ends at the first bytes that are no batch of this segment and says where and why. It
-never raises for the file's content, only OSError for a failure of the disk.
+A scan reads only headers, skipping large batches, or complete batches to check their CRC. Scans run
+inside operations on a lane. A scan ends at the first bytes that are no batch of the segment, with
+the position and the reason. Invalid content never raises an error; only a failure of the disk
+raises OSError.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tidelog.records.batch import (
     size_of_batch,
 )
 
-#: Reads `size` bytes at `position`; fewer only at the end of the file.
+#: A function of (size, position) that reads `size` bytes, or fewer at the end of the file.
 Read = Callable[[int, int], Buffer]
 
 _HEADERS_CHUNK_BYTES = 16 * KIB
@@ -30,12 +31,12 @@ _WHOLE_CHUNK_BYTES = MIB
 
 
 class Scan:
-    """Iterator over (position, batch) of a segment's file from `position` up to `end_position`.
+    """An iterator over (position, batch) of a segment's file from `position` to `end_position`.
 
-    No batch ends below the segment's `base_offset`, nor beyond the range of its index. With
-    `check_from_offset` given, batches that end beyond it are read whole and checked. Of others only
-    the header is read: `batch.buffer` has no more than the header. After the iteration `position`
-    is the end of the last good batch. `problem` is the reason why the scan ended early, or None.
+    A batch is invalid if it ends below the segment's `base_offset` or beyond the range of its
+    index. Batches that end beyond `check_from_offset` are read completely and checked. For other
+    batches, the scan reads only the header into `batch.buffer`. After the iteration, `position` is
+    the end of the last valid batch, and `problem` is the reason why the scan ended early, or None.
     """
 
     __slots__ = (
@@ -100,14 +101,14 @@ class Scan:
             )
         wanted = self._check_from_offset
         if wanted is not None and last_offset >= wanted:
-            # Read first, then make the view: reading may put another chunk in place.
+            # The read must come before the view, because reading may replace the chunk.
             at = self._have(position, size, _WHOLE_CHUNK_BYTES)
             batch = BatchView(self._chunk, at)
             check(batch)
         return batch
 
     def _have(self, position: int, size: int, chunk_bytes: int) -> int:
-        """Read the bytes into the chunk, unless they are there; return their position in it."""
+        """Return the position of bytes in the chunk, after reading a new chunk if needed."""
         at = position - self._chunk_position
         if at < 0 or at + size > len(self._chunk):
             wanted = min(max(size, chunk_bytes), self._end - position)
@@ -120,7 +121,7 @@ class Scan:
 
 
 def whole_batch(read: Read, position: int, end_position: int) -> BatchView:
-    """Return the batch at `position` with all its bytes. Raises CorruptBatch."""
+    """Return the complete batch at `position`. Raises CorruptBatch."""
     header = read(LOG_OVERHEAD_BYTES, position)
     if len(header) < LOG_OVERHEAD_BYTES:
         raise CorruptBatch(position, "the file ends in the batch's header")

@@ -1,8 +1,8 @@
 """One segment: a log file, its indexes in memory, and the rules for rolling it.
 
-Only the last segment of a log is written, and its indexes are kept up to date in memory. The
-indexes of older segments are read from their files when a read needs them, and dropped again when
-memory is short (`IndexCache`). Source: LogSegment, RollParams.
+Appends go only to the last segment of a log, whose indexes are kept up to date in memory. The
+indexes of older segments are loaded from their files for reads, and dropped from memory when
+`IndexCache` is full. Source: LogSegment, RollParams.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tidelog.log.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
 from tidelog.log.open_files import OpenFile
 from tidelog.records.batch import NO_TIMESTAMP
 
-#: Entries of closed segments' indexes kept per log directory: 8 and 12 bytes each.
+#: Entries of sealed segments' indexes that a log directory keeps in memory, 8 and 12 bytes each.
 MAX_CACHED_INDEX_ENTRIES = 2_000_000
 
 
 class Segment:
-    """State of one segment; changed by its log only."""
+    """The state of one segment, which only its log changes."""
 
     __slots__ = (
         "base_offset",
@@ -42,37 +42,38 @@ class Segment:
         self.directory = directory
         self.base_offset = base_offset
         self.file = OpenFile(self.path(names.LOG))
-        #: Bytes of whole batches written.
+        #: Size of all written batches.
         self.size_bytes = 0
-        #: None while the index is on disk only.
+        #: The offset index; None while it is only on disk.
         self.index: OffsetIndex | None = OffsetIndex(base_offset)
         self.time_index: TimeIndex | None = TimeIndex(base_offset)
         self.max_timestamp_ms = NO_TIMESTAMP
         self.offset_of_max_timestamp = base_offset
-        #: Largest timestamp of the first append; -1 before it, or when it carried none.
+        #: Largest timestamp of the first append; -1 without an append or without a timestamp.
         self.first_timestamp_ms = NO_TIMESTAMP
-        #: Wall clock when this segment began; after a restart, that of its last write before it.
+        #: Wall-clock time when this segment began; after a restart, the time of the last write
+        #: before the restart.
         self.created_ms = created_ms
-        #: Wall clock of the last write to its log file, or of its last truncation.
+        #: Wall-clock time of the log file's last write or truncation.
         self.last_modified_ms = created_ms
         self.bytes_since_index = 0
-        #: Rolled, and its log and index files are durable.
+        #: Whether the segment has rolled and its log and index files are durable.
         self.sealed = False
 
     def path(self, suffix: str) -> str:
-        """Return the path of this segment's file with that suffix."""
+        """Return the path of the segment's file with a suffix."""
         return f"{self.directory}/{names.offset_name(self.base_offset, suffix)}"
 
     def renamed(self, directory: str) -> None:
-        """Take over that the segment's directory has another name; its open file stays open."""
+        """Note the new path of the segment's directory; an open file stays open."""
         self.directory = directory
         self.file.renamed(self.path(names.LOG))
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """The largest timestamp of its records; where none has one, the time of its last write.
+        """The largest timestamp of the records; without timestamps, the time of the last write.
 
-        It is the age of the segment for retention and `min.compaction.lag.ms`. Source:
+        Retention and `min.compaction.lag.ms` measure the segment's age by this time. Source:
         LogSegment.largestTimestamp.
         """
         return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.last_modified_ms
@@ -80,7 +81,7 @@ class Segment:
     def note_batch(
         self, last_offset: int, size_bytes: int, max_timestamp_ms: int, interval_bytes: int
     ) -> None:
-        """Note a batch that was written behind the others."""
+        """Note a batch that was written at the end of the segment."""
         position = self.size_bytes
         if position == 0:
             self.first_timestamp_ms = max_timestamp_ms
@@ -108,7 +109,7 @@ class Segment:
     ) -> bool:
         """Return whether an append of `size_bytes` must go to a new segment.
 
-        `planned_bytes` is this segment's size with the appends planned before it.
+        `planned_bytes` is the size of the segment with the earlier planned appends.
         """
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
@@ -127,26 +128,26 @@ class Segment:
         return self.waited_ms(max_timestamp_ms, now_ms) > age_ms
 
     def _jitter_ms(self, below_ms: int) -> int:
-        """Return how much before its age limit this segment is rolled.
+        """Return how long before its age limit this segment rolls.
 
-        It is taken from the path of the file. Segments that began together so do not end together,
-        and a restart changes nothing.
+        The jitter depends on the file's path. So segments that began together do not roll together,
+        and a restart does not change the jitter.
         """
         return zlib.crc32(self.file.path.encode()) % below_ms
 
     def waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
-        """Return the age of the segment for rolling by time: from its first append to this one.
+        """Return the age of the segment for rolling by time, from its first to the current append.
 
-        Where the first append carries no timestamp, the wall clock counts from the segment's
-        begin. An append without a timestamp rolls no segment whose first one has one. Source:
-        LogSegment.timeWaitedForRoll.
+        If the first append has no timestamp, the age is the wall-clock time since the segment
+        began. If the first append has a timestamp, an append without a timestamp does not roll the
+        segment. Source: LogSegment.timeWaitedForRoll.
         """
         if self.first_timestamp_ms >= 0:
             return max_timestamp_ms - self.first_timestamp_ms
         return now_ms - self.created_ms
 
     def finish_time_index(self) -> None:
-        """Add the segment's largest time as last entry, before the index files are written."""
+        """Add the segment's largest timestamp as the last entry before the index is written."""
         if self.time_index is not None and self.max_timestamp_ms >= 0:
             self.time_index.append(self.max_timestamp_ms, self.offset_of_max_timestamp)
 
@@ -154,8 +155,8 @@ class Segment:
 class BatchStarts:
     """Positions of the newest batches of the active segment.
 
-    Reads at the log's end begin and end there, so that most need no search. Bounded; the index
-    finds older batches.
+    Reads at the log end begin and end at these positions, so that most of them need no search. The
+    number of positions is bounded; the index finds older batches.
     """
 
     __slots__ = ("_offsets", "_positions")
@@ -167,14 +168,14 @@ class BatchStarts:
         self._positions: list[int] = []
 
     def add(self, offset: int, position: int) -> None:
-        """Note that the batch with this base offset starts at `position`, behind all others."""
+        """Note that the newest batch, with this base offset, starts at `position`."""
         self._offsets.append(offset)
         self._positions.append(position)
         if len(self._offsets) > self._LIMIT:
             del self._offsets[: self._LIMIT // 2], self._positions[: self._LIMIT // 2]
 
     def position_of(self, offset: int) -> int:
-        """Return where the batch with this base offset starts, -1 when it is not remembered."""
+        """Return the position of the batch with this base offset, or -1 if it is not remembered."""
         offsets = self._offsets
         low, high = 0, len(offsets)
         # Most reads ask for the newest batches.
@@ -191,13 +192,13 @@ class BatchStarts:
         return -1
 
     def clear(self) -> None:
-        """Forget all: another segment is active now, or the log was truncated."""
+        """Forget all positions after a roll or a truncation."""
         self._offsets.clear()
         self._positions.clear()
 
 
 class IndexCache:
-    """Indexes of sealed segments in memory; the longest unused is dropped first."""
+    """The indexes of sealed segments in memory, an LRU."""
 
     __slots__ = ("_entries", "_limit", "_segments")
 
@@ -207,7 +208,7 @@ class IndexCache:
         self._segments: dict[Segment, int] = {}
 
     def used(self, segment: Segment) -> None:
-        """Note that a sealed segment's index is in memory and in use."""
+        """Note that a sealed segment's index is in memory and was just used."""
         if segment.index is None or segment.time_index is None:
             return
         self._entries -= self._segments.pop(segment, 0)
@@ -220,5 +221,5 @@ class IndexCache:
             oldest.index = oldest.time_index = None
 
     def forget(self, segment: Segment) -> None:
-        """Forget a segment that is active again, or gone."""
+        """Forget a segment that is active again or was removed."""
         self._entries -= self._segments.pop(segment, 0)

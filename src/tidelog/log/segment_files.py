@@ -1,14 +1,16 @@
-"""The files of segments: indexes read and rebuilt, producer state read, segments swapped.
+"""Operations on the files of segments: indexes, producer state, and swaps by compaction.
 
-Runs inside operations. Raises OSError for a failure of the disk, DamagedIndex where index files
-must not be believed, DamagedSegment where batches must not. Indexes are only hints: readers check
-the batches that they find with their checksums. Damaged producer state would go unnoticed (V68).
+The functions of this module run inside operations. The functions raise OSError for a failure of the
+disk, DamagedIndex for invalid index files, and DamagedSegment for invalid batches. Indexes are only
+hints, because readers verify the checksums of the batches that they find. Damaged producer state
+would go unnoticed, so batches are verified before they change it (V68).
 
-A compacted segment replaces its sources as in LocalLog.replaceSegments. Its files end in `.cleaned`
-while they are written and synced. All are renamed to `.swap` and the directory is synced: before
-this sync the old segments count, after it the new one. Then the old files are renamed to
-`.deleted`. After another sync, because names may reach the disk in any order, the suffix `.swap` is
-removed. `finish_swaps` completes this after a crash, like LogLoader.
+A compacted segment replaces its source segments as in LocalLog.replaceSegments. The new segment's
+files end in `.cleaned` while they are written and synced. Next, all files are renamed to `.swap`
+and the directory is synced. Before this sync the old segments are valid, after it the new segment.
+After the sync, the old files are renamed to `.deleted`. After another sync, because names may reach
+the disk in any order, the suffix `.swap` is removed. `finish_swaps` completes an interrupted swap
+after a crash, like LogLoader.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ from tidelog.log.scan import Scan
 from tidelog.log.segment import Segment
 from tidelog.records.batch import HEADER_BYTES, NO_PRODUCER_ID, BatchView, CorruptBatch, check
 
-#: The files of a segment, the log first.
+#: Suffixes of a segment's files, the log file first.
 SEGMENT_SUFFIXES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
 
 
 class DamagedSegment(CorruptBatch):
-    """Damaged batches of a segment: its file, and the first offset that cannot be believed."""
+    """Damaged batches of a segment, with the file and the first offset that cannot be trusted."""
 
     def __init__(self, path: str, position: int, offset: int, reason: str) -> None:
         super().__init__(position, reason)
@@ -38,16 +40,16 @@ class DamagedSegment(CorruptBatch):
 
 
 class SegmentFile(NamedTuple):
-    """A segment as the directory lists it."""
+    """A segment's log file in a partition's directory."""
 
     base_offset: int
     size_bytes: int
-    #: Wall clock of its last write or truncation.
+    #: Wall-clock time of the file's last write or truncation.
     modified_ms: int
 
     @classmethod
     def of(cls, segment: Segment) -> SegmentFile:
-        """Return the file of a loaded segment."""
+        """Return the log file of a loaded segment."""
         return cls(segment.base_offset, segment.size_bytes, segment.last_modified_ms)
 
 
@@ -67,10 +69,10 @@ def read_indexes(files: Files, segment: Segment) -> None:
 
 
 def begins_without_timestamp(files: Files, segment: Segment) -> bool:
-    """Return whether the first batch of a segment carries no timestamp. Raises OSError.
+    """Return whether the first batch of a segment has no timestamp. Raises OSError.
 
-    The time index of such a segment may be empty, and is no sign of damage: it has an entry only
-    where a later record carries a timestamp.
+    An empty time index of such a segment is no sign of damage, because the index gets an entry only
+    if a later record has a timestamp.
     """
     handle = files.open(segment.path(names.LOG))
     try:
@@ -93,8 +95,8 @@ class IndexEntry(NamedTuple):
 def last_entry(files: Files, segment: Segment) -> IndexEntry | None:
     """Return the last entry of a segment's index file.
 
-    None where the file is missing; an entry before the segment where it has no entry. Raises
-    OSError.
+    The result is None if the file is missing. If the file has no entry, the result is an entry
+    before the segment. Raises OSError.
     """
     path = segment.path(names.INDEX)
     if not files.exists(path):
@@ -113,10 +115,10 @@ def last_entry(files: Files, segment: Segment) -> IndexEntry | None:
 
 
 def ends_at_entry(files: Files, segment: Segment, entry: IndexEntry) -> tuple[bool, int]:
-    """Return whether a log file agrees with its last index entry, and its largest later timestamp.
+    """Compare a log file with its last index entry; return agreement and largest timestamp.
 
-    It agrees where whole batches go on from that entry to its end and reach the entry's offset.
-    The timestamp is -1 where there is none. Raises OSError.
+    The file agrees if it has complete batches from the entry to its end, which reach the entry's
+    offset. The timestamp is the largest of these batches, or -1. Raises OSError.
     """
     if entry.position >= segment.size_bytes:
         return not segment.size_bytes and entry.offset < segment.base_offset, -1
@@ -138,16 +140,16 @@ def ends_at_entry(files: Files, segment: Segment, entry: IndexEntry) -> tuple[bo
 
 
 def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None:
-    """Rebuild both indexes of a whole segment from its batches. Raises OSError.
+    """Rebuild both indexes of a segment from its batches. Raises OSError.
 
-    The time index takes timestamps from batches with right checksums only. Lookups by time trust
-    it, and a flipped bit in a header would misdirect them for good (V68).
+    The time index gets timestamps only from batches with valid checksums. A timestamp with a
+    flipped bit would misdirect all later lookups by time (V68).
     """
     size_bytes = segment.size_bytes
     segment.index = OffsetIndex(segment.base_offset)
     segment.time_index = TimeIndex(segment.base_offset)
     segment.size_bytes = segment.bytes_since_index = 0
-    # A time read from the former index may be that of a record which is gone.
+    # A timestamp from the old index may belong to a record that was removed.
     segment.max_timestamp_ms = segment.first_timestamp_ms = -1
     segment.offset_of_max_timestamp = segment.base_offset
     handle = files.open(segment.file.path)
@@ -160,12 +162,12 @@ def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None
             segment.note_batch(batch.last_offset, batch.size_bytes, timestamp_ms, interval_bytes)
     finally:
         files.close(handle)
-    # A later read finds bytes that are no batch; the file stays as it is.
+    # The file keeps invalid bytes at its end, which a later read finds.
     segment.size_bytes = size_bytes
 
 
 def _sound_timestamp(files: Files, handle: Handle, position: int, batch: BatchView) -> int:
-    """Return the largest timestamp of a batch, -1 where its checksum is wrong. Raises OSError."""
+    """Return the largest timestamp of a batch, or -1 for a wrong checksum. Raises OSError."""
     try:
         check(BatchView(files.pread(handle, batch.size_bytes, position)))
     except CorruptBatch:
@@ -181,11 +183,11 @@ def producers_at(
     end_offset: int,
     now_ms: int,
 ) -> ProducerState:
-    """Return the producer state at `end_offset`: the newest good snapshot and the batches after it.
+    """Return the producer state at `end_offset`, from the newest valid snapshot and later batches.
 
-    A snapshot from before the log's first segment does not count. Retention has taken the records
-    in between, so a producer that wrote there would be rejected for ever. An unknown producer may
-    go on. Raises OSError, DamagedSegment.
+    Snapshots before the log's first segment are ignored. Retention has removed the records in
+    between, so a producer that wrote such records would be rejected for ever. An unknown producer
+    is accepted. Raises OSError, DamagedSegment.
     """
     state = ProducerState()
     start = 0
@@ -213,7 +215,7 @@ def _replay(
     offsets: range,
     now_ms: int,
 ) -> None:
-    """Note the batches of a segment that begin within `offsets`, with their checksums verified."""
+    """Apply a segment's batches that begin within `offsets`, after verifying their checksums."""
     log_path = f"{path}/{names.offset_name(segment.base_offset, names.LOG)}"
     handle = files.open(log_path)
     try:
@@ -231,7 +233,7 @@ def _replay(
             try:
                 state.append(batch, now_ms)
             except CorruptBatch:
-                # An illegible marker ends no transaction.
+                # An illegible transaction marker ends no transaction.
                 continue
     finally:
         files.close(handle)
@@ -241,16 +243,16 @@ def _replay(
 
 @dataclass(slots=True)
 class SwapOperation:
-    """Replacement of the segments `old` (base offsets, rising) by the cleaned one at the first."""
+    """The replacement of segments (rising base offsets `old`) by the cleaned one at the first."""
 
     directory: str
     old: list[int]
-    #: Producer snapshots that lie within the new segment.
+    #: Offsets of producer snapshots within the new segment, which are removed.
     snapshots: list[int]
 
-    #: The old segments are not part of the log any more, whatever fails later.
+    #: Whether the new segment has replaced the old segments, whatever fails later.
     committed: bool = False
-    #: Paths of files that may be removed.
+    #: Paths of renamed files that may be removed.
     deleted: list[str] = field(default_factory=list)
 
     def __call__(self, files: Files) -> None:
@@ -278,22 +280,24 @@ class SwapOperation:
 
 
 def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
-    """Remove the files that an earlier run over the same segment left before its swap.
+    """Remove the files that an earlier compaction of the segment left before its swap.
 
     Raises OSError.
     """
     for suffix in SEGMENT_SUFFIXES:
         path = f"{directory}/{names.offset_name(base_offset, suffix)}"
-        # The last file is never `.swap` here: as long as it is there, no other one counts.
+        # A run that failed before its swap left its last file as `.cleaned`. The `.cleaned` file is
+        # removed last, because `finish_swaps` ignores `.swap` files while it exists.
         for name in (path + names.SWAP, path + names.CLEANED):
             if files.exists(name):
                 files.unlink(name)
 
 
 def finish_swaps(files: Files, directory: str) -> list[str]:
-    """Repair a partition's directory after a crash in a swap: to the old or the new segments.
+    """Repair a partition's directory after a crash during a swap.
 
-    Returns notes of the repairs, for the broker's log. Raises OSError.
+    The log then has either the old segments or the new segment. Returns notes of the repairs for
+    the broker's log. Raises OSError.
     """
     present = files.listdir(directory)
     cleaned = _with_suffix(present, names.CLEANED)
@@ -308,8 +312,8 @@ def finish_swaps(files: Files, directory: str) -> list[str]:
         notes.append(_take_place(files, directory, present, swaps))
     if cleaned:
         notes.append("a compaction that was not finished is undone")
-        # Make the removal of the swap files durable first: they must not return after a crash when
-        # the cleaned files are gone.
+        # The removal of the swap files must be durable before the cleaned files are removed, or a
+        # crash could restore swap files without them.
         files.fsync_directory(directory)
         for name in cleaned:
             files.unlink(f"{directory}/{name}")
@@ -317,7 +321,7 @@ def finish_swaps(files: Files, directory: str) -> list[str]:
 
 
 def _take_place(files: Files, directory: str, present: list[str], swaps: dict[str, int]) -> str:
-    """Remove the segments that the swapped ones replace, then remove the suffix of the new ones."""
+    """Remove the segments that a swapped segment replaces, then the suffix of its files."""
     logs = {name: at for name, at in swaps.items() if name.endswith(names.LOG + names.SWAP)}
     if logs:
         first = min(logs.values())
@@ -350,7 +354,7 @@ def _next_offset(files: Files, directory: str, name: str, base_offset: int) -> i
 
 
 def _with_suffix(present: list[str], suffix: str) -> dict[str, int]:
-    """Return the names of segment files that carry `suffix`, with their offsets."""
+    """Return the names of segment files with a suffix, and their offsets."""
     found: dict[str, int] = {}
     for name in present:
         parsed = names.parse_offset_name(name.removesuffix(suffix))
@@ -360,7 +364,7 @@ def _with_suffix(present: list[str], suffix: str) -> dict[str, int]:
 
 
 def index_files(segment: Segment) -> list[tuple[str, bytes]]:
-    """Return path and content of both index files of a segment whose indexes are in memory."""
+    """Return (path, content) of both index files of a segment whose indexes are in memory."""
     segment.finish_time_index()
     if segment.index is None or segment.time_index is None:
         raise AssertionError(f"the index of {segment.file.path} is not in memory")
@@ -371,7 +375,7 @@ def index_files(segment: Segment) -> list[tuple[str, bytes]]:
 
 
 def remove_segment_files(files: Files, directory: str, base_offset: int) -> None:
-    """Remove a segment's files: the log first, without which the others mean nothing.
+    """Remove a segment's files, the log file first, without which a start ignores the other files.
 
     Raises OSError.
     """
@@ -380,6 +384,6 @@ def remove_segment_files(files: Files, directory: str, base_offset: int) -> None
 
 
 def unlink_if_present(files: Files, path: str) -> None:
-    """Remove a file that may be gone already. Raises OSError."""
+    """Remove a file if it exists. Raises OSError."""
     if files.exists(path):
         files.unlink(path)

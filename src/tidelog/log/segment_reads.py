@@ -1,14 +1,13 @@
-"""Operations that read one segment's files: batches for a fetch, a time, a check of all of it.
+"""Operations that read one segment's files for fetches, timestamp lookups, and full checks.
 
-Where the start and the end of a read are known positions, it is one read. Otherwise it looks for
-the start from the nearest index entry on and ends at the last whole batch. It reads headers only,
-from the nearest known batch start on. Runs inside operations; `log_reads` submits them.
+If the start and end positions of a fetch are known, the operation is one read. For unknown
+positions, the operation searches the start from the nearest index entry on, and ends at the last
+complete batch. The search reads only the headers of batches. `log_reads` submits these operations.
 
-Bytes are compared with their checksums before a client gets them (V68). A read that finds something
-wrong has met one of two things: an index that points beside the batches, or damaged batches.
-`Recheck` goes through the whole segment and says which. A recent append that is answered from
-memory (`Recent`) was checked on arrival. Sources: LogSegment.read,
-LogSegment.findOffsetByTimestamp.
+Every batch's checksum is verified before a client gets the batch (V68). If a read finds an error,
+either an index entry is wrong or batches are damaged. `Recheck` reads the whole segment to find out
+which. A recent append that is served from memory (`Recent`) was checked on arrival. Sources:
+LogSegment.read, LogSegment.findOffsetByTimestamp.
 """
 
 from __future__ import annotations
@@ -36,60 +35,62 @@ from tidelog.records.batch import (
 )
 from tidelog.records.reader import read_columns
 
-#: An append of this size or less is kept as `Recent` for followers that wait for it.
+#: Size up to which an append is kept as `Recent` for followers that wait at the log end.
 RECENT_BYTES = 16 * KIB
-#: Appends of a directory that are kept so, one by one, after a read that reached the end of a log.
+#: Number of a directory's appends that are kept as `Recent`, each replacing the previous one, after
+#: a read that reached a log end.
 RECENT_APPENDS = 64
 _SEARCH_BYTES = 8 * KIB
 _MIN_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 _OFFSET = struct.Struct(">q")
-#: base offset, length, leader epoch, magic, crc, attributes, last offset delta.
+#: Header fields: base offset, length, leader epoch, magic, CRC, attributes, last offset delta.
 _HEAD = struct.Struct(">qiibIhi")
 #: (timestamp in ms, offset, leader epoch) of a record.
 Found = tuple[int, int, int]
 
 
 class NotCached(Exception):
-    """A read from the page cache would have to wait for the disk."""
+    """A read from the page cache that would have to wait for the disk."""
 
 
 @dataclass(slots=True)
 class LogSlice:
-    """Whole batches as they are in the file.
+    """Complete batches with the bytes of the file.
 
-    `first_offset` is the base offset of the first batch; it may be below the requested offset.
-    `next_offset` is where to read on. Both are -1 when the slice is empty.
+    `first_offset` is the base offset of the first batch, which may be below the requested offset.
+    `next_offset` is the offset of the next read. Both offsets are -1 if the slice is empty.
     """
 
     data: Buffer
     first_offset: int = -1
     next_offset: int = -1
-    #: Where the slice ends in its segment's file, so that the next read finds its start.
+    #: Position in the segment's file where the slice ends and the next read starts.
     end_position: int = -1
-    #: Whether a batch before the end had no room within `max_bytes`.
+    #: Whether `max_bytes` left out a batch before the requested end.
     is_cut: bool = False
-    #: Base offset of its segment: a slice holds batches of one segment only.
+    #: Base offset of the slice's segment; a slice holds batches of one segment only.
     base_offset: int = -1
 
     @property
     def size(self) -> int:
-        """Size in bytes."""
+        """The size of the slice in bytes."""
         return len(self.data)
 
 
 class Recent(NamedTuple):
-    """The append written last in a directory, while small.
+    """The last append in a directory, if it is small.
 
-    Followers wait for exactly this append, and get it without a read of the file. A truncated log
-    can only end here again after another append, which replaces this one.
+    Followers that wait at the log end get this append without a read of the file. After a
+    truncation, a log can reach this append's end again only by another append, which replaces this
+    one.
     """
 
-    #: The log of the append; only compared.
+    #: The log of the append, used only for comparison.
     log: object
     slice: LogSlice
 
     def serves(self, log: object, offset: int, max_bytes: int, end: int) -> bool:
-        """Return whether a read from `offset` to `end` of an open log would find exactly this."""
+        """Return whether a read from `offset` to `end` of `log` would find exactly this append."""
         part = self.slice
         return (
             self.log is log
@@ -101,31 +102,31 @@ class Recent(NamedTuple):
 
 @dataclass(slots=True)
 class ReadOperation:
-    """Operation that reads batches from the one that contains `offset` on, below `end_offset`."""
+    """An operation that reads batches from the one with `offset` on, below `end_offset`."""
 
     file: OpenFile
     offset: int
-    #: A batch start at or before the batch that contains `offset`.
+    #: Start position of a batch at or before the batch that contains `offset`.
     position: int
-    #: Whether `position` is that batch itself.
+    #: Whether `position` is the start of the batch that contains `offset`.
     exact: bool
-    #: End of the readable bytes; a batch end.
+    #: Position of a batch end up to which the file may be read.
     limit_position: int
-    #: Whether everything before `limit_position` is below `end_offset`.
+    #: Whether all batches before `limit_position` are below `end_offset`.
     limit_is_end: bool
     end_offset: int
-    #: No batch before `limit_position` begins here or behind.
+    #: Offset at or beyond which no batch before `limit_position` begins.
     bound_offset: int
     max_bytes: int
     min_one_batch: bool
-    #: A known batch start to look for the end from; its header lies within `max_bytes`.
+    #: Known batch start from which to search the end of the read; its header is within `max_bytes`.
     walk_from: int
-    #: Offsets from `position` on are not below this.
+    #: Lower bound of the offsets from `position` on.
     least: int
     cached: bool
 
     def __call__(self, files: Files) -> LogSlice | None:
-        """Return the slice; None when no batch of this segment reaches `offset`.
+        """Return the slice, or None if no batch of this segment reaches `offset`.
 
         Raises NotCached, CorruptBatch, OSError.
         """
@@ -177,7 +178,7 @@ class ReadOperation:
         return self._cut(read, data, position)
 
     def _find(self, read: Callable[[int, int], Buffer]) -> int:
-        """Return the position of the first batch that reaches `offset`, -1 when there is none."""
+        """Return the position of the first batch that reaches `offset`, or -1."""
         position, limit, offset = self.position, self.limit_position, self.offset
         data: Buffer = b""
         start = position
@@ -201,10 +202,11 @@ class ReadOperation:
     def _cut(
         self, read: Callable[[int, int], Buffer], data: Buffer, position: int
     ) -> LogSlice | None:
-        """Return the whole batches of `data` below the end, of at most the wanted size."""
+        """Return the complete batches of `data` below the end, within the size limit."""
         first, length, delta = STEP.unpack_from(data)
         if first >= self.bound_offset:
-            # No checksum covers a base offset. An empty answer would be repeated for ever.
+            # No checksum covers a base offset. Clients would repeat a fetch with an empty response
+            # for ever.
             raise CorruptBatch(position, f"offset {first}, where none reach {self.bound_offset}")
         if first >= self.end_offset:
             return LogSlice(b"")
@@ -248,11 +250,12 @@ class ReadOperation:
 
 
 def verify(data: Buffer, position: int, offset: int, end_offset: int) -> bool:
-    """Raise CorruptBatch unless `data`, from `position` of a file, is the batches wanted.
+    """Raise CorruptBatch unless `data`, read at `position`, has the wanted batches.
 
-    They are whole batches with right checksums. The first reaches `offset`; their offsets rise and
-    end by `end_offset`. Returns whether offsets are missing from `offset` on. Then a base offset,
-    which no checksum covers, is right only if the next batch lies behind (`verify_next`).
+    The batches must be complete with valid checksums, and their offsets must rise. The first batch
+    must reach `offset`, and no batch may exceed `end_offset`. Returns whether offsets are missing
+    from `offset` on. In that case, a base offset, which no checksum covers, is valid only if the
+    next batch comes after it (`verify_next`).
     """
     view = memoryview(data)
     size_bytes = len(view)
@@ -282,7 +285,7 @@ def verify(data: Buffer, position: int, offset: int, end_offset: int) -> bool:
 
 
 def verify_next(header: Buffer, position: int, next_offset: int) -> None:
-    """Raise CorruptBatch unless the batch at `position` begins at or behind `next_offset`."""
+    """Raise CorruptBatch unless the batch at `position` begins at or after `next_offset`."""
     base = int.from_bytes(bytes(header[:8]), "big", signed=True)
     if base < next_offset:
         raise CorruptBatch(position, f"offset {base}, and those before it end at {next_offset - 1}")
@@ -290,20 +293,21 @@ def verify_next(header: Buffer, position: int, next_offset: int) -> None:
 
 @dataclass(slots=True)
 class Recheck:
-    """Operation that reads every batch of a segment, up to `size_bytes`, and makes its indexes."""
+    """An operation that checks all batches of a segment up to `size_bytes` and builds indexes."""
 
     segment: Segment
     size_bytes: int
     interval_bytes: int
-    #: Where the next segment begins, or the log ends.
+    #: Offset where the next segment begins or the log ends.
     end_offset: int
-    #: Leader epochs never go back (recovery counts on it), nor beyond the log's newest.
+    #: The log's newest leader epoch. Leader epochs of batches must not fall, and must not exceed
+    #: it.
     latest_epoch: int
 
     def __call__(self, files: Files) -> tuple[Segment, int, CorruptBatch | None]:
-        """Return a segment with indexes of the good batches, the offset behind them, the damage.
+        """Return a segment with indexes of the valid batches, the offset after them, and damage.
 
-        The damage is None where the segment is right. Raises OSError.
+        The damage is None if the segment is valid. Raises OSError.
         """
         right = Segment(self.segment.directory, self.segment.base_offset, self.segment.created_ms)
         handle = self.segment.file.handle(files)
@@ -312,7 +316,8 @@ class Recheck:
             right.base_offset, 0, self.size_bytes, right.base_offset,
         )  # fmt: skip
         end, epoch = right.base_offset, -1
-        #: Offset up to which all is surely right, where offsets are missing before the last batch.
+        #: Offset before a gap in front of the last batch, up to which the segment is certainly
+        #: valid.
         before_gap = -1
         for position, batch in scan:
             if (
@@ -338,7 +343,7 @@ class Recheck:
 
 @dataclass(slots=True)
 class TimestampSearch:
-    """Search for the first record of one segment, from `start_offset` on, of at least this time."""
+    """A search for a segment's first record from `start_offset` on with at least this timestamp."""
 
     file: OpenFile
     base_offset: int
@@ -349,7 +354,7 @@ class TimestampSearch:
     end_offset: int
 
     def __call__(self, files: Files) -> Found | None:
-        """Search. Raises CorruptBatch, OSError."""
+        """Search the segment. Raises CorruptBatch, OSError."""
         handle = self.file.handle(files)
 
         def read(size: int, position: int) -> bytes:
@@ -376,7 +381,7 @@ class TimestampSearch:
 
 
 def is_loss(error: BaseException) -> bool:
-    """Return whether a file, or bytes of it, were missing: right after their removal."""
+    """Return whether the error is a missing file or missing bytes, as after a removal."""
     if isinstance(error, StorageError):
         return error.errno == ENOENT
     return isinstance(error, CorruptBatch)

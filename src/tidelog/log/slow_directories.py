@@ -1,17 +1,17 @@
-"""When a log directory counts as slow, and when as fast again (D13).
+"""Decisions whether a log directory is slow or fast again (D13).
 
-The p99 of a kind of operations is over the threshold if more than one in a hundred of them took
-that long. So two counters decide, and no times are kept. Writes and reads are judged apart:
-thousands of writes into the page cache must not hide that every read waits.
+The p99 of a kind of operations is over the threshold if more than one in a hundred operations took
+that long. So two counters suffice for the decision, and no times are kept. Writes and reads are
+counted separately, because thousands of fast writes into the page cache must not hide slow reads.
 
-A window is judged when it has enough operations; until then it goes on. The slower a disk is, the
-fewer operations end in a window, so time counts as well: a window is over the threshold if slow
-operations took half of it. Those that have not ended count with their age. A directory turns slow
-after `SLOW_WINDOWS` windows in a row over the threshold, and fast after `FAST_WINDOWS` under it.
-More windows are needed for the way back, so that a directory at the threshold does not alternate.
-A directory that is not slow is watched only from its first slow operation to its first good window.
+A window is extended until it has enough operations for a decision. The slower a disk is, the fewer
+operations end in a window. So a window is also over the threshold if slow operations took half of
+its time; open operations count with their age. A directory becomes slow after `SLOW_WINDOWS`
+consecutive windows over the threshold, and fast after `FAST_WINDOWS` under it. The return to fast
+needs more windows, so that a directory at the threshold does not flap. A fast directory is watched
+only from its first slow operation to its first window under the threshold.
 
-Decides only: reads no clock, makes no call. Source: D13 (open ground).
+This module reads no clock and makes no system call. Source: D13 (open ground).
 """
 
 from __future__ import annotations
@@ -21,46 +21,47 @@ from typing import Final
 
 from tidelog.core.operation_times import OperationCounts
 
-#: Operations of one kind that a window needs: one slow operation among them is a p99 over the
-#: threshold.
+#: Number of operations of one kind that a window needs. A single slow operation among them puts the
+#: p99 over the threshold.
 LEAST_OPERATIONS: Final = 10
 SLOW_WINDOWS: Final = 3
 FAST_WINDOWS: Final = 6
-#: A watch without a slow operation for so many windows ends: an idle directory is not slow.
+#: Number of windows without a slow operation after which a watch ends, because an idle directory is
+#: not slow.
 MOST_UNDECIDED: Final = 6
-#: More than one operation in this number is slow: the p99 is over the threshold.
+#: The p99 is over the threshold if more than one in this number of operations is slow.
 _ONE_IN: Final = 100
 
 
 class SlowVerdict(Enum):
-    """What follows from a window."""
+    """The result of a window."""
 
-    #: Watch another window.
+    #: The directory is watched for another window.
     WATCH = "watch"
-    #: The window lacks operations: watch on, and make operations if the directory is slow.
+    #: The window lacks operations, so the watch goes on, with probes if the directory is slow.
     UNDECIDED = "undecided"
-    #: Watch no longer, until the next slow operation.
+    #: The watch ends until the next slow operation.
     REST = "rest"
     TURNED_SLOW = "turned slow"
     TURNED_FAST = "turned fast"
 
 
 class SlowDirectory:
-    """Whether one log directory is slow."""
+    """The decision whether one log directory is slow."""
 
     __slots__ = ("_counts", "_run", "_undecided", "is_slow")
 
     def __init__(self) -> None:
         self.is_slow = False
-        #: Windows in a row that contradict `is_slow`.
+        #: Number of consecutive windows that contradict `is_slow`.
         self._run = 0
-        #: Windows in a row without enough operations and without a slow one.
+        #: Number of consecutive windows without enough operations and without a slow operation.
         self._undecided = 0
-        #: Operations of all windows since the last one with enough.
+        #: Operations since the last window with enough operations.
         self._counts = OperationCounts()
 
     def ended(self, window: OperationCounts, window_ns: int = 0) -> SlowVerdict:
-        """Judge a window that has ended, by the operations in it; length 0: by numbers alone."""
+        """Decide by the operations of a window that ended; without its length, by counts alone."""
         counts = self._counts = OperationCounts(
             *(before + now for before, now in zip(self._counts, window, strict=True))
         )
@@ -80,13 +81,13 @@ class SlowDirectory:
         return SlowVerdict.TURNED_SLOW if self.is_slow else SlowVerdict.TURNED_FAST
 
     def reset(self) -> None:
-        """Forget everything: the directory is not slow."""
+        """Forget all windows; the directory counts as fast."""
         self.is_slow = False
         self._run = self._undecided = 0
         self._counts = OperationCounts()
 
     def _lacks_operations(self, window: OperationCounts) -> SlowVerdict:
-        # Where each operation takes longer than a window, few of them end.
+        # If each operation takes longer than a window, a window may have too few operations.
         is_stuck = window.slow or window.slow_write_ns or window.slow_read_ns
         self._undecided = 0 if is_stuck else self._undecided + 1
         if self.is_slow or self._undecided < MOST_UNDECIDED:
@@ -108,12 +109,12 @@ def takes_up(window: OperationCounts, window_ns: int) -> bool:
 
 
 def proves_fast(counts: OperationCounts) -> bool:
-    """Return whether a directory with these operations is fast; an idle one proves nothing."""
+    """Return whether these operations prove that a directory is fast; too few prove nothing."""
     return counts.operations >= LEAST_OPERATIONS and counts.slow * _ONE_IN <= counts.operations
 
 
 def _is_open(counts: OperationCounts) -> bool:
-    """Return whether more operations may still prove a kind slow, or the directory fast."""
+    """Return whether the operations do not suffice yet for a decision."""
     return (
         max(counts.writes, counts.reads) < LEAST_OPERATIONS
         or 0 < counts.slow_writes <= counts.writes < LEAST_OPERATIONS

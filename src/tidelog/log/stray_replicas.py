@@ -1,13 +1,13 @@
-"""Replicas that were set aside in a log directory: their content, removal and return.
+"""Stray replicas in a log directory: their inspection, removal and restore.
 
-A stray keeps beside its files its last checkpointed offsets (`StrayState`). An operator's restore
-therefore recovers it as a start after a crash would: nothing flushed is truncated. It returns by
-one rename, when the disk already has its recovery point (V35). It is removed after another rename,
-so that a half-removed one is never taken for a stray. A file of the log directory names the strays
-that wait for an operator's decision.
+A stray's directory keeps its last checkpointed offsets (`StrayState`). So an operator's restore
+recovers the stray like a start after a crash, without truncating flushed records. The restore is
+one rename, after the disk has the recovery point (V35). The removal of a stray begins with another
+rename, so that a partly removed replica never counts as a stray. A file of the log directory names
+the strays that wait for an operator's decision.
 
-Does not know whether a stray may return; that depends on topic, epochs and leader
-(`broker/replicas/stray_recovery`).
+`broker/replicas/stray_recovery` decides whether a stray may be restored, by topic, epochs and
+leader.
 """
 
 from __future__ import annotations
@@ -34,28 +34,29 @@ from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import LoadedLog, LoadRequest, load
 from tidelog.log.recovery_walk import DamagedLog
 
-#: A file in a stray's directory.
+#: The file in a stray's directory with its `StrayState`.
 STRAY_STATE = "stray.state"
-#: A file in a log directory: names of the strays that wait for an operator's decision, one a line.
+#: The file in a log directory with the names of strays that wait for an operator's decision, one
+#: per line.
 HELD_STRAYS = names.HELD_STRAYS
 _VERSION = 0
 _Operation = Callable[[Files], None]
-#: Strays inspected by one operation.
+#: Number of strays that one operation inspects.
 _STRAYS_PER_OPERATION = 32
 
 
 class Stray(NamedTuple):
-    """A partition that was set aside: the directory's name, and since when (wall clock, ms)."""
+    """A stray replica: the name of its directory, and when it was set aside (wall clock, ms)."""
 
     name: str
     partition_name: str
     since_ms: int
-    #: Its deletion waits for an operator's decision (V35).
+    #: Whether the stray is kept until an operator decides (V35).
     is_held: bool = False
 
 
 class StrayState(NamedTuple):
-    """The known state of a replica when it was set aside."""
+    """The checkpointed state of a replica when it became a stray."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -65,25 +66,25 @@ class StrayState(NamedTuple):
 
 
 class StrayFound(NamedTuple):
-    """A stray as it is on the disk; `state` is None where its directory has no legible state."""
+    """A stray on the disk; `state` is None if its directory has no legible state."""
 
     stray: Stray
     state: StrayState | None
     topic_id: TopicId
     size_bytes: int
-    #: Whether there are bytes in its segments.
+    #: Whether the stray's segments have any bytes.
     has_records: bool = True
 
     @property
     def topic_partition(self) -> TopicPartition | None:
-        """The partition of the replica, None where it is not known."""
+        """The partition of the stray, or None if unknown."""
         if self.state is not None:
             return self.state.topic_partition
         return names.parse_directory_name(self.stray.partition_name)
 
 
 class Recovered(NamedTuple):
-    """A stray whose log was recovered; it may return."""
+    """A stray whose log was recovered, so that it can be restored."""
 
     stray: Stray
     state: StrayState
@@ -135,7 +136,7 @@ def parse_state(data: bytes) -> StrayState:
 
 
 class StrayReplicas:
-    """The strays of one log directory. Loop only."""
+    """The strays of one log directory; all calls are on the loop."""
 
     __slots__ = ("_add_loaded", "_directory", "_held", "_logs", "found")
 
@@ -145,27 +146,27 @@ class StrayReplicas:
         logs: Mapping[TopicPartition, PartitionLog],
         add_loaded: Callable[[TopicPartition, LoadedLog, LogConfig], PartitionLog],
     ) -> None:
-        """`logs` are the directory's own; `add_loaded` adds the log of a restored stray to them."""
+        """`add_loaded` adds the log of a restored stray to `logs`, the logs of the directory."""
         self._directory = directory
         self._logs = logs
         self._add_loaded = add_loaded
-        #: By directory name.
+        #: The strays by directory name.
         self.found: dict[str, Stray] = {}
-        #: The content of HELD_STRAYS.
+        #: The names in the file HELD_STRAYS.
         self._held: dict[str, None] = {}
 
     def opened(self, held: Iterable[str]) -> None:
-        """Take over the held strays that the log directory's file named at the start."""
+        """Note the held strays that the log directory's file named at the start."""
         self._held = dict.fromkeys(held)
 
     def add(self, name: str, partition_name: str, since_ms: int) -> None:
-        """List a stray."""
+        """Add a stray to the list."""
         self.found[name] = Stray(name, partition_name, since_ms, name in self._held)
 
     # held strays
 
     def hold(self, held: Iterable[str]) -> Completion[None]:
-        """Keep strays until an operator removes or restores them, also after the next start."""
+        """Keep strays, also across restarts, until an operator removes or restores them."""
         new = [name for name in held if not self.found[name].is_held]
         if not new:
             return Completion.of(None)
@@ -179,7 +180,7 @@ class StrayReplicas:
     # removal
 
     def purge(self, now_ms: int, delay_ms: int) -> Completion[int]:
-        """See LogDirectory.purge_strays."""
+        """Remove old strays; see LogDirectory.purge_strays."""
         return self.remove(
             stray.name
             for stray in self.found.values()
@@ -187,7 +188,7 @@ class StrayReplicas:
         )
 
     def remove(self, wanted: Iterable[str]) -> Completion[int]:
-        """Remove strays for good; return how many. Raises KeyError for a stray that is not here."""
+        """Remove strays for good; return their number. Raises KeyError for an unknown stray."""
         gone = [self.found.pop(name).name for name in list(wanted)]
         completion: Completion[int] = Completion()
         root = self._directory.path
@@ -231,7 +232,7 @@ class StrayReplicas:
     # inspection
 
     async def look(self) -> list[StrayFound]:
-        """Return all strays, as they are on the disk. Raises StorageError."""
+        """Inspect all strays on the disk. Raises StorageError."""
         wanted = list(self.found.values())
         found: list[StrayFound] = []
         root = self._directory.path
@@ -247,10 +248,10 @@ class StrayReplicas:
     # restore
 
     async def recover(self, found: StrayFound, config: LogConfig) -> Recovered:
-        """Recover the log of a stray in its directory, as a start after a crash does.
+        """Recover the log of a stray in its directory, like a start after a crash.
 
-        Raises KafkaError where its recovery point is not known, and StorageError, which may be a
-        DamagedLog: then the stray stays as it is.
+        Raises KafkaError if the recovery point is unknown, and StorageError if the disk fails.
+        Raises DamagedLog if flushed records are damaged, without changing the stray.
         """
         directory, state = self._directory, found.state
         path = f"{directory.path}/{found.stray.name}"
@@ -297,9 +298,9 @@ class StrayReplicas:
         )
 
     async def put_back(self, recovered: Recovered, config: LogConfig) -> PartitionLog:
-        """Make a stray the replica of its partition, which has none here.
+        """Make a stray the replica of its partition, which must have no replica here.
 
-        Raises StorageError; the stray is then where it was.
+        If this raises StorageError, the stray stays a stray.
         """
         directory, stray = self._directory, recovered.stray
         state = recovered.state._replace(
@@ -314,7 +315,7 @@ class StrayReplicas:
         request = self._request(new, state, config, clean=True)
 
         def rename(files: Files) -> LoadedLog:
-            # The last note of this name may be of another topic.
+            # The last noted topic id of this name may be of another topic.
             new_replicas.append(files, root, [(key, state.topic_id)])
             files.rename(old, new)
             files.fsync_directory(root)
@@ -322,17 +323,17 @@ class StrayReplicas:
                 loaded = load(files, request)
                 files.unlink(f"{new}/{STRAY_STATE}")
             except (OSError, StorageError):
-                # A crash may leave it under either name.
+                # A crash may leave the directory under either name.
                 files.rename(new, old)
                 raise
             return loaded
 
         directory.returning[key] = (state.recovery_point, state.log_start_offset)
         try:
-            # No checkpoint on disk may have an earlier replica of that name.
+            # No checkpoint on disk may keep an entry of an earlier replica of that name.
             await directory.lower(key, -1)
-            # A crash behind the rename recovers the log from here on. Below lie gaps that
-            # compaction left: recovery would take them for lost records.
+            # Write the recovery point, from which a start recovers after a crash. With a lower
+            # recovery point, recovery would mistake gaps left by compaction for lost records.
             await directory.checkpoint()
             loaded = await directory.lane.submit(rename, Work.SLOW, "restore stray")
             del self.found[stray.name]
@@ -365,6 +366,6 @@ def _look(files: Files, root: str, stray: Stray) -> StrayFound:
             elif name == PARTITION_METADATA:
                 topic_id = parse_partition_metadata(files.read_file(f"{path}/{name}"))
         except ValueError:
-            # The file is illegible: the list shows no id, and a restore says so.
+            # The file is illegible, so the list shows no topic id, and a restore reports the error.
             continue
     return StrayFound(stray, state, topic_id, size_bytes, has_records)

@@ -1,12 +1,13 @@
-"""Truncation of a log at a batch boundary (V38): the operation, and the steps around it.
+"""Truncation of a log at a batch boundary: the file operation and the steps around it (V38).
 
-First the batch boundary is found, and the directory lowers its checkpoints to it (`lower`), so that
-recovery checks later appends at the same offsets. Then segments beyond it are removed, last one
-first. Their names are made durable before the kept segment is truncated. A crash so leaves a prefix
-of the old log or the truncated log, never a log with a hole. Offsets, indexes, leader epochs and
-producer state follow. In a log with known damage, the boundary is found by checksums, as a damaged
-header may have any offset (V68). Where the remembered batches of a producer do not reach back that
-far, its state is read from a snapshot and the batches behind it (`segment_files.producers_at`).
+First, the truncation finds the batch boundary. The directory then lowers its checkpoints to the
+boundary (`lower`), so that recovery checks later appends at the same offsets. Next, segments beyond
+the boundary are removed, last one first. The removals are made durable before the remaining segment
+is truncated. So a crash leaves a prefix of the old log or the truncated log, never a log with a
+hole. Offsets, indexes, leader epochs and producer state are updated last. In a log with known
+damage, checksums determine the boundary, because a damaged header may have any offset (V68). If the
+remembered batches of a producer do not reach back to the boundary, the producer state is rebuilt
+from a snapshot and later batches (`segment_files.producers_at`).
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ from tidelog.records.batch import HEADER_BYTES, NO_TIMESTAMP, BatchView, Corrupt
 
 @dataclass(slots=True)
 class TruncationPoint:
-    """The position where a segment is truncated: behind its last batch wholly below an offset."""
+    """The position where a segment is truncated, after its last batch wholly below an offset."""
 
     position: int
-    #: Offset after that batch, None when nothing is kept.
+    #: Offset after the last kept batch, or None if no batch is kept.
     end_offset: int | None = None
-    #: Base offset of the first removed batch; where none is removed, the requested offset.
+    #: Base offset of the first removed batch; the requested offset if no batch is removed.
     first_gone: int = -1
-    #: Largest timestamp between the start of the search and this point, and the last offset of its
-    #: batch.
+    #: Largest timestamp from the start of the search to this point. The next field is the last
+    #: offset of that timestamp's batch.
     max_timestamp_ms: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = -1
-    #: Largest timestamp of the segment's first batch, where that was read.
+    #: Largest timestamp of the segment's first batch, if the search read it.
     first_timestamp_ms: int = NO_TIMESTAMP
 
 
@@ -59,10 +60,10 @@ def find_truncation_point(
     cached: bool,
     wants_first: bool = False,
 ) -> TruncationPoint | None:
-    """Find the truncation point of a segment from a known batch start on. Raises OSError.
+    """Find the truncation point of a segment, from a known batch start on. Raises OSError.
 
-    With `cached`, return None where the read would wait for the disk. With `wants_first`, read the
-    timestamp of the segment's first batch, too.
+    With `cached`, return None if the read would wait for the disk. With `wants_first`, also read
+    the timestamp of the segment's first batch.
     """
     handle = file.handle(files)
     missed = False
@@ -100,23 +101,23 @@ def find_truncation_point(
 
 @dataclass(slots=True)
 class TruncateOperation:
-    """Operation that removes whole segments, then truncates the last one that stays."""
+    """An operation that removes whole segments, then truncates the last remaining segment."""
 
     directory: str
     #: Base offsets of segments to remove, last one first.
     remove: list[int]
-    #: Snapshots to remove: offsets.
+    #: Offsets of snapshots to remove.
     snapshots: list[int]
-    #: File to truncate; None where every segment goes and `start_at` begins a new one.
+    #: File to truncate; None if all segments are removed and a new one begins at `start_at`.
     kept: OpenFile | None
     truncate_at: int = 0
-    #: Base offset of a new, empty segment.
+    #: Base offset of a new, empty segment, or None.
     start_at: int | None = None
 
     removed: list[int] = field(default_factory=list)
 
     def __call__(self, files: Files) -> None:
-        """Remove and truncate. Raises OSError; `removed` then has the segments already removed."""
+        """Remove and truncate segments. Raises OSError; `removed` has the removed segments."""
         for offset in self.snapshots:
             unlink_if_present(
                 files, f"{self.directory}/{names.offset_name(offset, names.SNAPSHOT)}"
@@ -135,9 +136,9 @@ class TruncateOperation:
 
 
 def truncate_to(log: LogState, offset: int, done: Completion[None]) -> None:
-    """Truncate `log` at or before `offset`; resolve `done` when files and state are truncated."""
+    """Truncate `log` at or before `offset`; complete `done` after files and state."""
     if offset >= log.log_end_offset:
-        # An epoch that was led without a record of it may contradict the leader's history.
+        # A leader epoch without a record in this log may contradict the leader's history.
         log.epochs.truncate_from_end(offset)
         done.resolve(None)
         return
@@ -155,9 +156,10 @@ def truncate_to(log: LogState, offset: int, done: Completion[None]) -> None:
 
 
 def _find_before_damage(log: LogState, kept: Segment, offset: int, done: Completion[None]) -> None:
-    """Find the batch boundary among the batches before the damage, which are right (V68).
+    """Find the batch boundary among the valid batches before the damage (V68).
 
-    Neither the index nor the headers of a damaged segment can be believed: check all its batches.
+    All batches of the segment are checked, because the index and the headers of a damaged segment
+    cannot be trusted.
     """
     operation = recheck_operation(log, kept)
     log.directory.open_files.pin(kept.file)
@@ -169,7 +171,8 @@ def _find_before_damage(log: LogState, kept: Segment, offset: int, done: Complet
             return
         right, end, wrong = completion.result()
         if wrong is not None and end < offset:
-            # More damage than was known: committed records below `offset` must not go unasked.
+            # The segment is also damaged below `offset`, and a truncation must not remove committed
+            # records below `offset`.
             found = DamagedSegment(kept.file.path, wrong.position, end, wrong.reason)
             done.fail(_begun_again(log, found))
             return
@@ -186,14 +189,14 @@ def _find(
     done: Completion[None],
     size_bytes: int | None = None,
 ) -> None:
-    """Find the batch boundary at or below `offset`; checkpoints must not exceed it.
+    """Find the batch boundary at or below `offset`, and lower the checkpoints to it.
 
-    `size_bytes`: the size of the undamaged batches, where some are damaged.
+    `size_bytes` is the size of the undamaged batches if some batches are damaged.
     """
     if kept.index is None:
         raise AssertionError(f"the index of {kept.file.path} is not in memory")
     file, size_bytes = kept.file, kept.size_bytes if size_bytes is None else size_bytes
-    # The batch of this entry ends below `offset`: it stays.
+    # The batch of this index entry ends below `offset`, so it stays.
     scan_from = kept.index.floor(offset - 1)
     log.directory.open_files.pin(file)
 
@@ -230,9 +233,9 @@ def _find(
 def _lower(
     log: LogState, kept: Segment, point: TruncationPoint, offset: int, done: Completion[None]
 ) -> None:
-    """Lower all checkpoints to the log's new end before the files change."""
+    """Lower all checkpoints to the new log end, then truncate the files."""
     end = kept.base_offset if point.end_offset is None else point.end_offset
-    # The offsets before it may have been compaction's: only removed records count.
+    # If compaction left a gap before the first removed batch, the log end stays after the gap.
     end = max(end, min(offset, point.first_gone))
     assert kept.base_offset <= end <= offset, f"{log.path}: {kept.base_offset}, {end}, {offset}"
     log.truncating_to = end
@@ -280,10 +283,10 @@ def _truncate_files(
 def _fail_in_between(
     log: LogState, operation: TruncateOperation, error: BaseException, done: Completion[None]
 ) -> None:
-    """Fail a truncation that may have removed segments; the log then ends before them (V38).
+    """Fail a truncation that removed some segments, before which the log then ends (V38).
 
-    The state of producers is restored to the same offset. Otherwise the log would acknowledge the
-    lost batches as duplicates.
+    The producer state is restored to the same offset. With newer producer state, the log would
+    acknowledge resent batches that it lost as duplicates.
     """
     log.snapshots = [each for each in log.snapshots if each not in operation.snapshots]
     log.reset_ends(_end_of_last(log))
@@ -293,13 +296,13 @@ def _fail_in_between(
 
 
 def _end_of_last(log: LogState) -> int:
-    """Return the end of a log that lost its last segments and no more."""
+    """Return the end of a log that lost only its last segments."""
     following = [base for base in log.base_offsets if base > log.segments[-1].base_offset]
     return min([*following, log.log_end_offset])
 
 
 def _apply(log: LogState, kept: Segment, point: TruncationPoint, end: int) -> None:
-    """Set the kept segment's state to that of its file."""
+    """Update the state of the kept segment after its file was truncated."""
     kept.size_bytes = point.position
     kept.last_modified_ms = log.directory.clock.wall_ms()
     kept.sealed = False
@@ -338,12 +341,13 @@ def _restore_producers(log: LogState, done: Completion[None]) -> None:
 
     def read(completion: Completion[ProducerState]) -> None:
         if completion.error is not None:
-            # The producer state is unknown: the log would believe whatever a producer sends next.
+            # The producer state is unknown, so the log would accept any batch that a producer sends
+            # next.
             log.break_off("its producer state could not be read")
             done.fail(_begun_again(log, completion.error))
             return
         producers = completion.result()
-        producers.refused = log.producers.refused  # no file knows what was refused (V38)
+        producers.refused = log.producers.refused  # the files do not contain refused batches (V38)
         log.producers = producers
         done.resolve(None)
 
@@ -368,8 +372,8 @@ def _begun_again(log: LogState, error: BaseException) -> BaseException:
 
 
 def truncate_fully(log: LogState, offset: int, done: Completion[None]) -> None:
-    """Remove every segment and begin a new one at `offset`."""
-    # A crash between the old files and the new one leaves none: nothing counts as flushed.
+    """Remove all segments and begin a new segment at `offset`."""
+    # A crash after the removal of the old files may leave no segment, so nothing counts as flushed.
     log.recovery_point = 0
     log.truncating_to = offset
     operation = TruncateOperation(
