@@ -1,14 +1,14 @@
-"""Keys and values of the records of `__consumer_offsets`, as Kafka 3.9 writes and reads them.
+"""Keys and values of the records of `__consumer_offsets`, in the versions of Kafka 3.9.
 
-The version in front of a key is its kind: 0 and 1 are committed offsets, 2 is the metadata of a
-group. Higher ones belong to KIP-848's groups and raise UnknownVersion. A null value deletes its key
-and is no concern of this module.
+The version of a key is its kind: 0 and 1 are committed offsets, 2 is the metadata of a group.
+Higher versions belong to KIP-848's groups and raise UnknownVersion. A null value, which deletes its
+key, is handled outside this module.
 
-OffsetCommitValue 1 has an expiry of its own, 3 the leader epoch (KIP-320). GroupMetadataValue 1 has
-the rebalance timeout (KIP-62), 2 the time of the last change of state (KIP-211), 3 static members
-(KIP-345). Version 4 of both is flexible, so that later fields do not harm older readers (KIP-915):
-it is read, and not written. Bytes behind a key or value are rejected: two different keys must not
-be read as one.
+OffsetCommitValue 1 has its own expiry, 3 the leader epoch (KIP-320). GroupMetadataValue 1 has the
+rebalance timeout (KIP-62), 2 the time of the last change of state (KIP-211), 3 static members
+(KIP-345). Version 4 of both structs is flexible, so that older readers can skip later fields
+(KIP-915). tidelog reads version 4 but does not write it. Extra bytes after a key or value are
+rejected, because two different keys must not be read as equal.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class OffsetCommitKey:
 
 @dataclass(slots=True)
 class OffsetCommitValue:
-    """A committed offset, the next to be read; times are wall-clock milliseconds.
+    """A committed offset, which is the next offset to read.
 
-    `expire_timestamp_ms` -1 leaves the retention to the broker. `leader_epoch` -1: not known.
+    Times are wall clock in ms; `expire_timestamp_ms` -1 leaves the retention to the broker. An
+    unknown `leader_epoch` is -1.
     """
 
     offset: int = int64("0+")
@@ -53,7 +54,7 @@ class GroupMetadataKey:
 
 @dataclass(slots=True)
 class MemberMetadata:
-    """A member of a group, with its subscription and its assignment."""
+    """A group member, with its subscription and its assignment."""
 
     member_id: str = string("0+")
     group_instance_id: str | None = string("3+", None, nullable="3+", ignorable=True)
@@ -67,9 +68,9 @@ class MemberMetadata:
 
 @dataclass(slots=True)
 class GroupMetadataValue:
-    """A group as of one generation; `protocol` and `leader` are null while it has no members.
+    """A group's metadata in one generation; without members, `protocol` and `leader` are null.
 
-    `current_state_timestamp_ms` is wall-clock time; -1: not known.
+    `current_state_timestamp_ms` is wall-clock time, or -1 if unknown.
     """
 
     protocol_type: str = string("0+")
@@ -89,11 +90,11 @@ _KEYS: Final[dict[int, Versioned[Any]]] = {
     version: key for key in (OFFSET_COMMIT_KEY, GROUP_METADATA_KEY) for version in key.versions
 }
 
-# Written versions, so that a Kafka of the same age reads them.
+# Versions that tidelog writes, which Kafka 3.9 can read.
 _OFFSET_COMMIT_KEY_VERSION: Final = 1
 _GROUP_METADATA_KEY_VERSION: Final = 2
 _VALUE_VERSION: Final = 3
-#: The only version with an expiry of its own.
+#: The only version whose offsets have their own expiry.
 _EXPIRING_VALUE_VERSION: Final = 1
 
 
@@ -115,7 +116,7 @@ def decode_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey:
 
 
 def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
-    """Return the bytes of a value: version 3, or 1 where the offset has an expiry of its own.
+    """Return the bytes of a value: version 3, or 1 if the offset has its own expiry.
 
     Version 1 has no leader epoch. Raises SchemaError for a value that cannot be written.
     """

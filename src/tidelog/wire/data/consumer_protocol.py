@@ -1,10 +1,10 @@
-"""Data that consumers exchange in a group of protocol type "consumer", versions 0 to 3 of both.
+"""Data that members of consumer groups exchange: subscription and assignment, versions 0 to 3.
 
-The subscription travels as `metadata` of JoinGroup, the assignment in SyncGroup. A coordinator
-passes both on unread. It reads subscriptions only where it must know the topics that a group
-consumes (OffsetDelete). Version 1 has the owned partitions (KIP-429), 2 the generation of their
-ownership (KIP-792), 3 the rack (KIP-881). Neither is flexible; a newer version is read as version
-3.
+JoinGroup carries the subscription as `metadata`, and SyncGroup carries the assignment. A
+coordinator forwards both without decoding them. For OffsetDelete, it decodes subscriptions to learn
+the topics that a group consumes. Version 1 has the owned partitions (KIP-429), 2 the generation of
+their ownership (KIP-792), 3 the rack (KIP-881). No version is flexible; a newer version is read as
+version 3.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tidelog.wire.schema import array, binary, int32, string
 from tidelog.wire.structs import dataclass
 from tidelog.wire.versioned import Versioned
 
-#: The protocol type of the groups whose members use these structs.
+#: The protocol type of groups whose members use these structs.
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
 @dataclass(slots=True)
 class TopicPartition:
-    """Partitions of one topic (Kafka's name, though there may be many)."""
+    """Partitions of one topic, in spite of Kafka's singular name."""
 
     topic: str = string("0+")
     partitions: Sequence[int] = array("int32", "0+")
@@ -30,7 +30,7 @@ class TopicPartition:
 
 @dataclass(slots=True)
 class ConsumerProtocolSubscription:
-    """A member's subscription; `user_data` is the assignor's own; generation -1: none."""
+    """A member's subscription; the assignor defines `user_data`, and generation -1 means none."""
 
     topics: Sequence[str] = array("string", "0+")
     user_data: bytes | None = binary("0+", None, nullable="0+")
@@ -41,7 +41,7 @@ class ConsumerProtocolSubscription:
 
 @dataclass(slots=True)
 class ConsumerProtocolAssignment:
-    """The partitions assigned to one member; all versions are alike."""
+    """The partitions that are assigned to one member, equal in all versions."""
 
     assigned_partitions: list[TopicPartition] = array(TopicPartition, "0+")
     user_data: bytes | None = binary("0+", None, nullable="0+")

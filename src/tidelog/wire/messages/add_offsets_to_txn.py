@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class AddOffsetsToTxnRequest:
-    """A producer's transaction and the group."""
+    """The request to add a consumer group's offsets to a producer's transaction."""
 
     transactional_id: str = string("0+")
     producer_id: int = int64("0+")
@@ -21,7 +21,7 @@ class AddOffsetsToTxnRequest:
 
 @dataclass(slots=True)
 class AddOffsetsToTxnResponse:
-    """The outcome."""
+    """The outcome of an AddOffsetsToTxn request."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

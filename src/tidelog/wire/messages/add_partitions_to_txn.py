@@ -15,7 +15,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class AddPartitionsToTxnTopic:
-    """Partitions of one topic."""
+    """The partitions of one topic to add to a transaction."""
 
     name: str = string("0+")
     partitions: Sequence[int] = array("int32", "0+")
@@ -23,7 +23,7 @@ class AddPartitionsToTxnTopic:
 
 @dataclass(slots=True)
 class AddPartitionsToTxnTransaction:
-    """One transaction; `verify_only` adds nothing."""
+    """One transaction and its partitions; with `verify_only` nothing is added."""
 
     transactional_id: str = string("4+")
     producer_id: int = int64("4+")
@@ -34,7 +34,7 @@ class AddPartitionsToTxnTransaction:
 
 @dataclass(slots=True)
 class AddPartitionsToTxnRequest:
-    """One transaction up to version 3, several from 4 on."""
+    """The request with one transaction up to version 3, and several from version 4 on."""
 
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, "4+")
     v3_and_below_transactional_id: str = string("0-3")
@@ -45,7 +45,7 @@ class AddPartitionsToTxnRequest:
 
 @dataclass(slots=True)
 class AddPartitionsToTxnPartitionResult:
-    """Outcome of one partition."""
+    """The outcome of adding one partition to a transaction."""
 
     partition_index: int = int32("0+")
     partition_error_code: int = int16("0+")
@@ -53,7 +53,7 @@ class AddPartitionsToTxnPartitionResult:
 
 @dataclass(slots=True)
 class AddPartitionsToTxnTopicResult:
-    """Outcomes of one topic."""
+    """The outcomes of adding one topic's partitions to a transaction."""
 
     name: str = string("0+")
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(
@@ -63,7 +63,7 @@ class AddPartitionsToTxnTopicResult:
 
 @dataclass(slots=True)
 class AddPartitionsToTxnResult:
-    """Outcomes of one transaction."""
+    """The outcomes of adding partitions to one transaction."""
 
     transactional_id: str = string("4+")
     topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "4+")
@@ -71,7 +71,7 @@ class AddPartitionsToTxnResult:
 
 @dataclass(slots=True)
 class AddPartitionsToTxnResponse:
-    """Outcomes by topic up to version 3, by transaction from 4 on."""
+    """The outcomes, by topic up to version 3 and by transaction from version 4 on."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("4+", ignorable=True)

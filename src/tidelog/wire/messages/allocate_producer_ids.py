@@ -1,6 +1,6 @@
 """AllocateProducerIds (key 67), version 0: the controller gives a broker a block of producer ids.
 
-Flexible from its only version (KIP-730).
+Its only version is flexible (KIP-730).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class AllocateProducerIdsRequest:
-    """Fenced by the sender's `broker_epoch`."""
+    """A broker's request for a block of producer ids, fenced by its `broker_epoch`."""
 
     broker_id: int = int32("0+")
     broker_epoch: int = int64("0+", -1)
@@ -19,7 +19,7 @@ class AllocateProducerIdsRequest:
 
 @dataclass(slots=True)
 class AllocateProducerIdsResponse:
-    """The block: `producer_id_len` ids from `producer_id_start`."""
+    """The block of `producer_id_len` producer ids from `producer_id_start` on."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class EntityData:
-    """A part of an entity; name None: its default."""
+    """One component of a quota entity; a null name means the default entity."""
 
     entity_type: str = string("0+")
     entity_name: str | None = string("0+", nullable="0+")
@@ -28,7 +28,7 @@ class OpData:
 
 @dataclass(slots=True)
 class EntryData:
-    """An entity and its changes."""
+    """A quota entity and the changes of its quotas."""
 
     entity: list[EntityData] = array(EntityData, "0+")
     ops: list[OpData] = array(OpData, "0+")
@@ -36,7 +36,7 @@ class EntryData:
 
 @dataclass(slots=True)
 class AlterClientQuotasRequest:
-    """`validate_only` checks and changes nothing."""
+    """The request to change quotas; with `validate_only` they are only checked."""
 
     entries: list[EntryData] = array(EntryData, "0+")
     validate_only: bool = boolean("0+")
@@ -44,7 +44,7 @@ class AlterClientQuotasRequest:
 
 @dataclass(slots=True)
 class EntryResult:
-    """Outcome of one entity; Kafka names it as its counterpart in the request."""
+    """The outcome for one quota entity, named as in the request."""
 
     error_code: int = int16("0+")
     error_message: str | None = string("0+", None, nullable="0+")
@@ -53,7 +53,7 @@ class EntryResult:
 
 @dataclass(slots=True)
 class AlterClientQuotasResponse:
-    """Outcomes, one per entity."""
+    """The outcomes of quota changes, one per entity."""
 
     throttle_time_ms: int = int32("0+")
     entries: list[EntryResult] = array(EntryResult, "0+")

@@ -1,6 +1,6 @@
 """AlterConfigs (key 33), versions 0 to 2: replace the whole configuration of resources (KIP-133).
 
-Version 2 is flexible. IncrementalAlterConfigs (44) has taken its place.
+Version 2 is flexible. IncrementalAlterConfigs (44) replaces this API.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class AlterableConfig:
-    """One configuration to set; keys not named return to their defaults."""
+    """One configuration to set; keys that are not named return to their defaults."""
 
     name: str = string("0+")
     value: str | None = string("0+", nullable="0+")
@@ -19,7 +19,7 @@ class AlterableConfig:
 
 @dataclass(slots=True)
 class AlterConfigsResource:
-    """`resource_type` 2: topic, 4: broker."""
+    """A resource and its new configuration; `resource_type` is 2 for topics, 4 for brokers."""
 
     resource_type: int = int8("0+")
     resource_name: str = string("0+")
@@ -28,7 +28,7 @@ class AlterConfigsResource:
 
 @dataclass(slots=True)
 class AlterConfigsRequest:
-    """`validate_only` checks and changes nothing."""
+    """The request to replace configurations; with `validate_only` they are only checked."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource, "0+")
     validate_only: bool = boolean("0+")
@@ -36,7 +36,7 @@ class AlterConfigsRequest:
 
 @dataclass(slots=True)
 class AlterConfigsResourceResponse:
-    """Outcome of one resource."""
+    """The outcome of the change of one resource's configuration."""
 
     error_code: int = int16("0+")
     error_message: str | None = string("0+", None, nullable="0+")
@@ -46,7 +46,7 @@ class AlterConfigsResourceResponse:
 
 @dataclass(slots=True)
 class AlterConfigsResponse:
-    """Outcomes, one per requested resource."""
+    """The outcomes of configuration changes, one per requested resource."""
 
     throttle_time_ms: int = int32("0+")
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse, "0+")

@@ -1,6 +1,7 @@
 """AlterPartitionReassignments (key 45), versions 0 and 1: move partitions to other brokers.
 
-Both are flexible (KIP-455); version 1 can forbid a change of the replication factor (KIP-860).
+Both versions are flexible (KIP-455). Version 1 can forbid a change of the replication factor
+(KIP-860).
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from collections.abc import Sequence
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string
 from tidelog.wire.structs import dataclass
 
-#: Far from the tags that Kafka assigns, as in LeaderAndIsr.
+#: A tag of tidelog's own fields, far from the tags that Kafka assigns.
 EXPECTED_TAG = 20_021
 QUEUED_TAG = 20_022
 FREEZE_TAG = 20_023
 THROTTLE_TAG = 20_026
 ENDED_TAG = 20_028
-#: Values of `throttle`: each move keeps its throttle, or has none. Others are bytes a second.
+#: Special values of `throttle`: each reassignment keeps its throttle, or has none. Other values are
+#: bytes per second.
 KEEP_THROTTLE = -1
 NO_THROTTLE = 0
 #: Values of `freeze`.
@@ -27,26 +29,28 @@ UNFREEZE = 2
 
 @dataclass(slots=True)
 class EndedTarget:
-    """Ours: where a move goes that a cancel ends."""
+    """A field of tidelog's own: the target of a reassignment that a cancel ends."""
 
     replicas: Sequence[int] = array("int32", "0+")
 
 
 @dataclass(slots=True)
 class ReassignablePartition:
-    """`replicas` None cancels a reassignment that is under way."""
+    """A partition and its target replicas; null `replicas` cancel its reassignment."""
 
     partition_index: int = int32("0+")
     replicas: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
-    #: Ours (R18): the replicas that the partition must still have; empty where any will do.
+    #: tidelog's own field (R18): the replicas that the partition must still have; empty for any
+    #: replicas.
     expected_replicas: Sequence[int] = array("int32", "0+", ignorable=True, tag=EXPECTED_TAG)
-    #: Ours: a cancel ends moves to these targets alone, under way or queued; empty: to any.
+    #: tidelog's own field: a cancel ends only reassignments to these targets, ongoing or queued;
+    #: empty for any targets.
     ended_targets: list[EndedTarget] = array(EndedTarget, "0+", ignorable=True, tag=ENDED_TAG)
 
 
 @dataclass(slots=True)
 class ReassignableTopic:
-    """Partitions of one topic."""
+    """The partitions of one topic to reassign."""
 
     name: str = string("0+")
     partitions: list[ReassignablePartition] = array(ReassignablePartition, "0+")
@@ -54,22 +58,25 @@ class ReassignableTopic:
 
 @dataclass(slots=True)
 class AlterPartitionReassignmentsRequest:
-    """Each partition is moved or refused on its own."""
+    """The request to reassign partitions, of which each succeeds or fails separately."""
 
     timeout_ms: int = int32("0+", 60000)
     allow_replication_factor_change: bool = boolean("1+", True)
     topics: list[ReassignableTopic] = array(ReassignableTopic, "0+")
-    #: Ours (R8): the moves begin one after the other, as the queue's limits allow.
+    #: tidelog's own field (R8): whether the reassignments go to the queue and begin as its limits
+    #: allow.
     queued: bool = boolean("0+", ignorable=True, tag=QUEUED_TAG)
-    #: Ours (R11): 1 lets no move begin from now on, 2 ends that; names no partitions.
+    #: tidelog's own field (R11): 1 freezes reassignments, so that none begins, 2 ends the freeze. A
+    #: request with either value names no partitions.
     freeze: int = int8("0+", NO_FREEZE, ignorable=True, tag=FREEZE_TAG)
-    #: Ours (R4): bytes a second for each broker that these moves copy from or to; goes with them.
+    #: tidelog's own field (R4): the throttle of these reassignments, in bytes per second for each
+    #: source and target broker, until they end.
     throttle: int = int64("0+", KEEP_THROTTLE, ignorable=True, tag=THROTTLE_TAG)
 
 
 @dataclass(slots=True)
 class ReassignablePartitionResponse:
-    """Whether the move of one partition has begun."""
+    """The outcome of the request to reassign one partition."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
@@ -78,7 +85,7 @@ class ReassignablePartitionResponse:
 
 @dataclass(slots=True)
 class ReassignableTopicResponse:
-    """Outcomes of one topic."""
+    """The outcomes of the requests to reassign one topic's partitions."""
 
     name: str = string("0+")
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse, "0+")
@@ -86,7 +93,7 @@ class ReassignableTopicResponse:
 
 @dataclass(slots=True)
 class AlterPartitionReassignmentsResponse:
-    """A top-level error means that nothing was considered."""
+    """The outcomes; a top-level error means that no partition was considered."""
 
     throttle_time_ms: int = int32("0+")
     allow_replication_factor_change: bool = boolean("1+", True, ignorable=True)

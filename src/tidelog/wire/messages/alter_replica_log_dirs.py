@@ -13,7 +13,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class AlterReplicaLogDirTopic:
-    """Partitions of one topic."""
+    """The partitions of one topic whose replicas move to a log directory."""
 
     name: str = string("0+")
     partitions: Sequence[int] = array("int32", "0+")
@@ -21,7 +21,7 @@ class AlterReplicaLogDirTopic:
 
 @dataclass(slots=True)
 class AlterReplicaLogDir:
-    """The replicas to move to the log directory `path`, which is absolute."""
+    """The replicas to move to the log directory with the absolute path `path`."""
 
     path: str = string("0+")
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic, "0+")
@@ -29,14 +29,14 @@ class AlterReplicaLogDir:
 
 @dataclass(slots=True)
 class AlterReplicaLogDirsRequest:
-    """For the receiving broker only."""
+    """The request to move replicas of the receiving broker between its log directories."""
 
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir, "0+")
 
 
 @dataclass(slots=True)
 class AlterReplicaLogDirPartitionResult:
-    """Whether the move of one replica has begun."""
+    """The outcome of the request to move one replica."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
@@ -44,7 +44,7 @@ class AlterReplicaLogDirPartitionResult:
 
 @dataclass(slots=True)
 class AlterReplicaLogDirTopicResult:
-    """Outcomes of one topic."""
+    """The outcomes of the requests to move one topic's replicas."""
 
     topic_name: str = string("0+")
     partitions: list[AlterReplicaLogDirPartitionResult] = array(
@@ -54,7 +54,7 @@ class AlterReplicaLogDirTopicResult:
 
 @dataclass(slots=True)
 class AlterReplicaLogDirsResponse:
-    """Outcomes, one per requested partition."""
+    """The outcomes of log directory moves, one per requested partition."""
 
     throttle_time_ms: int = int32("0+")
     results: list[AlterReplicaLogDirTopicResult] = array(AlterReplicaLogDirTopicResult, "0+")

@@ -1,6 +1,6 @@
 """AlterStrays (key 20002), version 0: delete or restore replicas that were set aside (V35).
 
-An API of tidelog's own (G5). Flexible.
+This flexible API is tidelog's own (G5).
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from tidelog.wire.schema import Api, array, int8, int16, int32, int64, string
 from tidelog.wire.structs import dataclass
 
-#: `action` of a request.
+#: Values of a request's `action`.
 DELETE, RESTORE = 0, 1
 
 
 @dataclass(slots=True)
 class NamedStray:
-    """A stray by its log directory and the name of its own directory in it."""
+    """A stray, identified by its log directory and the name of its own directory there."""
 
     log_dir: str = string("0+")
     name: str = string("0+")
@@ -22,7 +22,7 @@ class NamedStray:
 
 @dataclass(slots=True)
 class AlterStraysRequest:
-    """The action to take on these strays of the receiving broker."""
+    """The request to delete or restore strays of the receiving broker."""
 
     action: int = int8("0+")
     strays: list[NamedStray] = array(NamedStray, "0+")
@@ -30,7 +30,7 @@ class AlterStraysRequest:
 
 @dataclass(slots=True)
 class AlteredStray:
-    """Outcome of one stray; a restored one has its offsets."""
+    """The outcome for one stray; a restored stray has its offsets."""
 
     log_dir: str = string("0+")
     name: str = string("0+")
@@ -42,7 +42,7 @@ class AlteredStray:
 
 @dataclass(slots=True)
 class AlterStraysResponse:
-    """Outcomes, one per requested stray."""
+    """The outcomes of AlterStrays, one per requested stray."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

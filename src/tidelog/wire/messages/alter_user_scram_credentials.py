@@ -1,6 +1,6 @@
 """AlterUserScramCredentials (key 51), version 0: set and remove SCRAM credentials (KIP-554).
 
-Credentials travel salted and hashed; version 0 is flexible.
+The request carries salted and hashed credentials. Version 0 is flexible.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class ScramCredentialDeletion:
-    """A credential to remove."""
+    """A SCRAM credential to remove."""
 
     name: str = string("0+")
     mechanism: int = int8("0+")
@@ -19,7 +19,7 @@ class ScramCredentialDeletion:
 
 @dataclass(slots=True)
 class ScramCredentialUpsertion:
-    """A credential to set."""
+    """A SCRAM credential to set."""
 
     name: str = string("0+")
     mechanism: int = int8("0+")
@@ -30,7 +30,7 @@ class ScramCredentialUpsertion:
 
 @dataclass(slots=True)
 class AlterUserScramCredentialsRequest:
-    """Credentials to remove and credentials to set."""
+    """The request to remove and to set SCRAM credentials."""
 
     deletions: list[ScramCredentialDeletion] = array(ScramCredentialDeletion, "0+")
     upsertions: list[ScramCredentialUpsertion] = array(ScramCredentialUpsertion, "0+")
@@ -38,7 +38,7 @@ class AlterUserScramCredentialsRequest:
 
 @dataclass(slots=True)
 class AlterUserScramCredentialsResult:
-    """Outcome of one user."""
+    """The outcome of the changes of one user's SCRAM credentials."""
 
     user: str = string("0+")
     error_code: int = int16("0+")
@@ -47,7 +47,7 @@ class AlterUserScramCredentialsResult:
 
 @dataclass(slots=True)
 class AlterUserScramCredentialsResponse:
-    """Outcomes, one per user."""
+    """The outcomes of SCRAM credential changes, one per user."""
 
     throttle_time_ms: int = int32("0+")
     results: list[AlterUserScramCredentialsResult] = array(AlterUserScramCredentialsResult, "0+")

@@ -13,7 +13,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class ApiVersionsRequest:
-    """The client names its software."""
+    """The request for API versions, with the name and version of the client's software."""
 
     client_software_name: str = string("3+", ignorable=True)
     client_software_version: str = string("3+", ignorable=True)
@@ -21,7 +21,7 @@ class ApiVersionsRequest:
 
 @dataclass(slots=True)
 class ApiVersion:
-    """The versions of one API key, both ends included."""
+    """The inclusive range of supported versions of one API key."""
 
     api_key: int = int16("0+")
     min_version: int = int16("0+")
@@ -30,7 +30,7 @@ class ApiVersion:
 
 @dataclass(slots=True)
 class SupportedFeatureKey:
-    """A feature and the levels that the broker supports."""
+    """A feature and the range of levels that the broker supports."""
 
     name: str = string("3+")
     min_version: int = int16("3+")
@@ -39,7 +39,7 @@ class SupportedFeatureKey:
 
 @dataclass(slots=True)
 class FinalizedFeatureKey:
-    """A feature and the levels that the cluster has agreed on."""
+    """A feature and the levels on which the cluster has agreed."""
 
     name: str = string("3+")
     max_version_level: int = int16("3+")
@@ -48,7 +48,7 @@ class FinalizedFeatureKey:
 
 @dataclass(slots=True)
 class ApiVersionsResponse:
-    """`finalized_features` count only where their epoch is not -1."""
+    """The broker's versions; `finalized_features` are valid if their epoch is not -1."""
 
     error_code: int = int16("0+")
     api_keys: list[ApiVersion] = array(ApiVersion, "0+")

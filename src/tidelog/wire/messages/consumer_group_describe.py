@@ -13,7 +13,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class ConsumerGroupDescribeRequest:
-    """The groups."""
+    """The request to describe consumer groups by id."""
 
     group_ids: Sequence[str] = array("string", "0+")
     include_authorized_operations: bool = boolean("0+")
@@ -21,7 +21,7 @@ class ConsumerGroupDescribeRequest:
 
 @dataclass(slots=True)
 class TopicPartitions:
-    """Partitions of one topic."""
+    """Assigned partitions of one topic."""
 
     topic_id: bytes = uuid("0+")
     topic_name: str = string("0+")
@@ -30,14 +30,14 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Partitions that a member is assigned."""
+    """The partitions that are assigned to a member of a consumer group."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions, "0+")
 
 
 @dataclass(slots=True)
 class Member:
-    """One member."""
+    """One member of a described consumer group."""
 
     member_id: str = string("0+")
     instance_id: str | None = string("0+", None, nullable="0+")
@@ -53,7 +53,7 @@ class Member:
 
 @dataclass(slots=True)
 class DescribedGroup:
-    """One group."""
+    """One described consumer group."""
 
     error_code: int = int16("0+")
     error_message: str | None = string("0+", None, nullable="0+")
@@ -68,7 +68,7 @@ class DescribedGroup:
 
 @dataclass(slots=True)
 class ConsumerGroupDescribeResponse:
-    """Groups in the order of the request."""
+    """The described consumer groups, in the order of the request."""
 
     throttle_time_ms: int = int32("0+")
     groups: list[DescribedGroup] = array(DescribedGroup, "0+")

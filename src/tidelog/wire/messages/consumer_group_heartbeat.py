@@ -13,7 +13,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class TopicPartitions:
-    """Partitions of one topic."""
+    """Assigned partitions of one topic."""
 
     topic_id: bytes = uuid("0+")
     partitions: Sequence[int] = array("int32", "0+")
@@ -21,7 +21,7 @@ class TopicPartitions:
 
 @dataclass(slots=True)
 class ConsumerGroupHeartbeatRequest:
-    """A member's state; None where nothing changed."""
+    """A member's state; fields that have not changed are null."""
 
     group_id: str = string("0+")
     member_id: str = string("0+")
@@ -38,14 +38,14 @@ class ConsumerGroupHeartbeatRequest:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Partitions that the member is assigned."""
+    """The partitions that the coordinator assigns to the member."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions, "0+")
 
 
 @dataclass(slots=True)
 class ConsumerGroupHeartbeatResponse:
-    """The member's epoch and assignment."""
+    """The epoch and the assignment of a consumer group's member."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

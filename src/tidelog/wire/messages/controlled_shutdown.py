@@ -12,7 +12,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class ControlledShutdownRequest:
-    """Fenced by the sender's `broker_epoch`."""
+    """A broker's request to stop, fenced by its `broker_epoch`."""
 
     broker_id: int = int32("0+")
     broker_epoch: int = int64("2+", -1, ignorable=True)
@@ -20,7 +20,7 @@ class ControlledShutdownRequest:
 
 @dataclass(slots=True)
 class RemainingPartition:
-    """A partition that the broker still leads."""
+    """A partition that the stopping broker still leads."""
 
     topic_name: str = string("0+")
     partition_index: int = int32("0+")
@@ -28,7 +28,7 @@ class RemainingPartition:
 
 @dataclass(slots=True)
 class ControlledShutdownResponse:
-    """The broker may stop once no partitions remain."""
+    """The partitions that the stopping broker still leads; it may stop when there are none."""
 
     error_code: int = int16("0+")
     remaining_partitions: list[RemainingPartition] = array(RemainingPartition, "0+")

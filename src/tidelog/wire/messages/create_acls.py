@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class AclCreation:
-    """One entry to add."""
+    """One entry to add to an access control list."""
 
     resource_type: int = int8("0+")
     resource_name: str = string("0+")
@@ -24,14 +24,14 @@ class AclCreation:
 
 @dataclass(slots=True)
 class CreateAclsRequest:
-    """The entries."""
+    """The entries to add to access control lists."""
 
     creations: list[AclCreation] = array(AclCreation, "0+")
 
 
 @dataclass(slots=True)
 class AclCreationResult:
-    """Outcome of one entry."""
+    """The outcome of adding one entry to an access control list."""
 
     error_code: int = int16("0+")
     error_message: str | None = string("0+", None, nullable="0+")
@@ -39,7 +39,7 @@ class AclCreationResult:
 
 @dataclass(slots=True)
 class CreateAclsResponse:
-    """Outcomes in the order of the request."""
+    """The outcomes of adding access control entries, in the order of the request."""
 
     throttle_time_ms: int = int32("0+")
     results: list[AclCreationResult] = array(AclCreationResult, "0+")

@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class CreatableRenewers:
-    """A principal that may renew the token."""
+    """A principal that may renew the delegation token."""
 
     principal_type: str = string("0+")
     principal_name: str = string("0+")
@@ -19,7 +19,7 @@ class CreatableRenewers:
 
 @dataclass(slots=True)
 class CreateDelegationTokenRequest:
-    """`max_lifetime_ms` -1: the broker's own limit."""
+    """The request for a token; `max_lifetime_ms` -1 means the broker's own limit."""
 
     owner_principal_type: str | None = string("3+", nullable="3+")
     owner_principal_name: str | None = string("3+", nullable="3+")
@@ -29,7 +29,7 @@ class CreateDelegationTokenRequest:
 
 @dataclass(slots=True)
 class CreateDelegationTokenResponse:
-    """The token with its times in milliseconds, -1 without one."""
+    """The new delegation token, with its times in ms, or -1 without a token."""
 
     error_code: int = int16("0+")
     principal_type: str = string("0+")

@@ -13,14 +13,14 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class CreatePartitionsAssignment:
-    """Replicas of one new partition, the preferred leader first."""
+    """The replicas of one new partition, the preferred leader first."""
 
     broker_ids: Sequence[int] = array("int32", "0+")
 
 
 @dataclass(slots=True)
 class CreatePartitionsTopic:
-    """`count` is the new total; `assignments` None leaves the replicas to the controller."""
+    """A topic and its new total `count`; null `assignments` let the controller assign."""
 
     name: str = string("0+")
     count: int = int32("0+")
@@ -31,7 +31,7 @@ class CreatePartitionsTopic:
 
 @dataclass(slots=True)
 class CreatePartitionsRequest:
-    """`validate_only` checks and creates nothing."""
+    """The request to create partitions; with `validate_only` it is only checked."""
 
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic, "0+")
     timeout_ms: int = int32("0+")
@@ -40,7 +40,7 @@ class CreatePartitionsRequest:
 
 @dataclass(slots=True)
 class CreatePartitionsTopicResult:
-    """Outcome of one topic."""
+    """The outcome of creating partitions of one topic."""
 
     name: str = string("0+")
     error_code: int = int16("0+")
@@ -49,7 +49,7 @@ class CreatePartitionsTopicResult:
 
 @dataclass(slots=True)
 class CreatePartitionsResponse:
-    """Outcomes, one per requested topic."""
+    """The outcomes of creating partitions, one per requested topic."""
 
     throttle_time_ms: int = int32("0+")
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult, "0+")

@@ -15,7 +15,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class CreatableReplicaAssignment:
-    """A replica list chosen by the caller."""
+    """The requested replicas of one partition of a new topic."""
 
     partition_index: int = int32("0+")
     broker_ids: Sequence[int] = array("int32", "0+")
@@ -23,7 +23,7 @@ class CreatableReplicaAssignment:
 
 @dataclass(slots=True)
 class CreatableTopicConfig:
-    """One configuration to set."""
+    """One configuration of a new topic."""
 
     name: str = string("0+")
     value: str | None = string("0+", nullable="0+")
@@ -31,7 +31,7 @@ class CreatableTopicConfig:
 
 @dataclass(slots=True)
 class CreatableTopic:
-    """With `assignments` the two counts must be -1."""
+    """A topic to create; with `assignments`, its two counts must be -1."""
 
     name: str = string("0+")
     num_partitions: int = int32("0+")
@@ -42,7 +42,7 @@ class CreatableTopic:
 
 @dataclass(slots=True)
 class CreateTopicsRequest:
-    """`validate_only` checks and creates nothing."""
+    """The request to create topics; with `validate_only` it is only checked."""
 
     topics: list[CreatableTopic] = array(CreatableTopic, "0+")
     timeout_ms: int = int32("0+", 60000)
@@ -51,7 +51,7 @@ class CreateTopicsRequest:
 
 @dataclass(slots=True)
 class CreatableTopicConfigs:
-    """One resulting configuration and where it comes from."""
+    """One resulting configuration of a new topic, and its source."""
 
     name: str = string("5+")
     value: str | None = string("5+", nullable="5+")
@@ -62,7 +62,7 @@ class CreatableTopicConfigs:
 
 @dataclass(slots=True)
 class CreatableTopicResult:
-    """Outcome of one topic."""
+    """The outcome of creating one topic."""
 
     name: str = string("0+")
     topic_id: bytes = uuid("7+", ignorable=True)
@@ -78,7 +78,7 @@ class CreatableTopicResult:
 
 @dataclass(slots=True)
 class CreateTopicsResponse:
-    """Outcomes, one per requested topic."""
+    """The outcomes of creating topics, one per requested topic."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[CreatableTopicResult] = array(CreatableTopicResult, "0+")

@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class DeleteAclsFilter:
-    """One filter; null matches all."""
+    """One filter of access control entries; a null field matches all."""
 
     resource_type_filter: int = int8("0+")
     resource_name_filter: str | None = string("0+", nullable="0+")
@@ -24,14 +24,14 @@ class DeleteAclsFilter:
 
 @dataclass(slots=True)
 class DeleteAclsRequest:
-    """The filters."""
+    """The filters of the access control entries to remove."""
 
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter, "0+")
 
 
 @dataclass(slots=True)
 class DeleteAclsMatchingAcl:
-    """An entry that matched, and whether it was removed."""
+    """An access control entry that matched, and whether it was removed."""
 
     error_code: int = int16("0+")
     error_message: str | None = string("0+", None, nullable="0+")
@@ -46,7 +46,7 @@ class DeleteAclsMatchingAcl:
 
 @dataclass(slots=True)
 class DeleteAclsFilterResult:
-    """Outcome of one filter."""
+    """The outcome of removing the access control entries of one filter."""
 
     error_code: int = int16("0+")
     error_message: str | None = string("0+", None, nullable="0+")
@@ -55,7 +55,7 @@ class DeleteAclsFilterResult:
 
 @dataclass(slots=True)
 class DeleteAclsResponse:
-    """Outcomes in the order of the request."""
+    """The outcomes of removing access control entries, in the order of the filters."""
 
     throttle_time_ms: int = int32("0+")
     filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult, "0+")

@@ -13,14 +13,14 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class DeleteGroupsRequest:
-    """Groups by id."""
+    """The ids of consumer groups to delete."""
 
     groups_names: Sequence[str] = array("string", "0+")
 
 
 @dataclass(slots=True)
 class DeletableGroupResult:
-    """Outcome of one group; NON_EMPTY_GROUP where it has members."""
+    """The outcome of deleting one group; NON_EMPTY_GROUP if it has members."""
 
     group_id: str = string("0+")
     error_code: int = int16("0+")
@@ -28,7 +28,7 @@ class DeletableGroupResult:
 
 @dataclass(slots=True)
 class DeleteGroupsResponse:
-    """Outcomes, one per requested group."""
+    """The outcomes of deleting groups, one per requested group."""
 
     throttle_time_ms: int = int32("0+")
     results: list[DeletableGroupResult] = array(DeletableGroupResult, "0+")

@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class DeleteRecordsPartition:
-    """`offset` is the first to be kept; -1 stands for the high watermark."""
+    """A partition and its first offset to keep; -1 means the high watermark."""
 
     partition_index: int = int32("0+")
     offset: int = int64("0+")
@@ -19,7 +19,7 @@ class DeleteRecordsPartition:
 
 @dataclass(slots=True)
 class DeleteRecordsTopic:
-    """Partitions of one topic."""
+    """The partitions of one topic whose records are deleted."""
 
     name: str = string("0+")
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition, "0+")
@@ -27,7 +27,7 @@ class DeleteRecordsTopic:
 
 @dataclass(slots=True)
 class DeleteRecordsRequest:
-    """`timeout_ms` bounds the wait for the followers."""
+    """The request to delete records; `timeout_ms` bounds the wait for followers."""
 
     topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic, "0+")
     timeout_ms: int = int32("0+")
@@ -35,7 +35,7 @@ class DeleteRecordsRequest:
 
 @dataclass(slots=True)
 class DeleteRecordsPartitionResult:
-    """`low_watermark`: the least log start offset of all replicas; -1 with an error."""
+    """The smallest log start offset of all replicas, or -1 with an error."""
 
     partition_index: int = int32("0+")
     low_watermark: int = int64("0+")
@@ -44,7 +44,7 @@ class DeleteRecordsPartitionResult:
 
 @dataclass(slots=True)
 class DeleteRecordsTopicResult:
-    """Outcomes of one topic."""
+    """The outcomes of deleting records of one topic's partitions."""
 
     name: str = string("0+")
     partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult, "0+")
@@ -52,7 +52,7 @@ class DeleteRecordsTopicResult:
 
 @dataclass(slots=True)
 class DeleteRecordsResponse:
-    """Outcomes, one per requested partition."""
+    """The outcomes of deleting records, one per requested partition."""
 
     throttle_time_ms: int = int32("0+")
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult, "0+")

@@ -14,7 +14,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class DeleteTopicState:
-    """By name, or by id with a null name."""
+    """A topic to delete, by name, or by id with a null name."""
 
     name: str | None = string("6+", None, nullable="6+")
     topic_id: bytes = uuid("6+")
@@ -22,7 +22,7 @@ class DeleteTopicState:
 
 @dataclass(slots=True)
 class DeleteTopicsRequest:
-    """`topic_names` up to version 5, `topics` from 6."""
+    """The topics to delete: `topic_names` up to version 5, `topics` from version 6 on."""
 
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+")
     topic_names: Sequence[str] = array("string", "0-5", ignorable=True)
@@ -31,7 +31,7 @@ class DeleteTopicsRequest:
 
 @dataclass(slots=True)
 class DeletableTopicResult:
-    """Outcome of one topic."""
+    """The outcome of deleting one topic."""
 
     name: str | None = string("0+", nullable="6+")
     topic_id: bytes = uuid("6+", ignorable=True)
@@ -41,7 +41,7 @@ class DeletableTopicResult:
 
 @dataclass(slots=True)
 class DeleteTopicsResponse:
-    """Outcomes, one per requested topic."""
+    """The outcomes of deleting topics, one per requested topic."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     responses: list[DeletableTopicResult] = array(DeletableTopicResult, "0+")

@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class DescribeAclsRequest:
-    """The filter; null matches all."""
+    """The filter of access control entries to describe; a null field matches all."""
 
     resource_type_filter: int = int8("0+")
     resource_name_filter: str | None = string("0+", nullable="0+")
@@ -24,7 +24,7 @@ class DescribeAclsRequest:
 
 @dataclass(slots=True)
 class AclDescription:
-    """One entry of a list."""
+    """One entry of a described access control list."""
 
     principal: str = string("0+")
     host: str = string("0+")
@@ -34,7 +34,7 @@ class AclDescription:
 
 @dataclass(slots=True)
 class DescribeAclsResource:
-    """A resource and its list."""
+    """A resource and its access control list."""
 
     resource_type: int = int8("0+")
     resource_name: str = string("0+")
@@ -44,7 +44,7 @@ class DescribeAclsResource:
 
 @dataclass(slots=True)
 class DescribeAclsResponse:
-    """The lists that match."""
+    """The access control lists that match the filter."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

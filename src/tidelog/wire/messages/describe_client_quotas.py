@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class ComponentData:
-    """A part of the filter; `match_type` 0 exact, 1 default, 2 any."""
+    """A component of the filter of entities; `match_type`: 0 exact, 1 default, 2 any."""
 
     entity_type: str = string("0+")
     match_type: int = int8("0+")
@@ -20,7 +20,7 @@ class ComponentData:
 
 @dataclass(slots=True)
 class DescribeClientQuotasRequest:
-    """`strict`: entities with other parts do not match."""
+    """The filter of entities; with `strict`, entities with more components do not match."""
 
     components: list[ComponentData] = array(ComponentData, "0+")
     strict: bool = boolean("0+")
@@ -28,7 +28,7 @@ class DescribeClientQuotasRequest:
 
 @dataclass(slots=True)
 class EntityData:
-    """A part of an entity; name None: its default."""
+    """One component of a quota entity; a null name means the default entity."""
 
     entity_type: str = string("0+")
     entity_name: str | None = string("0+", nullable="0+")
@@ -36,7 +36,7 @@ class EntityData:
 
 @dataclass(slots=True)
 class ValueData:
-    """One quota."""
+    """One quota of an entity."""
 
     key: str = string("0+")
     value: float = float64("0+")
@@ -44,7 +44,7 @@ class ValueData:
 
 @dataclass(slots=True)
 class EntryData:
-    """An entity and its quotas."""
+    """A quota entity and its quotas."""
 
     entity: list[EntityData] = array(EntityData, "0+")
     values: list[ValueData] = array(ValueData, "0+")
@@ -52,7 +52,7 @@ class EntryData:
 
 @dataclass(slots=True)
 class DescribeClientQuotasResponse:
-    """The entries that match; None with an error."""
+    """The quota entities that match the filter, or null with an error."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

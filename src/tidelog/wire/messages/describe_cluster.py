@@ -1,6 +1,6 @@
 """DescribeCluster (key 60), versions 0 and 1: brokers, controller and cluster id (KIP-700).
 
-Both are flexible; version 1 requests brokers or controllers (KIP-919).
+Both versions are flexible. Version 1 requests brokers or controllers (KIP-919).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class DescribeClusterRequest:
-    """`endpoint_type` 1: brokers, 2: controllers."""
+    """The request to describe the cluster; `endpoint_type` is 1 for brokers, 2 for controllers."""
 
     include_cluster_authorized_operations: bool = boolean("0+")
     endpoint_type: int = int8("1+", 1)
@@ -19,7 +19,7 @@ class DescribeClusterRequest:
 
 @dataclass(slots=True)
 class DescribeClusterBroker:
-    """A live broker."""
+    """A live broker of the described cluster."""
 
     broker_id: int = int32("0+")
     host: str = string("0+")
@@ -29,7 +29,7 @@ class DescribeClusterBroker:
 
 @dataclass(slots=True)
 class DescribeClusterResponse:
-    """Authorized operations are a bit field; -2147483648 means not requested."""
+    """The cluster; authorized operations are a bit field, -2147483648 if not requested."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -14,7 +14,10 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class DescribeConfigsResource:
-    """`resource_type` 2: topic, 4: broker, 8: a broker's loggers; keys None: all of them."""
+    """A resource to describe; null keys mean all keys.
+
+    `resource_type` is 2 for a topic, 4 for a broker, and 8 for a broker's loggers.
+    """
 
     resource_type: int = int8("0+")
     resource_name: str = string("0+")
@@ -23,7 +26,7 @@ class DescribeConfigsResource:
 
 @dataclass(slots=True)
 class DescribeConfigsRequest:
-    """The response has synonyms and documentation only on request."""
+    """The request to describe configurations, with synonyms and documentation on request."""
 
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource, "0+")
     include_synonyms: bool = boolean("1+")
@@ -32,7 +35,7 @@ class DescribeConfigsRequest:
 
 @dataclass(slots=True)
 class DescribeConfigsSynonym:
-    """A value that would hold if those before it were not set."""
+    """A possible source of a configuration's value, used if no earlier source is set."""
 
     name: str = string("1+")
     value: str | None = string("1+", nullable="0+")
@@ -41,7 +44,7 @@ class DescribeConfigsSynonym:
 
 @dataclass(slots=True)
 class DescribeConfigsResourceResult:
-    """One configuration; a sensitive value is null."""
+    """One configuration of a resource; a sensitive value is null."""
 
     name: str = string("0+")
     value: str | None = string("0+", nullable="0+")
@@ -55,7 +58,7 @@ class DescribeConfigsResourceResult:
 
 @dataclass(slots=True)
 class DescribeConfigsResult:
-    """Configuration of one resource, or why there is none."""
+    """The configuration of one resource, or the error."""
 
     error_code: int = int16("0+")
     error_message: str | None = string("0+", None, nullable="0+")
@@ -66,7 +69,7 @@ class DescribeConfigsResult:
 
 @dataclass(slots=True)
 class DescribeConfigsResponse:
-    """Results, one per requested resource."""
+    """The described configurations, one per requested resource."""
 
     throttle_time_ms: int = int32("0+")
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult, "0+")

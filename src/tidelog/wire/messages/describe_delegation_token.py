@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class DescribeDelegationTokenOwner:
-    """An owner to list tokens of."""
+    """An owner whose delegation tokens are listed."""
 
     principal_type: str = string("0+")
     principal_name: str = string("0+")
@@ -19,7 +19,7 @@ class DescribeDelegationTokenOwner:
 
 @dataclass(slots=True)
 class DescribeDelegationTokenRequest:
-    """`owners` None: all of them."""
+    """The owners whose tokens are described; null `owners` mean all tokens."""
 
     owners: list[DescribeDelegationTokenOwner] | None = array(
         DescribeDelegationTokenOwner, "0+", nullable="0+"
@@ -28,7 +28,7 @@ class DescribeDelegationTokenRequest:
 
 @dataclass(slots=True)
 class DescribedDelegationTokenRenewer:
-    """A principal that may renew the token."""
+    """A principal that may renew the described token."""
 
     principal_type: str = string("0+")
     principal_name: str = string("0+")
@@ -36,7 +36,7 @@ class DescribedDelegationTokenRenewer:
 
 @dataclass(slots=True)
 class DescribedDelegationToken:
-    """One token with its times in milliseconds."""
+    """One delegation token, with its times in ms."""
 
     principal_type: str = string("0+")
     principal_name: str = string("0+")
@@ -52,7 +52,7 @@ class DescribedDelegationToken:
 
 @dataclass(slots=True)
 class DescribeDelegationTokenResponse:
-    """The tokens."""
+    """The described delegation tokens."""
 
     error_code: int = int16("0+")
     tokens: list[DescribedDelegationToken] = array(DescribedDelegationToken, "0+")

@@ -14,7 +14,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class DescribeGroupsRequest:
-    """Groups by id."""
+    """The ids of the groups to describe."""
 
     groups: Sequence[str] = array("string", "0+")
     include_authorized_operations: bool = boolean("3+")
@@ -22,7 +22,7 @@ class DescribeGroupsRequest:
 
 @dataclass(slots=True)
 class DescribedGroupMember:
-    """Metadata and assignment are those of the protocol chosen, and empty unless Stable."""
+    """A member; its metadata and assignment are empty unless the group is Stable."""
 
     member_id: str = string("0+")
     group_instance_id: str | None = string("4+", None, nullable="4+", ignorable=True)
@@ -34,9 +34,9 @@ class DescribedGroupMember:
 
 @dataclass(slots=True)
 class DescribedGroup:
-    """`group_state` is a word: Stable, Empty, Dead, ...; `protocol_data` names the assignor.
+    """One group; `group_state` is Stable, Empty, Dead, ..., and `protocol_data` is its assignor.
 
-    Authorized operations are a bit field; -2147483648 means not requested.
+    Authorized operations are a bit field, -2147483648 if not requested.
     """
 
     error_code: int = int16("0+")
@@ -50,7 +50,7 @@ class DescribedGroup:
 
 @dataclass(slots=True)
 class DescribeGroupsResponse:
-    """A group that does not exist is Dead, without an error."""
+    """The described groups; a group that does not exist is Dead, without an error."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     groups: list[DescribedGroup] = array(DescribedGroup, "0+")

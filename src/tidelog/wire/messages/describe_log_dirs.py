@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35), versions 1 to 4: sizes of replicas by log directory (KIP-113).
 
 Version 2 is flexible, 3 has an error of the whole response (KIP-784), 4 has the space of each
-volume (KIP-827). tidelog's brokers add tagged fields of their own, which other clients skip.
+volume (KIP-827). Brokers of tidelog add tagged fields of their own, which other clients skip.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAST_KNOWN_TAG = 20_046
 
 @dataclass(slots=True)
 class DescribableLogDirTopic:
-    """Partitions of one topic."""
+    """The partitions of one topic whose replicas are described."""
 
     topic: str = string("0+")
     partitions: Sequence[int] = array("int32", "0+")
@@ -28,17 +28,18 @@ class DescribableLogDirTopic:
 
 @dataclass(slots=True)
 class DescribeLogDirsRequest:
-    """`topics` None: all of them."""
+    """The partitions to describe; null `topics` mean all partitions."""
 
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, "0+", nullable="0+")
 
 
 @dataclass(slots=True)
 class DescribeLogDirsPartition:
-    """`partition_size` in bytes; `offset_lag` behind the high watermark.
+    """A replica in a log directory.
 
-    A future replica (`is_future_key`) is being moved to this directory; it lags behind the current
-    one.
+    `partition_size` is in bytes; `offset_lag` is the lag behind the high watermark. A future
+    replica (`is_future_key`) is moving to this directory, and its lag is behind the current
+    replica.
     """
 
     partition_index: int = int32("0+")
@@ -49,7 +50,7 @@ class DescribeLogDirsPartition:
 
 @dataclass(slots=True)
 class DescribeLogDirsTopic:
-    """Replicas of one topic."""
+    """The replicas of one topic in a log directory."""
 
     name: str = string("0+")
     partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition, "0+")
@@ -57,22 +58,22 @@ class DescribeLogDirsTopic:
 
 @dataclass(slots=True)
 class DescribeLogDirsResult:
-    """One log directory; the bytes of its volume are -1 where not known."""
+    """One log directory; the sizes of its volume are -1 if unknown."""
 
     error_code: int = int16("0+")
     log_dir: str = string("0+")
     topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic, "0+")
     total_bytes: int = int64("4+", -1, ignorable=True)
     usable_bytes: int = int64("4+", -1, ignorable=True)
-    #: The directory is read-only because its disk is full (D14).
+    #: Whether the directory is read-only because its disk is full (D14).
     is_read_only: bool = boolean("2+", ignorable=True, tag=READ_ONLY_TAG)
-    #: The directory takes no new replicas (KIP-1066); Kafka has this in version 5.
+    #: Whether the directory takes no new replicas (KIP-1066); Kafka has this field in version 5.
     is_cordoned: bool = boolean("2+", ignorable=True, tag=CORDONED_TAG)
-    #: The directory is slow (D13).
+    #: Whether the directory is slow (D13).
     is_slow: bool = boolean("2+", ignorable=True, tag=SLOW_TAG)
-    #: All of its replicas move to other directories (D12).
+    #: Whether all replicas of the directory move to other directories (D12).
     is_draining: bool = boolean("2+", ignorable=True, tag=DRAINING_TAG)
-    #: Of a failed directory: the replicas that it held, as they were when it failed.
+    #: The replicas of a failed directory, as they were when the directory failed.
     last_known: list[DescribeLogDirsTopic] = array(
         DescribeLogDirsTopic, "2+", ignorable=True, tag=LAST_KNOWN_TAG
     )

@@ -1,7 +1,7 @@
 """DescribeMetrics (key 20008), version 0: the numbers that a broker keeps of itself.
 
-An API of tidelog's own (G5): Kafka's brokers publish theirs by Java's management extensions.
-Flexible.
+This flexible API is tidelog's own (G5); Kafka's brokers publish metrics by Java's management
+extensions.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class DescribeMetricsRequest:
-    """The metrics asked for; null: all."""
+    """The names of the metrics to describe; null means all metrics."""
 
     names: Sequence[str] | None = array("string", "0+", None, nullable="0+")
 
 
 @dataclass(slots=True)
 class MetricSample:
-    """A number with the values of its labels, in the order of their names.
+    """A number of a metric with its label values, in the order of the label names.
 
-    `value` of a histogram is the sum of its observations, and `buckets` how many fell into each.
+    A histogram's `value` is the sum of its observations, and `buckets` counts the observations in
+    each bucket.
     """
 
     labels: Sequence[str] = array("string", "0+")
@@ -33,9 +34,10 @@ class MetricSample:
 
 @dataclass(slots=True)
 class DescribedMetric:
-    """A metric; `kind` is counter, gauge or histogram, `bounds` are upper ones of its buckets.
+    """A metric; `kind` is counter, gauge or histogram.
 
-    The last bucket has no bound. A metric that has counted nothing may have no samples.
+    `bounds` are the upper bounds of a histogram's buckets; the last bucket has no bound. A metric
+    that has counted nothing may have no samples.
     """
 
     name: str = string("0+")
@@ -48,7 +50,7 @@ class DescribedMetric:
 
 @dataclass(slots=True)
 class DescribeMetricsResponse:
-    """The metrics, in the order of their names; names that no metric has are left out."""
+    """The described metrics, sorted by name; unknown names are left out."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -13,7 +13,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class TopicRequest:
-    """Partitions of one topic."""
+    """The partitions of one topic whose producers are described."""
 
     name: str = string("0+")
     partition_indexes: Sequence[int] = array("int32", "0+")
@@ -21,14 +21,14 @@ class TopicRequest:
 
 @dataclass(slots=True)
 class DescribeProducersRequest:
-    """The partitions."""
+    """The partitions whose producers are described."""
 
     topics: list[TopicRequest] = array(TopicRequest, "0+")
 
 
 @dataclass(slots=True)
 class ProducerState:
-    """One producer; a transaction's start is -1 where none is open."""
+    """One idempotent producer; the start of its transaction is -1 if none is open."""
 
     producer_id: int = int64("0+")
     producer_epoch: int = int32("0+")
@@ -50,7 +50,7 @@ class PartitionResponse:
 
 @dataclass(slots=True)
 class TopicResponse:
-    """Partitions of one topic."""
+    """The described partitions of one topic."""
 
     name: str = string("0+")
     partitions: list[PartitionResponse] = array(PartitionResponse, "0+")
@@ -58,7 +58,7 @@ class TopicResponse:
 
 @dataclass(slots=True)
 class DescribeProducersResponse:
-    """Producers by partition."""
+    """The described producers, by partition."""
 
     throttle_time_ms: int = int32("0+")
     topics: list[TopicResponse] = array(TopicResponse, "0+")

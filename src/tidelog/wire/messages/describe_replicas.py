@@ -1,7 +1,7 @@
 """DescribeReplicas (key 20004), version 0: each replica's progress, and why it is out of the ISR.
 
-An API of tidelog's own (G5). Flexible. Every broker responds with published state;
-the leader of a partition adds the progress of the replicas (F1).
+This flexible API is tidelog's own (G5). Every broker responds with published state; the leader of a
+partition adds the progress of the replicas (F1).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class DescribeReplicasTopic:
-    """A topic, and which of its partitions; none: all of them."""
+    """A topic and its partitions to describe; no partitions mean all of them."""
 
     name: str = string("0+")
     partitions: Sequence[int] = array("int32", "0+")
@@ -22,7 +22,7 @@ class DescribeReplicasTopic:
 
 @dataclass(slots=True)
 class DescribeReplicasRequest:
-    """The receiving broker answers for the first 2,000 partitions."""
+    """The request to describe replicas, of at most 2,000 partitions."""
 
     topics: list[DescribeReplicasTopic] = array(DescribeReplicasTopic, "0+")
 
@@ -37,12 +37,12 @@ class AwaitedMember:
 
 @dataclass(slots=True)
 class DescribedReplica:
-    """A replica. Offsets, lags and times are -1 where they are not known.
+    """A replica; unknown offsets, lags and times are -1.
 
-    Times are the wall clock of the responding broker, ms. `lag_ms`: since the replica was last
-    caught up; 0 while it has the leader's whole log. `cause` is a ShrinkCause, and `out_since_ms`
-    the time at which the responding broker learned of the shrink. `pending_reads`: reads for the
-    replica that the leader has begun and not finished (F5).
+    Times are the wall clock of the responding broker in ms. `lag_ms` is the time since the replica
+    was last caught up, 0 while it has the leader's whole log. `cause` is a ShrinkCause, and
+    `out_since_ms` the time at which the responding broker learned of the shrink. `pending_reads` is
+    the number of the leader's unfinished reads for the replica (F5).
     """
 
     broker_id: int = int32("0+")
@@ -60,10 +60,10 @@ class DescribedReplica:
 
 @dataclass(slots=True)
 class DescribedPartition:
-    """A partition. `is_led_here`: the responding broker leads it and knows the progress.
+    """A partition; with `is_led_here` the responding broker leads it and knows the progress.
 
-    Without a leader, `awaited` are its members with a MemberStatus each, and `quorum` of them must
-    be there (E6).
+    Without a leader, `awaited` are its members with a MemberStatus each, of which `quorum` must be
+    registered (E6).
     """
 
     partition: int = int32("0+")
@@ -85,7 +85,7 @@ class DescribedPartition:
 
 @dataclass(slots=True)
 class DescribedTopic:
-    """A topic, or the error for it."""
+    """A topic with its partitions, or the error."""
 
     name: str = string("0+")
     topic_id: bytes = uuid("0+")
@@ -95,11 +95,11 @@ class DescribedTopic:
 
 @dataclass(slots=True)
 class DescribeReplicasResponse:
-    """`truncated`: the request names more partitions than are answered."""
+    """The described replicas; `truncated` if the request names too many partitions."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
-    #: replica.lag.time.max.ms of the responding broker.
+    #: `replica.lag.time.max.ms` of the responding broker.
     max_lag_ms: int = int64("0+")
     truncated: bool = boolean("0+")
     topics: list[DescribedTopic] = array(DescribedTopic, "0+")

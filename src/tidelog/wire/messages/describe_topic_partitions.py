@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (key 75), version 0: topics and their partitions, page by page (KIP-966).
 
-It is flexible. Tagged fields from 20,000 on are tidelog's own (E4, E6): clients that do not know
-them skip them.
+The only version is flexible. Tagged fields from 20,000 on are tidelog's own (E4, E6); other clients
+skip these fields.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class TopicRequest:
-    """A topic by name."""
+    """A topic to describe, by name."""
 
     name: str = string("0+")
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The first partition that the next page holds; topics are in the order of their names."""
+    """The first partition of the next page; topics are sorted by name."""
 
     topic_name: str = string("0+")
     partition_index: int = int32("0+")
@@ -35,7 +35,7 @@ class Cursor:
 
 @dataclass(slots=True)
 class DescribeTopicPartitionsRequest:
-    """No `topics`: all of them; `cursor` None begins with the first."""
+    """The topics to describe from `cursor` on; empty `topics` mean all topics."""
 
     topics: list[TopicRequest] = array(TopicRequest, "0+")
     response_partition_limit: int = int32("0+", 2000)
@@ -44,7 +44,10 @@ class DescribeTopicPartitionsRequest:
 
 @dataclass(slots=True)
 class DescribeTopicPartitionsResponsePartition:
-    """Leader -1: none. Eligible leader replicas are None where the cluster keeps none."""
+    """A partition; its leader is -1 without one.
+
+    Eligible leader replicas are null if the cluster keeps none.
+    """
 
     error_code: int = int16("0+")
     partition_index: int = int32("0+")
@@ -55,7 +58,7 @@ class DescribeTopicPartitionsResponsePartition:
     eligible_leader_replicas: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
     last_known_elr: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
     offline_replicas: Sequence[int] = array("int32", "0+", ignorable=True)
-    #: Members of a partition without a leader, as in UpdateMetadata.
+    #: Members of a partition without a leader, with their statuses, as in UpdateMetadata.
     awaited: Sequence[int] = array("int32", "0+", ignorable=True, tag=AWAITED_TAG)
     statuses: Sequence[int] = array("int8", "0+", ignorable=True, tag=STATUSES_TAG)
     quorum: int = int32("0+", ignorable=True, tag=QUORUM_TAG)
@@ -64,7 +67,7 @@ class DescribeTopicPartitionsResponsePartition:
 
 @dataclass(slots=True)
 class DescribeTopicPartitionsResponseTopic:
-    """A topic or the reason for none; authorized operations -2147483648: not requested."""
+    """A topic or the error; authorized operations are -2147483648 if not requested."""
 
     error_code: int = int16("0+")
     name: str | None = string("0+", nullable="0+")
@@ -78,7 +81,7 @@ class DescribeTopicPartitionsResponseTopic:
 
 @dataclass(slots=True)
 class DescribeTopicPartitionsResponse:
-    """`next_cursor` None: this page is the last."""
+    """One page of topics; a null `next_cursor` means that it is the last page."""
 
     throttle_time_ms: int = int32("0+", ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = array(

@@ -13,14 +13,14 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class DescribeTransactionsRequest:
-    """The transactional ids."""
+    """The transactional ids to describe."""
 
     transactional_ids: Sequence[str] = array("string", "0+")
 
 
 @dataclass(slots=True)
 class TopicData:
-    """Partitions that a transaction writes to."""
+    """The partitions of one topic to which a transaction writes."""
 
     topic: str = string("0+")
     partitions: Sequence[int] = array("int32", "0+")
@@ -28,7 +28,7 @@ class TopicData:
 
 @dataclass(slots=True)
 class TransactionState:
-    """One transaction; a start of -1: none is open."""
+    """One transaction; its start time is -1 if it is not open."""
 
     error_code: int = int16("0+")
     transactional_id: str = string("0+")
@@ -42,7 +42,7 @@ class TransactionState:
 
 @dataclass(slots=True)
 class DescribeTransactionsResponse:
-    """States, one per id."""
+    """The states of transactions, one per transactional id."""
 
     throttle_time_ms: int = int32("0+")
     transaction_states: list[TransactionState] = array(TransactionState, "0+")

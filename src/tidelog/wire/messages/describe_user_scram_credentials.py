@@ -11,21 +11,21 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class UserName:
-    """A user to describe."""
+    """A user whose SCRAM credentials are described."""
 
     name: str = string("0+")
 
 
 @dataclass(slots=True)
 class DescribeUserScramCredentialsRequest:
-    """`users` None or empty: all of them."""
+    """The users to describe; null or empty `users` mean all users."""
 
     users: list[UserName] | None = array(UserName, "0+", nullable="0+")
 
 
 @dataclass(slots=True)
 class CredentialInfo:
-    """A mechanism and its iterations."""
+    """The mechanism and the iterations of a SCRAM credential."""
 
     mechanism: int = int8("0+")
     iterations: int = int32("0+")
@@ -33,7 +33,7 @@ class CredentialInfo:
 
 @dataclass(slots=True)
 class DescribeUserScramCredentialsResult:
-    """The credentials of one user."""
+    """The SCRAM credentials of one user."""
 
     user: str = string("0+")
     error_code: int = int16("0+")
@@ -43,7 +43,7 @@ class DescribeUserScramCredentialsResult:
 
 @dataclass(slots=True)
 class DescribeUserScramCredentialsResponse:
-    """Results, one per user."""
+    """The described SCRAM credentials, one result per user."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

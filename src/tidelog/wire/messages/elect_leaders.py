@@ -14,7 +14,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class TopicPartitions:
-    """Partitions of one topic."""
+    """The partitions of one topic whose leaders are elected."""
 
     topic: str = string("0+")
     partitions: Sequence[int] = array("int32", "0+")
@@ -22,7 +22,10 @@ class TopicPartitions:
 
 @dataclass(slots=True)
 class ElectLeadersRequest:
-    """`election_type` 0: preferred, 1: unclean; `topic_partitions` None: all of them."""
+    """The partitions whose leaders are elected; null `topic_partitions` mean all.
+
+    `election_type` is 0 for preferred and 1 for unclean elections.
+    """
 
     election_type: int = int8("1+")
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, "0+", nullable="0+")
@@ -31,7 +34,7 @@ class ElectLeadersRequest:
 
 @dataclass(slots=True)
 class PartitionResult:
-    """Outcome of one partition; ELECTION_NOT_NEEDED where the leader is right already."""
+    """The outcome of one election; ELECTION_NOT_NEEDED if the partition needs none."""
 
     partition_id: int = int32("0+")
     error_code: int = int16("0+")
@@ -40,7 +43,7 @@ class PartitionResult:
 
 @dataclass(slots=True)
 class ReplicaElectionResult:
-    """Outcomes of one topic."""
+    """The outcomes of the elections of one topic's partitions."""
 
     topic: str = string("0+")
     partition_result: list[PartitionResult] = array(PartitionResult, "0+")
@@ -48,7 +51,7 @@ class ReplicaElectionResult:
 
 @dataclass(slots=True)
 class ElectLeadersResponse:
-    """A top-level error means that the whole request failed."""
+    """The outcomes of elections; a top-level error means that the whole request failed."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("1+")

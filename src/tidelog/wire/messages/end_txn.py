@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class EndTxnRequest:
-    """`committed` False: the transaction is aborted."""
+    """The request to end a transaction, by a commit if `committed`, else by an abort."""
 
     transactional_id: str = string("0+")
     producer_id: int = int64("0+")
@@ -21,7 +21,7 @@ class EndTxnRequest:
 
 @dataclass(slots=True)
 class EndTxnResponse:
-    """The outcome."""
+    """The outcome of ending a transaction."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

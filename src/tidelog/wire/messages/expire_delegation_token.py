@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class ExpireDelegationTokenRequest:
-    """The token's HMAC; a negative period ends it at once."""
+    """The HMAC of a token and its new period; a negative period expires it at once."""
 
     hmac: bytes = binary("0+")
     expiry_time_period_ms: int = int64("0+")
@@ -19,7 +19,7 @@ class ExpireDelegationTokenRequest:
 
 @dataclass(slots=True)
 class ExpireDelegationTokenResponse:
-    """When the token expires, -1 without one."""
+    """The time at which the delegation token expires, or -1 with an error."""
 
     error_code: int = int16("0+")
     expiry_timestamp_ms: int = int64("0+")

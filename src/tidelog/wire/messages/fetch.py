@@ -28,13 +28,13 @@ from tidelog.wire.schema import (
 )
 from tidelog.wire.structs import dataclass
 
-#: Far from the tags that Kafka assigns, as are the keys of tidelog's own APIs.
+#: A tag of tidelog's own field, far from the tags that Kafka assigns.
 IS_SYNCED_TAG = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """The reader: a broker and its epoch, or -1 and -1 for a consumer."""
+    """The sender of a fetch: a follower's broker id and epoch, or -1 and -1 for a consumer."""
 
     replica_id: int = int32("15+", -1)
     replica_epoch: int = int64("15+", -1)
@@ -42,7 +42,10 @@ class ReplicaState:
 
 @dataclass(slots=True)
 class FetchPartition:
-    """The offset to read from, with the epochs that fence the reader and find divergence."""
+    """A partition and the offset to read from.
+
+    Its leader epochs fence the reader and find divergence of its log.
+    """
 
     partition: int = int32("0+")
     current_leader_epoch: int = int32("9+", -1, ignorable=True)
@@ -51,7 +54,7 @@ class FetchPartition:
     log_start_offset: int = int64("5+", -1, ignorable=True)
     partition_max_bytes: int = int32("0+")
     replica_directory_id: bytes = uuid("17+", tag=0, ignorable=True)
-    #: The follower has synced its log up to `fetch_offset` (V69).
+    #: Whether the follower has synced its log up to `fetch_offset` (V69).
     is_synced: bool = boolean("12+", tag=IS_SYNCED_TAG, ignorable=True)
 
 
@@ -66,7 +69,7 @@ class FetchTopic:
 
 @dataclass(slots=True)
 class ForgottenTopic:
-    """Partitions to drop from the session."""
+    """The partitions of one topic to drop from the fetch session."""
 
     topic: str = string("7-12", ignorable=True)
     topic_id: bytes = uuid("13+", ignorable=True)
@@ -75,7 +78,10 @@ class ForgottenTopic:
 
 @dataclass(slots=True)
 class FetchRequest:
-    """Waits up to `max_wait_ms` for `min_bytes`; sizes are bounded by `max_bytes`."""
+    """The partitions to fetch; the response waits up to `max_wait_ms` for `min_bytes`.
+
+    `max_bytes` bounds the size of the response.
+    """
 
     cluster_id: str | None = string("12+", None, nullable="12+", tag=0, ignorable=True)
     replica_id: int = int32("0-14", -1)
@@ -93,7 +99,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class EpochEndOffset:
-    """The largest common epoch and its end offset, to which the follower truncates."""
+    """The largest common leader epoch and its end, to which the follower truncates."""
 
     epoch: int = int32("12+", -1)
     end_offset: int = int64("12+", -1)
@@ -101,7 +107,7 @@ class EpochEndOffset:
 
 @dataclass(frozen=True, slots=True)
 class LeaderIdAndEpoch:
-    """The leader that the sender knows; -1 where it knows none."""
+    """The leader that the responding broker knows, or -1."""
 
     leader_id: int = int32("12+", -1)
     leader_epoch: int = int32("12+", -1)
@@ -109,7 +115,7 @@ class LeaderIdAndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotId:
-    """A snapshot to load instead; used by KRaft only."""
+    """A snapshot to load instead of records, used by KRaft only."""
 
     end_offset: int = int64("0+", -1)
     epoch: int = int32("0+", -1)
@@ -125,7 +131,7 @@ class AbortedTransaction:
 
 @dataclass(slots=True)
 class PartitionData:
-    """The response for one partition; `records` may be several slices of a log on encode."""
+    """The response for one partition; an encoder may get several log slices as `records`."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
@@ -153,7 +159,7 @@ class FetchableTopicResponse:
 
 @dataclass(slots=True)
 class NodeEndpoint:
-    """Address of a leader named in this response."""
+    """The address of a leader that this response names."""
 
     node_id: int = int32("16+")
     host: str = string("16+")
@@ -163,7 +169,10 @@ class NodeEndpoint:
 
 @dataclass(slots=True)
 class FetchResponse:
-    """`session_id` 0: no session. In a session only partitions with news are listed."""
+    """The fetched partitions; `session_id` 0 means no fetch session.
+
+    In an incremental session, only partitions with changes are listed.
+    """
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("7+", ignorable=True)

@@ -16,7 +16,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class FindCoordinatorRequest:
-    """`key` up to version 3, `coordinator_keys` from 4."""
+    """The keys of coordinators: `key` up to version 3, `coordinator_keys` from 4 on."""
 
     key: str = string("0-3")
     key_type: int = int8("1+")
@@ -25,7 +25,7 @@ class FindCoordinatorRequest:
 
 @dataclass(slots=True)
 class Coordinator:
-    """The coordinator of one key."""
+    """The coordinator of one key, or the error."""
 
     key: str = string("4+")
     node_id: int = int32("4+")
@@ -37,7 +37,7 @@ class Coordinator:
 
 @dataclass(slots=True)
 class FindCoordinatorResponse:
-    """The flat fields up to version 3, `coordinators` from 4."""
+    """The coordinators: one in flat fields up to version 3, `coordinators` from 4 on."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0-3")

@@ -1,6 +1,6 @@
 """GetReplicaLogInfo (key 93), version 0: the controller asks a broker for the ends of logs (E6).
 
-In the shape of Kafka 4.1 (KIP-966). Flexible. The tagged field is tidelog's own.
+The flexible API has the format of Kafka 4.1 (KIP-966). The tagged field is tidelog's own.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, uuid
 from tidelog.wire.structs import dataclass
 
-#: Far from the tags that Kafka assigns.
+#: The tag of tidelog's own field, far from the tags that Kafka assigns.
 LOG_START_OFFSET_TAG = 20_000
 
 
 @dataclass(slots=True)
 class GetReplicaLogInfoTopic:
-    """Partitions of one topic."""
+    """The partitions of one topic whose log ends are requested."""
 
     topic_id: bytes = uuid("0+", ignorable=True)
     partitions: Sequence[int] = array("int32", "0+")
@@ -24,7 +24,7 @@ class GetReplicaLogInfoTopic:
 
 @dataclass(slots=True)
 class GetReplicaLogInfoRequest:
-    """The receiving broker answers for the first 1,000 partitions."""
+    """The request for log ends, of which a broker reports at most 1,000."""
 
     topic_partitions: list[GetReplicaLogInfoTopic] | None = array(
         GetReplicaLogInfoTopic, "0+", nullable="0+"
@@ -33,7 +33,7 @@ class GetReplicaLogInfoRequest:
 
 @dataclass(slots=True)
 class PartitionLogInfo:
-    """The end of one log; the leader epoch of the last record is -1 without any."""
+    """The end of one log, with its last leader epoch, or -1 if the log has no record."""
 
     partition: int = int32("0+")
     last_written_leader_epoch: int = int32("0+")
@@ -45,7 +45,7 @@ class PartitionLogInfo:
 
 @dataclass(slots=True)
 class TopicPartitionLogInfo:
-    """Logs of one topic."""
+    """The log ends of one topic's partitions."""
 
     topic_id: bytes = uuid("0+")
     partition_log_info: list[PartitionLogInfo] = array(PartitionLogInfo, "0+")
@@ -53,7 +53,7 @@ class TopicPartitionLogInfo:
 
 @dataclass(slots=True)
 class GetReplicaLogInfoResponse:
-    """`truncated`: more partitions were asked for than are answered."""
+    """The log ends; `truncated` if the request names too many partitions."""
 
     throttle_time_ms: int = int32("0+")
     broker_epoch: int = int64("0+")

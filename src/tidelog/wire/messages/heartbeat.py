@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class HeartbeatRequest:
-    """`generation_id` is the one that the member knows."""
+    """A group member's heartbeat, with the generation that it knows."""
 
     group_id: str = string("0+")
     generation_id: int = int32("0+")
@@ -21,7 +21,7 @@ class HeartbeatRequest:
 
 @dataclass(slots=True)
 class HeartbeatResponse:
-    """REBALANCE_IN_PROGRESS makes the member rejoin."""
+    """The outcome of a heartbeat; REBALANCE_IN_PROGRESS makes the member rejoin."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0+")

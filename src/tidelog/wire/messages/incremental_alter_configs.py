@@ -11,7 +11,11 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class AlterableConfig:
-    """`config_operation` 0: set, 1: delete, 2: append to a list, 3: subtract from a list."""
+    """One operation on a configuration.
+
+    `config_operation` is 0 to set, 1 to delete, 2 to append to a list, and 3 to subtract from a
+    list.
+    """
 
     name: str = string("0+")
     config_operation: int = int8("0+")
@@ -20,7 +24,7 @@ class AlterableConfig:
 
 @dataclass(slots=True)
 class AlterConfigsResource:
-    """`resource_type` 2: topic, 4: broker, 8: a broker's loggers."""
+    """A resource; `resource_type` is 2 for a topic, 4 for a broker, 8 for its loggers."""
 
     resource_type: int = int8("0+")
     resource_name: str = string("0+")
@@ -29,7 +33,7 @@ class AlterConfigsResource:
 
 @dataclass(slots=True)
 class IncrementalAlterConfigsRequest:
-    """`validate_only` checks and changes nothing."""
+    """The operations on configurations; with `validate_only` they are only checked."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource, "0+")
     validate_only: bool = boolean("0+")
@@ -37,7 +41,7 @@ class IncrementalAlterConfigsRequest:
 
 @dataclass(slots=True)
 class AlterConfigsResourceResponse:
-    """Outcome of one resource."""
+    """The outcome of the operations on one resource's configuration."""
 
     error_code: int = int16("0+")
     error_message: str | None = string("0+", None, nullable="0+")
@@ -47,7 +51,7 @@ class AlterConfigsResourceResponse:
 
 @dataclass(slots=True)
 class IncrementalAlterConfigsResponse:
-    """Outcomes, one per requested resource."""
+    """The outcomes of configuration operations, one per requested resource."""
 
     throttle_time_ms: int = int32("0+")
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse, "0+")

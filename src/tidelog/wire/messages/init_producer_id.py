@@ -1,8 +1,7 @@
 """InitProducerId (key 22), versions 0 to 5: an id and epoch for an idempotent producer.
 
-Version 2 is flexible. Version 3 lets a producer go on with its id after INVALID_PRODUCER_EPOCH
-(KIP-360). Version 4 may respond with PRODUCER_FENCED (KIP-588), 5 with TRANSACTION_ABORTABLE
-(KIP-890).
+Version 2 is flexible. Version 3 lets a producer keep its id after INVALID_PRODUCER_EPOCH (KIP-360).
+Version 4 may respond with PRODUCER_FENCED (KIP-588), 5 with TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class InitProducerIdRequest:
-    """A null `transactional_id` requests an id for an idempotent producer only."""
+    """The request for a producer id; without `transactional_id` only for idempotence."""
 
     transactional_id: str | None = string("0+", nullable="0+")
     transaction_timeout_ms: int = int32("0+")
@@ -23,7 +22,7 @@ class InitProducerIdRequest:
 
 @dataclass(slots=True)
 class InitProducerIdResponse:
-    """The id and epoch to produce with; -1 with an error."""
+    """The producer id and epoch, or -1 with an error."""
 
     throttle_time_ms: int = int32("0+", ignorable=True)
     error_code: int = int16("0+")

@@ -14,7 +14,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class JoinGroupRequestProtocol:
-    """An assignor that the member knows, and the metadata that the group's leader reads."""
+    """An assignor that the member supports, with its metadata for the group's leader."""
 
     name: str = string("0+")
     metadata: bytes = binary("0+")
@@ -22,9 +22,9 @@ class JoinGroupRequestProtocol:
 
 @dataclass(slots=True)
 class JoinGroupRequest:
-    """An empty `member_id` requests one.
+    """A member's request to join a group; an empty `member_id` requests a new id.
 
-    Version 0 has no rebalance timeout (-1 here): the session timeout stands for it.
+    Version 0 has no rebalance timeout (-1 here), so the session timeout replaces it.
     """
 
     group_id: str = string("0+")
@@ -39,7 +39,7 @@ class JoinGroupRequest:
 
 @dataclass(slots=True)
 class JoinGroupResponseMember:
-    """A member, with its metadata of the protocol chosen."""
+    """A member, with its metadata for the chosen protocol."""
 
     member_id: str = string("0+")
     group_instance_id: str | None = string("5+", None, nullable="5+", ignorable=True)
@@ -48,9 +48,9 @@ class JoinGroupResponseMember:
 
 @dataclass(slots=True)
 class JoinGroupResponse:
-    """`members` is filled for the leader alone.
+    """The new generation; only the leader gets `members`.
 
-    A null `protocol_name` (from version 7 on) comes with an error; before, it is empty then.
+    With an error, `protocol_name` is null from version 7 on, and empty before.
     """
 
     throttle_time_ms: int = int32("2+", ignorable=True)

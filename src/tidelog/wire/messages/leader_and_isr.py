@@ -2,8 +2,8 @@
 
 Kafka 3.9 sends version 7 without negotiation. Version 5 brings topic ids and the request type (1
 incremental, 2 full: a replica that a full request does not name is stray). Version 6 brings the
-leader recovery state (KIP-704), 7 the flag of KRaft controllers (KIP-866). All four are flexible.
-Five tagged fields are tidelog's own (V71, E1, R4); brokers that do not know them skip them.
+leader recovery state (KIP-704), 7 the flag of KRaft controllers (KIP-866). All four versions are
+flexible. Five tagged fields are tidelog's own (V71, E1, R4); Kafka's brokers skip these fields.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
 from tidelog.wire.structs import dataclass
 
-#: Far from the tags that Kafka assigns, as are the keys of tidelog's own APIs.
+#: The first tag of tidelog's own fields, far from the tags that Kafka assigns.
 FIRST_LEADER_EPOCH_TAG = 20_000
 IS_CLOSING_TAG = 20_001
 ELIGIBLE_TAG = 20_002
@@ -23,7 +23,7 @@ IDLE_TAG = 20_004
 
 @dataclass(slots=True)
 class LeaderAndIsrPartitionState:
-    """Leader, ISR and replicas of one partition; `is_new` allows creation."""
+    """The leader, ISR and replicas of one partition; `is_new` allows its creation."""
 
     partition_index: int = int32("0+")
     controller_epoch: int = int32("0+")
@@ -36,22 +36,23 @@ class LeaderAndIsrPartitionState:
     removing_replicas: Sequence[int] = array("int32", "3+", ignorable=True, rare=True)
     is_new: bool = boolean("1+", ignorable=True)
     leader_recovery_state: int = int8("6+")
-    #: First epoch of the partition's present incarnation: replicas of an earlier leader epoch
-    #: belong to a removed one.
+    #: First leader epoch of the partition's current incarnation. Replicas of an earlier leader
+    #: epoch belong to a removed incarnation.
     first_leader_epoch: int = int32("4+", ignorable=True, tag=FIRST_LEADER_EPOCH_TAG)
-    #: The partition is about to be removed: its leader takes no more records.
+    #: Whether the partition is about to be removed, so that its leader accepts no more records.
     is_closing: bool = boolean("4+", ignorable=True, tag=IS_CLOSING_TAG)
-    #: Eligible leader replicas: such a broker reports a missing replica and creates none (E1, D3).
+    #: Eligible leader replicas, whose brokers report a missing replica and do not create it (E1,
+    #: D3).
     eligible: Sequence[int] = array("int32", "4+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
-    #: The throttle that came with the partition's reassignment, in bytes a second (R4); 0: none.
+    #: The throttle of the partition's reassignment, in bytes per second (R4); 0 for none.
     throttle: int = int64("4+", ignorable=True, tag=THROTTLE_TAG)
-    #: Replicas of a reassignment that do not copy: it pauses, or does not need them any more.
+    #: Replicas of a reassignment that do not copy, because it is paused or no longer needs them.
     idle: Sequence[int] = array("int32", "4+", ignorable=True, tag=IDLE_TAG, rare=True)
 
 
 @dataclass(slots=True)
 class LeaderAndIsrTopicState:
-    """Partitions of one topic."""
+    """The partition states of one topic."""
 
     topic_name: str = string("2+")
     topic_id: bytes = uuid("5+", ignorable=True)
@@ -60,7 +61,7 @@ class LeaderAndIsrTopicState:
 
 @dataclass(slots=True)
 class LeaderAndIsrLiveLeader:
-    """Where a leader named in this request listens."""
+    """The address of a leader that this request names."""
 
     broker_id: int = int32("0+")
     host_name: str = string("0+")
@@ -69,7 +70,7 @@ class LeaderAndIsrLiveLeader:
 
 @dataclass(slots=True)
 class LeaderAndIsrRequest:
-    """Fenced by `controller_epoch` and `broker_epoch`."""
+    """The controller's command with partition states, fenced by controller and broker epochs."""
 
     controller_id: int = int32("0+")
     is_kraft_controller: bool = boolean("7+")
@@ -82,7 +83,7 @@ class LeaderAndIsrRequest:
 
 @dataclass(slots=True)
 class LeaderAndIsrPartitionError:
-    """Outcome of one partition."""
+    """The outcome of LeaderAndIsr for one partition."""
 
     topic_name: str = string("0-4", ignorable=True)
     partition_index: int = int32("0+")
@@ -91,7 +92,7 @@ class LeaderAndIsrPartitionError:
 
 @dataclass(slots=True)
 class LeaderAndIsrTopicError:
-    """Outcomes of one topic (from version 5)."""
+    """The outcomes of LeaderAndIsr for one topic (from version 5 on)."""
 
     topic_id: bytes = uuid("5+")
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, "5+")
@@ -99,7 +100,7 @@ class LeaderAndIsrTopicError:
 
 @dataclass(slots=True)
 class LeaderAndIsrResponse:
-    """`partition_errors` up to version 4, `topics` from 5."""
+    """The outcomes: `partition_errors` up to version 4, `topics` from version 5 on."""
 
     error_code: int = int16("0+")
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, "0-4")

@@ -12,7 +12,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class MemberIdentity:
-    """A static member may be named by `group_instance_id` alone, with an empty `member_id`."""
+    """A member that leaves; a static member needs only its `group_instance_id`."""
 
     member_id: str = string("3+")
     group_instance_id: str | None = string("3+", None, nullable="3+")
@@ -21,7 +21,7 @@ class MemberIdentity:
 
 @dataclass(slots=True)
 class LeaveGroupRequest:
-    """`member_id` up to version 2, `members` from 3."""
+    """The members that leave: `member_id` up to version 2, `members` from version 3 on."""
 
     group_id: str = string("0+")
     member_id: str = string("0-2")
@@ -30,7 +30,7 @@ class LeaveGroupRequest:
 
 @dataclass(slots=True)
 class MemberResponse:
-    """Outcome of one member."""
+    """The outcome of leaving a group for one member."""
 
     member_id: str = string("3+")
     group_instance_id: str | None = string("3+", nullable="3+")
@@ -39,7 +39,7 @@ class MemberResponse:
 
 @dataclass(slots=True)
 class LeaveGroupResponse:
-    """Up to version 2 the error of the one member is the error of the response."""
+    """The outcomes of leaving a group; up to version 2, one top-level error."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0+")

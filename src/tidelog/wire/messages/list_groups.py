@@ -14,7 +14,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class ListGroupsRequest:
-    """An empty filter lets all groups through."""
+    """The filters of the groups to list; an empty filter matches all groups."""
 
     states_filter: Sequence[str] = array("string", "4+")
     types_filter: Sequence[str] = array("string", "5+")
@@ -22,7 +22,7 @@ class ListGroupsRequest:
 
 @dataclass(slots=True)
 class ListedGroup:
-    """`protocol_type` is empty for groups that only keep offsets."""
+    """A listed group; `protocol_type` is empty if the group only keeps offsets."""
 
     group_id: str = string("0+")
     protocol_type: str = string("0+")
@@ -32,7 +32,7 @@ class ListedGroup:
 
 @dataclass(slots=True)
 class ListGroupsResponse:
-    """Groups of this broker alone."""
+    """The groups that the responding broker coordinates."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0+")

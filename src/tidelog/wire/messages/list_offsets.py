@@ -1,8 +1,8 @@
 """ListOffsets (key 2), versions 0 to 9: offsets by timestamp.
 
-Timestamps below 0 have meanings: -1 latest, -2 earliest, -3 of the largest timestamp (version 7),
--4 earliest local (8), -5 latest tiered (9). Version 2 brings the isolation level, 4 the leader
-epoch for fencing, 6 is flexible. Version 0 asks for the first offsets of several segments.
+Negative timestamps are special: -1 latest, -2 earliest, -3 of the largest timestamp (version 7), -4
+earliest local (8), -5 latest tiered (9). Version 2 brings the isolation level, 4 the leader epoch
+for fencing, 6 is flexible. Version 0 requests the first offsets of several segments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class ListOffsetsPartition:
-    """One question: the first offset whose record is not older than `timestamp`."""
+    """A query for a partition's first offset with a record at or after `timestamp`."""
 
     partition_index: int = int32("0+")
     current_leader_epoch: int = int32("4+", -1, ignorable=True)
@@ -25,7 +25,7 @@ class ListOffsetsPartition:
 
 @dataclass(slots=True)
 class ListOffsetsTopic:
-    """Questions on one topic."""
+    """The queries for one topic's partitions."""
 
     name: str = string("0+")
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition, "0+")
@@ -33,7 +33,7 @@ class ListOffsetsTopic:
 
 @dataclass(slots=True)
 class ListOffsetsRequest:
-    """`replica_id` -1 is a consumer, which reads below the high watermark or the LSO."""
+    """The queries for offsets; `replica_id` -1 is a consumer, which sees committed records only."""
 
     replica_id: int = int32("0+")
     isolation_level: int = int8("2+")
@@ -42,7 +42,7 @@ class ListOffsetsRequest:
 
 @dataclass(slots=True)
 class ListOffsetsPartitionResponse:
-    """Offset -1 with no error: no record is that new."""
+    """The offset for one query; -1 without an error if no record is that new."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
@@ -54,7 +54,7 @@ class ListOffsetsPartitionResponse:
 
 @dataclass(slots=True)
 class ListOffsetsTopicResponse:
-    """Offsets of one topic."""
+    """The offsets for the queries of one topic."""
 
     name: str = string("0+")
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse, "0+")
@@ -62,7 +62,7 @@ class ListOffsetsTopicResponse:
 
 @dataclass(slots=True)
 class ListOffsetsResponse:
-    """`throttle_time_ms` is 0 without quotas."""
+    """The offsets for all queries; `throttle_time_ms` is 0 without quotas."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse, "0+")

@@ -1,6 +1,6 @@
-"""ListPartitionReassignments (key 46), version 0: the moves that are under way (KIP-455).
+"""ListPartitionReassignments (key 46), version 0: the ongoing reassignments (KIP-455).
 
-It is flexible.
+The only version is flexible.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, string
 from tidelog.wire.structs import dataclass
 
-#: Far from the tags that Kafka assigns, as in LeaderAndIsr.
+#: The first tag of tidelog's own fields, far from the tags that Kafka assigns.
 ORIGINAL_TAG = 20_020
 FROZEN_TAG = 20_022
 QUEUED_TAG = 20_023
@@ -19,13 +19,13 @@ REQUEST_TAG = 20_025
 THROTTLE_TAG = 20_026
 PAUSED_TAG = 20_027
 WENT_BACK_TAG = 20_028
-#: No request node asked for the move.
+#: The value of `request_id` if no node requested the reassignment.
 NO_REQUEST = -1
 
 
 @dataclass(slots=True)
 class ListPartitionReassignmentsTopics:
-    """Partitions of one topic."""
+    """The partitions of one topic whose reassignments are listed."""
 
     name: str = string("0+")
     partition_indexes: Sequence[int] = array("int32", "0+")
@@ -33,7 +33,7 @@ class ListPartitionReassignmentsTopics:
 
 @dataclass(slots=True)
 class ListPartitionReassignmentsRequest:
-    """`topics` None: all of them."""
+    """The partitions whose reassignments are listed; null `topics` mean all."""
 
     timeout_ms: int = int32("0+", 60000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(
@@ -43,25 +43,27 @@ class ListPartitionReassignmentsRequest:
 
 @dataclass(slots=True)
 class OngoingPartitionReassignment:
-    """`replicas` are all at present, those being added and removed included."""
+    """A reassignment; `replicas` includes the replicas being added and removed."""
 
     partition_index: int = int32("0+")
     replicas: Sequence[int] = array("int32", "0+")
     adding_replicas: Sequence[int] = array("int32", "0+")
     removing_replicas: Sequence[int] = array("int32", "0+")
-    #: Ours (R1): the replicas that a cancel returns to; empty where they are not recorded.
+    #: tidelog's own field (R1): the replicas that a cancel restores; empty if they are not
+    #: recorded.
     original_replicas: Sequence[int] = array("int32", "0+", ignorable=True, tag=ORIGINAL_TAG)
-    #: Ours (R12): the transaction that made `/admin/reassignments/T/P` of this very move.
+    #: tidelog's own field (R12): the transaction that created this reassignment's node
+    #: `/admin/reassignments/T/P`.
     request_id: int = int64("0+", NO_REQUEST, ignorable=True, tag=REQUEST_TAG)
-    #: Ours (R4): the throttle that came with the move, in bytes a second; 0 without one.
+    #: tidelog's own field (R4): the throttle of the reassignment, in bytes per second; 0 for none.
     throttle: int = int64("0+", ignorable=True, tag=THROTTLE_TAG)
-    #: Ours: why replicas that the move adds do not copy for the moment; empty where they do.
+    #: tidelog's own field: why added replicas do not copy now; empty if they copy.
     paused: str = string("0+", ignorable=True, tag=PAUSED_TAG)
 
 
 @dataclass(slots=True)
 class OngoingTopicReassignment:
-    """Moves of one topic."""
+    """The ongoing reassignments of one topic."""
 
     name: str = string("0+")
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment, "0+")
@@ -69,7 +71,10 @@ class OngoingTopicReassignment:
 
 @dataclass(slots=True)
 class QueuedReassignment:
-    """Ours (R8): a move that waits in the queue; `reason` is empty where it is about to begin."""
+    """A queued reassignment (R8), with the reason of its wait, empty if it is about to begin.
+
+    The queue is tidelog's own.
+    """
 
     topic: str = string("0+")
     partition_index: int = int32("0+")
@@ -79,21 +84,23 @@ class QueuedReassignment:
 
 @dataclass(slots=True)
 class ListPartitionReassignmentsResponse:
-    """Partitions that are not being moved are left out."""
+    """The ongoing reassignments; other partitions are left out."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
     error_message: str | None = string("0+", None, nullable="0+")
     topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment, "0+")
-    #: Ours: the controller queues moves and freezes them; Kafka's ignores that it is asked to.
+    #: tidelog's own field: whether the controller supports queue and freeze, which Kafka's
+    #: controller ignores.
     knows_queue: bool = boolean("0+", ignorable=True, tag=KNOWS_QUEUE_TAG)
-    #: Ours (R11): no move begins.
+    #: tidelog's own field (R11): whether reassignments are frozen, so that none begins.
     frozen: bool = boolean("0+", ignorable=True, tag=FROZEN_TAG)
-    #: Ours (R8).
+    #: tidelog's own field (R8): the queued reassignments.
     queued: list[QueuedReassignment] = array(
         QueuedReassignment, "0+", ignorable=True, tag=QUEUED_TAG
     )
-    #: Ours (E8): how the metadata store shows to be older than the logs; empty where it is not.
+    #: tidelog's own field (E8): the evidence that the metadata store is older than the logs; empty
+    #: if it is not.
     went_back: str = string("0+", ignorable=True, tag=WENT_BACK_TAG)
 
 

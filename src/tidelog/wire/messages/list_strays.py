@@ -1,6 +1,6 @@
 """ListStrays (key 20001), version 0: the replicas that a broker has set aside (V35).
 
-An API of tidelog's own: Kafka deletes its strays and lists none (G5). Flexible.
+This flexible API is tidelog's own (G5), because Kafka deletes strays and does not list them.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class ListStraysRequest:
-    """All strays of the receiving broker."""
+    """The request to list all strays of the receiving broker."""
 
 
 @dataclass(slots=True)
 class ListedStray:
-    """A stray; `name` is that of its directory.
+    """A stray; `name` is the name of its directory.
 
-    Where its partition or topic id is not known, they are empty and -1, or zeros. Times are wall
-    clock, ms; `delete_at_ms` is -1 where its deletion waits for an operator's decision.
-    `is_restorable`: its recovery point is known.
+    An unknown partition is an empty name and -1; an unknown topic id is all zeros. Times are wall
+    clock in ms; `delete_at_ms` is -1 if the deletion waits for an operator's decision.
+    `is_restorable` means that the recovery point is known.
     """
 
     name: str = string("0+")
@@ -35,7 +35,7 @@ class ListedStray:
 
 @dataclass(slots=True)
 class ListedStrayDirectory:
-    """A log directory and its strays, or the reason why it cannot be read."""
+    """A log directory with its strays, or the error of reading it."""
 
     log_dir: str = string("0+")
     error_code: int = int16("0+")
@@ -44,7 +44,7 @@ class ListedStrayDirectory:
 
 @dataclass(slots=True)
 class ListStraysResponse:
-    """By log directory."""
+    """The strays of the responding broker, by log directory."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -13,7 +13,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class ListTransactionsRequest:
-    """Filters; empty ones match all."""
+    """The filters of the transactions to list; an empty filter matches all."""
 
     state_filters: Sequence[str] = array("string", "0+")
     producer_id_filters: Sequence[int] = array("int64", "0+")
@@ -22,7 +22,7 @@ class ListTransactionsRequest:
 
 @dataclass(slots=True)
 class TransactionState:
-    """One transaction."""
+    """One listed transaction."""
 
     transactional_id: str = string("0+")
     producer_id: int = int64("0+")
@@ -31,7 +31,7 @@ class TransactionState:
 
 @dataclass(slots=True)
 class ListTransactionsResponse:
-    """The transactions that match, and state names that are unknown."""
+    """The transactions that match, and the unknown state names of the filter."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -1,6 +1,6 @@
-"""MarkLogDirsBad (key 20006), version 0: a broker gives log directories up as if they had failed.
+"""MarkLogDirsBad (key 20006), version 0: a broker treats log directories as failed.
 
-An API of tidelog's own (D12, G5): Kafka has no request for it. Flexible.
+This flexible API is tidelog's own (D12, G5).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class MarkLogDirsBadRequest:
-    """Log directories of the receiving broker, by path."""
+    """The paths of the receiving broker's log directories to mark as failed."""
 
     log_dirs: Sequence[str] = array("string", "0+")
 
 
 @dataclass(slots=True)
 class MarkedLogDir:
-    """NONE where the directory is given up, or the reason for which it is not."""
+    """The outcome for one log directory, NONE if it was marked as failed."""
 
     log_dir: str = string("0+")
     error_code: int = int16("0+")
@@ -29,7 +29,7 @@ class MarkedLogDir:
 
 @dataclass(slots=True)
 class MarkLogDirsBadResponse:
-    """Outcomes, one for each requested directory."""
+    """The outcomes of marking log directories, one per requested directory."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -1,9 +1,10 @@
 """Metadata (key 3), versions 0 to 13: brokers, controller, topics, leaders, ISRs.
 
-In version 0 an empty list of topics requests all; from 1 on null does and empty requests none.
-Version 4 lets the client forbid auto-creation, 5 lists offline replicas, 7 leader epochs, 8 to 10
-authorized operations of the cluster; 9 is flexible. Version 10 carries topic ids in responses and
-12 takes them in requests (KIP-516). Version 13 has an error of the whole response (KIP-1102).
+In version 0, an empty list of topics requests all topics. From version 1 on, null requests all
+topics, and an empty list requests none. Version 4 lets the client forbid auto-creation, 5 lists
+offline replicas, 7 leader epochs, 8 to 10 authorized operations of the cluster; 9 is flexible.
+Version 10 carries topic ids in responses and 12 takes them in requests (KIP-516). Version 13 has an
+error of the whole response (KIP-1102).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class MetadataRequestTopic:
-    """A topic by name; from version 12 by id with a null name."""
+    """A topic by name, or, from version 12 on, by id with a null name."""
 
     topic_id: bytes = uuid("10+", ignorable=True)
     name: str | None = string("0+", nullable="10+")
@@ -24,7 +25,7 @@ class MetadataRequestTopic:
 
 @dataclass(slots=True)
 class MetadataRequest:
-    """`topics` None: all of them."""
+    """The topics whose metadata is requested; null `topics` mean all topics."""
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, "0+", nullable="1+")
     allow_auto_topic_creation: bool = boolean("4+", True)
@@ -34,7 +35,7 @@ class MetadataRequest:
 
 @dataclass(slots=True)
 class MetadataResponseBroker:
-    """A live broker at the listener of the request."""
+    """A live broker, with its address on the listener of the request."""
 
     node_id: int = int32("0+")
     host: str = string("0+")
@@ -44,7 +45,10 @@ class MetadataResponseBroker:
 
 @dataclass(slots=True)
 class MetadataResponsePartition:
-    """Leader -1: none. `offline_replicas`: brokers that are down."""
+    """A partition; its leader is -1 without one.
+
+    `offline_replicas` are the brokers that are down.
+    """
 
     error_code: int = int16("0+")
     partition_index: int = int32("0+")
@@ -57,7 +61,7 @@ class MetadataResponsePartition:
 
 @dataclass(slots=True)
 class MetadataResponseTopic:
-    """A topic or the reason for none."""
+    """A topic with its partitions, or the error."""
 
     error_code: int = int16("0+")
     name: str | None = string("0+", nullable="12+")
@@ -69,7 +73,7 @@ class MetadataResponseTopic:
 
 @dataclass(slots=True)
 class MetadataResponse:
-    """Authorized operations are a bit field; -2147483648 means not requested."""
+    """The metadata; authorized operations are a bit field, -2147483648 if not requested."""
 
     throttle_time_ms: int = int32("3+", ignorable=True)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker, "0+")

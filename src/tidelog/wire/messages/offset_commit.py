@@ -1,8 +1,8 @@
 """OffsetCommit (key 8), versions 2 to 9: commit how far a group has read.
 
-Version 3 brings the throttle time, 5 takes the retention time away (KIP-211), 6 brings leader
-epochs (KIP-320), 7 static members (KIP-345), 8 is flexible. Version 9 serves the members of
-KIP-848's protocol: it may respond with STALE_MEMBER_EPOCH, and GROUP_ID_NOT_FOUND.
+Version 3 brings the throttle time, 5 removes the retention time (KIP-211), 6 brings leader epochs
+(KIP-320), 7 static members (KIP-345), 8 is flexible. Version 9 serves members of KIP-848's
+protocol, and may respond with STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class OffsetCommitRequestPartition:
-    """`committed_offset` is the next one to read; `committed_metadata` is the client's own."""
+    """The next offset to read of a partition, with metadata of the client's own."""
 
     partition_index: int = int32("0+")
     committed_offset: int = int64("0+")
@@ -23,7 +23,7 @@ class OffsetCommitRequestPartition:
 
 @dataclass(slots=True)
 class OffsetCommitRequestTopic:
-    """Offsets of one topic."""
+    """The offsets to commit for one topic."""
 
     name: str = string("0+")
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition, "0+")
@@ -31,8 +31,9 @@ class OffsetCommitRequestTopic:
 
 @dataclass(slots=True)
 class OffsetCommitRequest:
-    """Generation -1 with an empty member id: by a consumer that is no member of the group.
+    """The offsets that a group commits.
 
+    A consumer that is not a member of the group sends generation -1 with an empty member id.
     `retention_time_ms` -1 leaves the retention to the broker.
     """
 
@@ -46,7 +47,7 @@ class OffsetCommitRequest:
 
 @dataclass(slots=True)
 class OffsetCommitResponsePartition:
-    """Outcome of one partition."""
+    """The outcome of committing the offset of one partition."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
@@ -54,7 +55,7 @@ class OffsetCommitResponsePartition:
 
 @dataclass(slots=True)
 class OffsetCommitResponseTopic:
-    """Outcomes of one topic."""
+    """The outcomes of committing the offsets of one topic."""
 
     name: str = string("0+")
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition, "0+")
@@ -62,7 +63,7 @@ class OffsetCommitResponseTopic:
 
 @dataclass(slots=True)
 class OffsetCommitResponse:
-    """Errors of the whole group stand at every partition."""
+    """The outcomes of commits; every partition repeats an error of the whole group."""
 
     throttle_time_ms: int = int32("3+", ignorable=True)
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic, "0+")

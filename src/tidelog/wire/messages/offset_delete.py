@@ -1,6 +1,6 @@
 """OffsetDelete (key 47), version 0: delete offsets of a group (KIP-496).
 
-It is not flexible.
+The only version is not flexible.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class OffsetDeleteRequestPartition:
-    """One partition."""
+    """A partition whose committed offset is deleted."""
 
     partition_index: int = int32("0+")
 
 
 @dataclass(slots=True)
 class OffsetDeleteRequestTopic:
-    """Partitions of one topic."""
+    """The partitions of one topic whose committed offsets are deleted."""
 
     name: str = string("0+")
     partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition, "0+")
@@ -26,7 +26,7 @@ class OffsetDeleteRequestTopic:
 
 @dataclass(slots=True)
 class OffsetDeleteRequest:
-    """Offsets of one group."""
+    """The committed offsets of one group to delete."""
 
     group_id: str = string("0+")
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic, "0+")
@@ -34,7 +34,7 @@ class OffsetDeleteRequest:
 
 @dataclass(slots=True)
 class OffsetDeleteResponsePartition:
-    """Outcome of one partition; GROUP_SUBSCRIBED_TO_TOPIC where a member still reads it."""
+    """The outcome for one partition; GROUP_SUBSCRIBED_TO_TOPIC if a member still reads it."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
@@ -42,7 +42,7 @@ class OffsetDeleteResponsePartition:
 
 @dataclass(slots=True)
 class OffsetDeleteResponseTopic:
-    """Outcomes of one topic."""
+    """The outcomes of deleting the committed offsets of one topic."""
 
     name: str = string("0+")
     partitions: list[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition, "0+")
@@ -50,7 +50,7 @@ class OffsetDeleteResponseTopic:
 
 @dataclass(slots=True)
 class OffsetDeleteResponse:
-    """A top-level error means that nothing was considered; `topics` is empty then."""
+    """The outcomes; with a top-level error, no offset was deleted and `topics` is empty."""
 
     error_code: int = int16("0+")
     throttle_time_ms: int = int32("0+", ignorable=True)

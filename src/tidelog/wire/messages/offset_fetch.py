@@ -16,7 +16,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class OffsetFetchRequestTopic:
-    """Partitions of one topic (up to version 7)."""
+    """The partitions of one topic whose offsets are requested (up to version 7)."""
 
     name: str = string("0-7")
     partition_indexes: Sequence[int] = array("int32", "0-7")
@@ -24,7 +24,7 @@ class OffsetFetchRequestTopic:
 
 @dataclass(slots=True)
 class OffsetFetchRequestTopics:
-    """Partitions of one topic (from version 8)."""
+    """The partitions of one topic whose offsets are requested (from version 8 on)."""
 
     name: str = string("8+")
     partition_indexes: Sequence[int] = array("int32", "8+")
@@ -32,7 +32,10 @@ class OffsetFetchRequestTopics:
 
 @dataclass(slots=True)
 class OffsetFetchRequestGroup:
-    """One group; `topics` None: all that it has offsets of. Epoch -1 without KIP-848's protocol."""
+    """A group whose offsets are requested; null `topics` mean all its offsets.
+
+    The member epoch is -1 without the protocol of KIP-848.
+    """
 
     group_id: str = string("8+")
     member_id: str | None = string("9+", None, nullable="9+", ignorable=True)
@@ -44,9 +47,10 @@ class OffsetFetchRequestGroup:
 
 @dataclass(slots=True)
 class OffsetFetchRequest:
-    """One group in the flat fields up to version 7, `groups` from 8.
+    """The request for offsets: of one group up to version 7, of `groups` from version 8 on.
 
-    `require_stable`: respond UNSTABLE_OFFSET_COMMIT where a transaction may still change an offset.
+    With `require_stable`, the response is UNSTABLE_OFFSET_COMMIT for an offset that a transaction
+    may still change.
     """
 
     group_id: str = string("0-7")
@@ -59,7 +63,7 @@ class OffsetFetchRequest:
 
 @dataclass(slots=True)
 class OffsetFetchResponsePartition:
-    """Offset -1 with no error: none is committed (up to version 7)."""
+    """The committed offset of a partition; -1 without an error if none (up to version 7)."""
 
     partition_index: int = int32("0-7")
     committed_offset: int = int64("0-7")
@@ -70,7 +74,7 @@ class OffsetFetchResponsePartition:
 
 @dataclass(slots=True)
 class OffsetFetchResponseTopic:
-    """Offsets of one topic (up to version 7)."""
+    """The committed offsets of one topic (up to version 7)."""
 
     name: str = string("0-7")
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, "0-7")
@@ -78,7 +82,7 @@ class OffsetFetchResponseTopic:
 
 @dataclass(slots=True)
 class OffsetFetchResponsePartitions:
-    """Offset -1 with no error: none is committed (from version 8)."""
+    """The committed offset of a partition; -1 without an error if none (from version 8)."""
 
     partition_index: int = int32("8+")
     committed_offset: int = int64("8+")
@@ -89,7 +93,7 @@ class OffsetFetchResponsePartitions:
 
 @dataclass(slots=True)
 class OffsetFetchResponseTopics:
-    """Offsets of one topic (from version 8)."""
+    """The committed offsets of one topic (from version 8 on)."""
 
     name: str = string("8+")
     partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions, "8+")
@@ -97,7 +101,7 @@ class OffsetFetchResponseTopics:
 
 @dataclass(slots=True)
 class OffsetFetchResponseGroup:
-    """Offsets of one group, or the reason for none."""
+    """The committed offsets of one group, or the error."""
 
     group_id: str = string("8+")
     topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics, "8+")
@@ -106,9 +110,9 @@ class OffsetFetchResponseGroup:
 
 @dataclass(slots=True)
 class OffsetFetchResponse:
-    """The flat fields up to version 7, `groups` from 8.
+    """The offsets: of one group up to version 7, of `groups` from version 8 on.
 
-    Version 1 has no error of the group: it stands at every partition.
+    Version 1 has no error of the group, so every partition repeats it.
     """
 
     throttle_time_ms: int = int32("3+", ignorable=True)

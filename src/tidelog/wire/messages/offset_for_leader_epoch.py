@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23), versions 2 to 4: where a leader epoch ends in the log.
 
-Followers and consumers find their divergence with it (KIP-101, KIP-320). Version 2 fences by the
-current leader epoch, 3 names the requester (-2: any, beyond the high watermark), 4 is flexible.
+Followers and consumers detect divergence by this request (KIP-101, KIP-320). Version 2 fences by
+the current leader epoch, 3 names the requester (-2: any, beyond the high watermark), 4 is flexible.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class OffsetForLeaderPartition:
-    """The requested epoch, and the epoch that the requester believes current."""
+    """The requested leader epoch, and the sender's current leader epoch, for fencing."""
 
     partition: int = int32("0+")
     current_leader_epoch: int = int32("2+", -1, ignorable=True)
@@ -21,7 +21,7 @@ class OffsetForLeaderPartition:
 
 @dataclass(slots=True)
 class OffsetForLeaderTopic:
-    """Requests for one topic."""
+    """The requested epochs of one topic's partitions."""
 
     topic: str = string("0+")
     partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition, "0+")
@@ -29,7 +29,7 @@ class OffsetForLeaderTopic:
 
 @dataclass(slots=True)
 class OffsetForLeaderEpochRequest:
-    """`replica_id` -1 is a consumer, -2 a tool."""
+    """The requested leader epochs; `replica_id` is -1 for consumers and -2 for tools."""
 
     replica_id: int = int32("3+", -2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic, "0+")
@@ -37,7 +37,7 @@ class OffsetForLeaderEpochRequest:
 
 @dataclass(slots=True)
 class EpochEndOffset:
-    """The largest epoch not above the requested one, and its end offset; -1 unknown."""
+    """The largest epoch up to the requested one, and its end offset, or -1 if unknown."""
 
     error_code: int = int16("0+")
     partition: int = int32("0+")
@@ -47,7 +47,7 @@ class EpochEndOffset:
 
 @dataclass(slots=True)
 class OffsetForLeaderTopicResult:
-    """Results of one topic."""
+    """The end offsets of leader epochs of one topic's partitions."""
 
     topic: str = string("0+")
     partitions: list[EpochEndOffset] = array(EpochEndOffset, "0+")
@@ -55,7 +55,7 @@ class OffsetForLeaderTopicResult:
 
 @dataclass(slots=True)
 class OffsetForLeaderEpochResponse:
-    """`throttle_time_ms` is 0 without quotas."""
+    """The end offsets of leader epochs; `throttle_time_ms` is 0 without quotas."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult, "0+")

@@ -1,6 +1,6 @@
-"""PlanLogDirMoves (key 20007), version 0: which moves a broker would make between its directories.
+"""PlanLogDirMoves (key 20007), version 0: a broker's plan of moves between its log directories.
 
-An API of tidelog's own (D12, D15, G5): Kafka has no request for it. Nothing moves by it. Flexible.
+This flexible API is tidelog's own (D12, D15, G5). The request moves no replica.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from tidelog.wire.schema import Api, array, int16, int32, int64, string
 from tidelog.wire.structs import dataclass
 
-#: No threshold in a request: that of the broker's configuration holds.
+#: The `threshold_percent` that stands for the broker's configured threshold.
 OWN_THRESHOLD = -1
 
 
 @dataclass(slots=True)
 class PlanLogDirMovesRequest:
-    """With `log_dirs`: how a drain empties them. Without any: how the volumes are balanced.
+    """The request for a plan of replica moves between log directories.
 
-    `threshold_percent` is for balancing.
+    With `log_dirs`, the plan drains these directories. Without `log_dirs`, the plan balances the
+    volumes by `threshold_percent`.
     """
 
     log_dirs: Sequence[str] = array("string", "0+")
@@ -27,7 +28,7 @@ class PlanLogDirMovesRequest:
 
 @dataclass(slots=True)
 class PlannedLogDirMove:
-    """A replica, and where it would move; `target` null: nowhere, for the reason."""
+    """A replica and its planned directory; a null `target` means none, with the reason."""
 
     topic: str = string("0+")
     partition: int = int32("0+")
@@ -39,7 +40,7 @@ class PlannedLogDirMove:
 
 @dataclass(slots=True)
 class PlanLogDirMovesResponse:
-    """The moves in the order in which they would begin, or why there can be none."""
+    """The planned moves, in the order in which they would begin, or the error."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

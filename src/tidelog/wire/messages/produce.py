@@ -15,7 +15,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class PartitionProduceData:
-    """The batches for one partition; this project expects exactly one."""
+    """The batches for one partition; tidelog expects exactly one batch."""
 
     index: int = int32("0+")
     records: Records | None = records("0+", nullable="0+")
@@ -23,7 +23,7 @@ class PartitionProduceData:
 
 @dataclass(slots=True)
 class TopicProduceData:
-    """The partitions of one topic."""
+    """The produced partitions of one topic."""
 
     name: str = string("0+")
     partition_data: list[PartitionProduceData] = array(PartitionProduceData, "0+")
@@ -31,7 +31,10 @@ class TopicProduceData:
 
 @dataclass(slots=True)
 class ProduceRequest:
-    """`acks`: -1 all of the ISR, 1 the leader, 0 none; `timeout_ms` bounds the wait for the ISR."""
+    """The batches to append; `acks` is -1 for the whole ISR, 1 for the leader, 0 for none.
+
+    `timeout_ms` bounds the wait for the ISR.
+    """
 
     transactional_id: str | None = string("3+", None, nullable="3+")
     acks: int = int16("0+")
@@ -41,7 +44,7 @@ class ProduceRequest:
 
 @dataclass(slots=True)
 class BatchIndexAndErrorMessage:
-    """A record for which its batch was rejected, and the reason."""
+    """A record that made the leader reject its batch, and the reason."""
 
     batch_index: int = int32("8+")
     batch_index_error_message: str | None = string("8+", None, nullable="8+")
@@ -49,7 +52,7 @@ class BatchIndexAndErrorMessage:
 
 @dataclass(frozen=True, slots=True)
 class LeaderIdAndEpoch:
-    """The leader that the sender knows; -1 where it knows none."""
+    """The leader that the responding broker knows, or -1."""
 
     leader_id: int = int32("10+", -1)
     leader_epoch: int = int32("10+", -1)
@@ -57,7 +60,7 @@ class LeaderIdAndEpoch:
 
 @dataclass(slots=True)
 class PartitionProduceResponse:
-    """Outcome of one partition; times and offsets are -1 where not known."""
+    """The outcome of an append to one partition; unknown times and offsets are -1."""
 
     index: int = int32("0+")
     error_code: int = int16("0+")
@@ -73,7 +76,7 @@ class PartitionProduceResponse:
 
 @dataclass(slots=True)
 class TopicProduceResponse:
-    """Outcomes of one topic."""
+    """The outcomes of appends to one topic's partitions."""
 
     name: str = string("0+")
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse, "0+")
@@ -81,7 +84,7 @@ class TopicProduceResponse:
 
 @dataclass(slots=True)
 class NodeEndpoint:
-    """Address of a leader named in this response."""
+    """The address of a leader that this response names."""
 
     node_id: int = int32("10+")
     host: str = string("10+")
@@ -91,7 +94,7 @@ class NodeEndpoint:
 
 @dataclass(slots=True)
 class ProduceResponse:
-    """`throttle_time_ms` is 0 without quotas."""
+    """The outcomes of appends; `throttle_time_ms` is 0 without quotas."""
 
     responses: list[TopicProduceResponse] = array(TopicProduceResponse, "0+")
     throttle_time_ms: int = int32("1+", ignorable=True)

@@ -1,10 +1,9 @@
 """RelinquishLeadership (key 20005), version 0: a leader asks the controller for another leader.
 
-An API of tidelog's own (F11, V68, D13, D14, G5): Kafka has no request for it. A leader asks because
-its reads are slow, its log is damaged, or its disk is full or slow. A member that follows by then
-asks because of damage, too. One that follows on a slow disk is named so that it is not elected. A
-request without partitions takes back that disks of the sender are full or slow.
-Flexible.
+This flexible API is tidelog's own (F11, V68, D13, D14, G5). A leader sends the request because its
+reads are slow, its log is damaged, or its disk is full or slow. A follower in the ISR also sends
+the request if its log is damaged. A follower on a slow disk is named so that it is not elected. A
+request without partitions says that no disk of the sender is full or slow any more.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class RelinquishedPartition:
-    """A partition of which the sender has a replica, in a role of `leader_epoch`."""
+    """A partition whose replica on the sender should not lead, with its leader epoch."""
 
     partition_index: int = int32("0+")
     leader_epoch: int = int32("0+")
-    #: The first offset that the sender's log has lost to damage (V68); -1: its reads are slow.
+    #: The first damaged offset of the sender's log (V68); -1 if its reads are slow.
     damaged_offset: int = int64("0+", -1)
-    #: The log directory of the replica is full (D14) or slow (D13): it should not lead. Earlier
-    #: controllers take it for slow reads.
+    #: Whether the replica's log directory is full (D14) or slow (D13), so that the replica should
+    #: not lead. Earlier versions of the controller treat this as slow reads.
     is_unfit: bool = boolean("0+", tag=0)
 
 
 @dataclass(slots=True)
 class RelinquishedTopic:
-    """Partitions of one topic."""
+    """The partitions of one topic whose replicas on the sender should not lead."""
 
     topic_id: bytes = uuid("0+")
     partitions: list[RelinquishedPartition] = array(RelinquishedPartition, "0+")
@@ -36,7 +35,7 @@ class RelinquishedTopic:
 
 @dataclass(slots=True)
 class RelinquishLeadershipRequest:
-    """Fenced by the sender's `broker_epoch`."""
+    """A broker's request for other leaders, fenced by its `broker_epoch`."""
 
     broker_id: int = int32("0+")
     broker_epoch: int = int64("0+", -1)
@@ -45,7 +44,7 @@ class RelinquishLeadershipRequest:
 
 @dataclass(slots=True)
 class RelinquishedPartitionResult:
-    """NONE where the sender does not lead now, or the reason for which nothing has changed."""
+    """The outcome for one partition: NONE if the sender does not lead it now, or the error."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
@@ -54,7 +53,7 @@ class RelinquishedPartitionResult:
 
 @dataclass(slots=True)
 class RelinquishedTopicResult:
-    """Outcomes of the partitions of one topic."""
+    """The outcomes for one topic's partitions."""
 
     topic_id: bytes = uuid("0+")
     partitions: list[RelinquishedPartitionResult] = array(RelinquishedPartitionResult, "0+")
@@ -62,7 +61,7 @@ class RelinquishedTopicResult:
 
 @dataclass(slots=True)
 class RelinquishLeadershipResponse:
-    """A top-level error means that nothing was considered."""
+    """The outcomes; a top-level error means that no partition was considered."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -1,7 +1,6 @@
 """RemovePartitions (key 20000), version 0: remove the highest partitions of topics (V71).
 
-An API of tidelog's own: Kafka has none for it, and Kafka's keys are far below (G5). Shaped like
-CreatePartitions, whose opposite it is; flexible.
+This flexible API is tidelog's own (G5). The messages resemble the messages of CreatePartitions.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class RemovePartitionsTopic:
-    """`count` is the new total: partitions from that number on are removed.
+    """A topic whose partitions from number `count` on are removed.
 
-    With `drain` they are removed when every consumer group with committed offsets in them has read
-    them to their end.
+    With `drain`, a partition is removed when every consumer group with committed offsets in it has
+    read it to its end.
     """
 
     name: str = string("0+")
@@ -25,7 +24,7 @@ class RemovePartitionsTopic:
 
 @dataclass(slots=True)
 class RemovePartitionsRequest:
-    """`validate_only` checks and removes nothing."""
+    """The request to remove partitions; with `validate_only` it is only checked."""
 
     topics: list[RemovePartitionsTopic] = array(RemovePartitionsTopic, "0+")
     validate_only: bool = boolean("0+")
@@ -33,7 +32,7 @@ class RemovePartitionsRequest:
 
 @dataclass(slots=True)
 class RemovePartitionsTopicResult:
-    """Outcome of one topic: requested for good, or rejected."""
+    """The outcome for one topic: the removal is recorded, or rejected."""
 
     name: str = string("0+")
     error_code: int = int16("0+")
@@ -42,7 +41,7 @@ class RemovePartitionsTopicResult:
 
 @dataclass(slots=True)
 class RemovePartitionsResponse:
-    """Outcomes, one per requested topic."""
+    """The outcomes of removing partitions, one per requested topic."""
 
     throttle_time_ms: int = int32("0+")
     results: list[RemovePartitionsTopicResult] = array(RemovePartitionsTopicResult, "0+")

@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class RenewDelegationTokenRequest:
-    """The token's HMAC, and for how long."""
+    """The HMAC of a delegation token, and the period of its renewal."""
 
     hmac: bytes = binary("0+")
     renew_period_ms: int = int64("0+")
@@ -19,7 +19,7 @@ class RenewDelegationTokenRequest:
 
 @dataclass(slots=True)
 class RenewDelegationTokenResponse:
-    """When the token expires, -1 without one."""
+    """The time at which the renewed token expires, or -1 with an error."""
 
     error_code: int = int16("0+")
     expiry_timestamp_ms: int = int64("0+")

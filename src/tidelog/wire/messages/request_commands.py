@@ -1,7 +1,7 @@
 """RequestCommands (key 20003), version 0: a broker requests a full command from the controller.
 
-An API of tidelog's own (G5): a broker that restored a replica must learn its role (V35). The
-response comes before the full command. Flexible.
+This flexible API is tidelog's own (G5). A broker that restored a replica needs the replica's role
+(V35). The response comes before the full command.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class RequestCommandsRequest:
-    """The requesting broker, and its registration."""
+    """A broker's request that the controller resend all commands, with its registration."""
 
     broker_id: int = int32("0+")
     broker_epoch: int = int64("0+", -1)
@@ -20,7 +20,7 @@ class RequestCommandsRequest:
 
 @dataclass(slots=True)
 class RequestCommandsResponse:
-    """NOT_CONTROLLER, STALE_BROKER_EPOCH, or NONE: a full command follows."""
+    """The outcome: NOT_CONTROLLER, STALE_BROKER_EPOCH, or NONE before a full command."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

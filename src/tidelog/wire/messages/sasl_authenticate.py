@@ -11,14 +11,14 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class SaslAuthenticateRequest:
-    """The client's token."""
+    """The client's token of a SASL authentication."""
 
     auth_bytes: bytes = binary("0+")
 
 
 @dataclass(slots=True)
 class SaslAuthenticateResponse:
-    """The broker's token; a lifetime of 0 has no end."""
+    """The broker's token of a SASL authentication; a session lifetime of 0 has no end."""
 
     error_code: int = int16("0+")
     error_message: str | None = string("0+", None, nullable="0+")

@@ -1,6 +1,6 @@
 """SaslHandshake (key 17), versions 0 and 1: the SASL mechanism that a client wants to use.
 
-Version 1 has the tokens that follow travel in SaslAuthenticate. No version is flexible.
+From version 1 on, SaslAuthenticate carries the following tokens. No version is flexible.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class SaslHandshakeRequest:
-    """The mechanism that the client chose."""
+    """The SASL mechanism that the client chose."""
 
     mechanism: str = string("0+")
 
 
 @dataclass(slots=True)
 class SaslHandshakeResponse:
-    """`mechanisms`: those that the broker has enabled."""
+    """The outcome, with the SASL mechanisms that the broker has enabled."""
 
     error_code: int = int16("0+")
     mechanisms: Sequence[str] = array("string", "0+")

@@ -1,7 +1,8 @@
 """StopReplica (key 5), versions 3 and 4: the controller removes replicas from a broker.
 
 Kafka 3.9 sends version 4 without negotiation. Version 3 carries the leader epoch and the deletion
-flag of each partition (KIP-570), 4 the flag of KRaft controllers (KIP-866). Both are flexible.
+flag of each partition (KIP-570), 4 the flag of KRaft controllers (KIP-866). Both versions are
+flexible.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class StopReplicaPartitionState:
-    """`leader_epoch` -2 deletes whatever the epoch (topic deletion)."""
+    """A replica to stop; `leader_epoch` -2 stops it in any epoch (topic deletion)."""
 
     partition_index: int = int32("3+")
     leader_epoch: int = int32("3+", -1)
@@ -21,7 +22,7 @@ class StopReplicaPartitionState:
 
 @dataclass(slots=True)
 class StopReplicaTopicState:
-    """Partitions of one topic."""
+    """The replicas of one topic to stop."""
 
     topic_name: str = string("3+")
     partition_states: list[StopReplicaPartitionState] = array(StopReplicaPartitionState, "3+")
@@ -29,7 +30,7 @@ class StopReplicaTopicState:
 
 @dataclass(slots=True)
 class StopReplicaRequest:
-    """Fenced by `controller_epoch` and `broker_epoch`."""
+    """The controller's command to stop replicas, fenced by controller and broker epochs."""
 
     controller_id: int = int32("0+")
     is_kraft_controller: bool = boolean("4+")
@@ -40,7 +41,7 @@ class StopReplicaRequest:
 
 @dataclass(slots=True)
 class StopReplicaPartitionError:
-    """Outcome of one partition."""
+    """The outcome of stopping one replica."""
 
     topic_name: str = string("0+")
     partition_index: int = int32("0+")
@@ -49,7 +50,7 @@ class StopReplicaPartitionError:
 
 @dataclass(slots=True)
 class StopReplicaResponse:
-    """Outcomes, by topic name."""
+    """The outcomes of stopping replicas, by topic name."""
 
     error_code: int = int16("0+")
     partition_errors: list[StopReplicaPartitionError] = array(StopReplicaPartitionError, "0+")

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14), versions 0 to 5: the leader brings the assignments, each member gets its own.
+"""SyncGroup (key 14), versions 0 to 5: the leader sends assignments, each member gets its own.
 
 Version 1 brings the throttle time, 3 static members (KIP-345), 4 is flexible, 5 carries protocol
 type and name both ways, to be compared (KIP-559).
@@ -12,7 +12,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class SyncGroupRequestAssignment:
-    """The assignment of one member."""
+    """The assignment of one group member."""
 
     member_id: str = string("0+")
     assignment: bytes = binary("0+")
@@ -20,7 +20,7 @@ class SyncGroupRequestAssignment:
 
 @dataclass(slots=True)
 class SyncGroupRequest:
-    """`assignments` is filled by the leader alone."""
+    """A member's request for its assignment; only the leader sends `assignments`."""
 
     group_id: str = string("0+")
     generation_id: int = int32("0+")
@@ -33,7 +33,7 @@ class SyncGroupRequest:
 
 @dataclass(slots=True)
 class SyncGroupResponse:
-    """`assignment` is empty with an error."""
+    """The member's assignment, which is empty with an error."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0+")

@@ -12,7 +12,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class TxnOffsetCommitRequestPartition:
-    """The offset of one partition."""
+    """The offset of one partition to commit in a transaction."""
 
     partition_index: int = int32("0+")
     committed_offset: int = int64("0+")
@@ -22,7 +22,7 @@ class TxnOffsetCommitRequestPartition:
 
 @dataclass(slots=True)
 class TxnOffsetCommitRequestTopic:
-    """Offsets of one topic."""
+    """The offsets of one topic to commit in a transaction."""
 
     name: str = string("0+")
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition, "0+")
@@ -30,7 +30,7 @@ class TxnOffsetCommitRequestTopic:
 
 @dataclass(slots=True)
 class TxnOffsetCommitRequest:
-    """Offsets, and the transaction that they belong to."""
+    """The offsets of a group to commit in a transaction."""
 
     transactional_id: str = string("0+")
     group_id: str = string("0+")
@@ -44,7 +44,7 @@ class TxnOffsetCommitRequest:
 
 @dataclass(slots=True)
 class TxnOffsetCommitResponsePartition:
-    """Outcome of one partition."""
+    """The outcome of adding one partition's offset to a transaction."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
@@ -52,7 +52,7 @@ class TxnOffsetCommitResponsePartition:
 
 @dataclass(slots=True)
 class TxnOffsetCommitResponseTopic:
-    """Outcomes of one topic."""
+    """The outcomes of adding one topic's offsets to a transaction."""
 
     name: str = string("0+")
     partitions: list[TxnOffsetCommitResponsePartition] = array(
@@ -62,7 +62,7 @@ class TxnOffsetCommitResponseTopic:
 
 @dataclass(slots=True)
 class TxnOffsetCommitResponse:
-    """Outcomes, one per partition."""
+    """The outcomes of adding offsets to a transaction, one per partition."""
 
     throttle_time_ms: int = int32("0+")
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic, "0+")

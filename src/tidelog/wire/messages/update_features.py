@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class FeatureUpdateKey:
-    """A feature and its new maximum level; below 1: none."""
+    """A feature and its new maximum level, which below 1 removes the feature."""
 
     feature: str = string("0+")
     max_version_level: int = int16("0+")
@@ -21,7 +21,7 @@ class FeatureUpdateKey:
 
 @dataclass(slots=True)
 class UpdateFeaturesRequest:
-    """`validate_only` checks and changes nothing."""
+    """The new levels of features; with `validate_only` they are only checked."""
 
     timeout_ms: int = int32("0+", 60_000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey, "0+")
@@ -30,7 +30,7 @@ class UpdateFeaturesRequest:
 
 @dataclass(slots=True)
 class UpdatableFeatureResult:
-    """Outcome of one feature."""
+    """The outcome of the update of one feature."""
 
     feature: str = string("0+")
     error_code: int = int16("0+")
@@ -39,7 +39,7 @@ class UpdatableFeatureResult:
 
 @dataclass(slots=True)
 class UpdateFeaturesResponse:
-    """Outcomes, one per feature."""
+    """The outcomes of feature updates, one per feature."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -1,8 +1,8 @@
 """UpdateMetadata (key 6), versions 6 to 8: the controller sends a broker the cluster's state.
 
 Kafka 3.9 sends version 8 without negotiation. Version 7 brings topic ids, 8 the flag of KRaft
-controllers and the request type as a tagged field (KIP-866). All three are flexible. Tagged fields
-from 20,000 on are tidelog's own (V71, E1, E4, E8); brokers that do not know them skip them.
+controllers and the request type as a tagged field (KIP-866). All three versions are flexible.
+Tagged fields from 20,000 on are tidelog's own (V71, E1, E4, E8); Kafka's brokers skip these fields.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidelog.wire.messages.leader_and_isr import ELIGIBLE_TAG, FIRST_LEADER_EPOC
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
 from tidelog.wire.structs import dataclass
 
-#: Far from the tags that Kafka assigns, as in LeaderAndIsr.
+#: A tag of tidelog's own fields, far from the tags that Kafka assigns.
 LAST_LEADER_TAG = 20_003
 AWAITED_TAG = 20_004
 QUORUM_TAG = 20_005
@@ -26,7 +26,7 @@ STORE_MARK_TAG = 20_010
 
 @dataclass(slots=True)
 class UpdateMetadataPartitionState:
-    """State of one partition; leader -2 means that it, or its topic, is being deleted."""
+    """The state of one partition; leader -2 means that it or its topic is being deleted."""
 
     partition_index: int = int32("0+")
     controller_epoch: int = int32("0+")
@@ -36,29 +36,29 @@ class UpdateMetadataPartitionState:
     zk_version: int = int32("0+")
     replicas: Sequence[int] = array("int32", "0+")
     offline_replicas: Sequence[int] = array("int32", "4+", ignorable=True, rare=True)
-    #: As in LeaderAndIsr.
+    #: First leader epoch of the partition's current incarnation, as in LeaderAndIsr.
     first_leader_epoch: int = int32("6+", ignorable=True, tag=FIRST_LEADER_EPOCH_TAG)
     #: Eligible leader replicas (E1).
     eligible: Sequence[int] = array("int32", "6+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
-    #: The last leader of a partition that has none (E4).
+    #: The last leader of a partition without a leader (E4).
     last_leader: int = int32("6+", -1, ignorable=True, tag=LAST_LEADER_TAG)
-    #: Members of a partition that has no leader, and in the same order a MemberStatus for each
-    #: (`core.leader_wait`, E6).
+    #: Members of a partition without a leader. The next field has a MemberStatus for each of them,
+    #: in the same order (`core.leader_wait`, E6).
     awaited: Sequence[int] = array("int32", "6+", ignorable=True, tag=AWAITED_TAG)
     statuses: Sequence[int] = array("int8", "6+", ignorable=True, tag=STATUSES_TAG)
-    #: Members that must be there before one of them leads without proof (E6).
+    #: Number of members that must be registered before an unproven member may lead (E6).
     quorum: int = int32("6+", ignorable=True, tag=QUORUM_TAG)
-    #: leader.recovery.wait.ms is not over.
+    #: Whether `leader.recovery.wait.ms` has not passed yet.
     is_waiting: bool = boolean("6+", ignorable=True, tag=IS_WAITING_TAG)
-    #: Replicas of which the controller knows why they left the ISR, and in the same order a
-    #: ShrinkCause for each (`core.shrink_causes`).
+    #: Replicas that left the ISR for a known cause. The next field has a ShrinkCause for each of
+    #: them, in the same order (`core.shrink_causes`).
     shrunk: Sequence[int] = array("int32", "6+", ignorable=True, tag=SHRUNK_TAG)
     causes: Sequence[int] = array("int8", "6+", ignorable=True, tag=CAUSES_TAG)
 
 
 @dataclass(slots=True)
 class UpdateMetadataTopicState:
-    """Partitions of one topic."""
+    """The partition states of one topic."""
 
     topic_name: str = string("5+")
     topic_id: bytes = uuid("7+", ignorable=True)
@@ -67,7 +67,7 @@ class UpdateMetadataTopicState:
 
 @dataclass(slots=True)
 class UpdateMetadataEndpoint:
-    """One listener of a broker; `security_protocol` 0 is PLAINTEXT, 1 SSL, 2 and 3 SASL."""
+    """One listener; `security_protocol` is 0 for PLAINTEXT, 1 for SSL, 2 and 3 for SASL."""
 
     port: int = int32("1+")
     host: str = string("1+")
@@ -77,7 +77,7 @@ class UpdateMetadataEndpoint:
 
 @dataclass(slots=True)
 class UpdateMetadataBroker:
-    """A live broker."""
+    """A live broker with its listeners."""
 
     id: int = int32("0+")
     endpoints: list[UpdateMetadataEndpoint] = array(UpdateMetadataEndpoint, "1+", ignorable=True)
@@ -86,7 +86,10 @@ class UpdateMetadataBroker:
 
 @dataclass(slots=True)
 class UpdateMetadataRequest:
-    """Fenced by `controller_epoch` and `broker_epoch`; lists all live brokers."""
+    """The controller's metadata for a broker, with all live brokers.
+
+    `controller_epoch` and `broker_epoch` fence the request.
+    """
 
     controller_id: int = int32("0+")
     is_kraft_controller: bool = boolean("8+")
@@ -95,13 +98,14 @@ class UpdateMetadataRequest:
     broker_epoch: int = int64("5+", -1, ignorable=True)
     topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, "5+")
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+")
-    #: Name of the mark of a metadata store that went back, empty without one (E8).
+    #: Name of the mark of a metadata store that was restored from an older copy; empty without a
+    #: mark (E8).
     store_mark: str = string("6+", "", ignorable=True, tag=STORE_MARK_TAG)
 
 
 @dataclass(slots=True)
 class UpdateMetadataResponse:
-    """One error code for all."""
+    """The single error code of an UpdateMetadata request."""
 
     error_code: int = int16("0+")
 
