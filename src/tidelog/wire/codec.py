@@ -1,10 +1,10 @@
-"""Frames to messages and back: headers, and the generated codec of each (API, version).
+"""Encoding and decoding of frames: headers, and the generated codec of each (API, version).
 
-Encoding gives parts ready for writev or join: the first begins with the four bytes of frame size.
-Record buffers of 8 KiB and more are parts of their own, uncopied, so their owner must leave them
-unchanged until sent. Decoding takes a frame without its size and is total: any bytes give a message
-or a ProtocolError. Bytes behind a request are ignored, as in Kafka. Codecs are generated at first
-use and kept. A frame of an unknown API or version raises UnsupportedVersion with the header, so
+Encoding returns parts for writev or join; the first part begins with the four bytes of frame size.
+Record buffers of 8 KiB or more are separate parts without a copy, so their owner must not change
+them until they are sent. Decoding takes a frame without its size; any bytes give a message or a
+ProtocolError. Extra bytes after a request are ignored, as in Kafka. Codecs are generated at first
+use and kept. A request of an unknown API or version raises UnsupportedVersion with its header, so
 that a server can respond to ApiVersions.
 """
 
@@ -29,7 +29,7 @@ from tidelog.wire.text import replaced_text
 _SIZE: Final = struct.Struct(">i")
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
 _REQUEST_PREFIX: Final = struct.Struct(">ihhi")
-#: Key, version, correlation id: all that precedes ControlledShutdown 0.
+#: Size of API key, version and correlation id, the whole header of ControlledShutdown 0.
 _BARE_HEADER_BYTES: Final = 8
 _RESPONSE_PREFIX: Final = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE: Final = struct.Struct(">iix")
@@ -38,7 +38,7 @@ _UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 class RequestHeader(NamedTuple):
-    """The header before every request's body."""
+    """The header of a request, which precedes the body."""
 
     api_key: int
     api_version: int
@@ -47,7 +47,7 @@ class RequestHeader(NamedTuple):
 
 
 class UnsupportedVersion(ProtocolError):
-    """A request for an API or version that is not known here; carries its header."""
+    """A request of an unknown API or version, with the request's header."""
 
     def __init__(self, header: RequestHeader) -> None:
         api = API.get(header.api_key)
@@ -60,7 +60,7 @@ class UnsupportedVersion(ProtocolError):
 
 
 class _Codec:
-    """One message at one version, with functions generated at their first use."""
+    """The codec of one message at one version, whose functions are generated at first use."""
 
     __slots__ = (
         "_decoder",
@@ -86,24 +86,24 @@ class _Codec:
         exact: bool,
     ) -> None:
         self.message = message
-        #: Nothing may follow the message. Requests are read as Kafka reads them, which ignores
-        #: bytes behind them: librdkafka asks for all topics with three bytes too many.
+        #: Whether the message must fill the frame. Kafka ignores extra bytes after a request, and
+        #: librdkafka's request for all topics has three bytes too many.
         self.exact = exact
         self.api_key = api_key
         self.version = version
         self.flexible = flexible
         self.header_flexible = header_flexible
-        #: Known once the decoder is built.
+        #: Whether the decoder takes a view of the frame; valid once the decoder is built.
         self.in_view = False
         self._decoder: Decoder | None = None
-        #: For messages with text that is no UTF-8.
+        #: The decoder of messages with text that is not valid UTF-8.
         self._replacing_decoder: Decoder | None = None
-        #: For large requests, by the entries that they may list.
+        #: Decoders of large requests, by the number of entries that they may list.
         self._listing_decoders: dict[int, Decoder] = {}
         self._encoder: Encoder | None = None
 
     def decode(self, frame: memoryview, offset: int) -> Any:
-        """Return the message in `frame[offset:]`, all of it if `exact`; raise ProtocolError."""
+        """Return the message with which `frame[offset:]` begins; raise ProtocolError."""
         decoder = self._decoder
         if decoder is None:
             self.in_view = has_records(self.message, self.version)
@@ -122,7 +122,7 @@ class _Codec:
         return message
 
     def decode_listing(self, frame: memoryview, offset: int, max_entries: int) -> Any:
-        """Return a request in `frame[offset:]`; raise TooManyEntries, or another ProtocolError."""
+        """Return the request in `frame[offset:]`; raise TooManyEntries or another ProtocolError."""
         decoder = self._listing_decoders.get(max_entries)
         if decoder is None:
             decoder = self._listing_decoders[max_entries] = build_decoder(
@@ -139,7 +139,7 @@ class _Codec:
             raise ProtocolError(f"malformed {self.title}: {error}") from error
 
     def _decode_replacing(self, buffer: Buffer, offset: int, end: int) -> tuple[Any, int]:
-        """Decode a message with text that is no UTF-8."""
+        """Decode a message with text that is not valid UTF-8."""
         decoder = self._replacing_decoder
         if decoder is None:
             decoder = self._replacing_decoder = build_decoder(
@@ -148,7 +148,7 @@ class _Codec:
         return decoder(buffer, offset, end)
 
     def encode(self, head: bytes, message: Any) -> list[Buffer]:
-        """Return the frame of `message` after `head`, whose first four bytes become its size."""
+        """Return the frame of `head` and `message`; the head's first four bytes become the size."""
         encoder = self._encoder
         if encoder is None:
             encoder = self._encoder = build_encoder(self.message, self.version, self.flexible)
@@ -177,7 +177,7 @@ class _Codec:
 
     @property
     def title(self) -> str:
-        """The message and version, for errors."""
+        """The names of message and version for error messages."""
         return f"{self.message.__name__} version {self.version}"
 
 
@@ -213,13 +213,13 @@ def _codec(codecs: dict[tuple[int, int], _Codec], api_key: int, version: int) ->
 def decode_header(frame: memoryview) -> tuple[RequestHeader, int]:
     """Return the header of a request frame and the offset of its body.
 
-    Raises UnsupportedVersion (with the header) where the API or version is not known, and
-    ProtocolError for bytes that are no header.
+    Raises UnsupportedVersion (with the header) for an unknown API or version, and ProtocolError for
+    bytes that are no header.
     """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
         if version == 0 and api_key == CONTROLLED_SHUTDOWN:
-            # Its header ends before the client id; the length that was read belongs to the body.
+            # This header has no client id, so the length that was read belongs to the body.
             return RequestHeader(api_key, version, correlation_id, None), _BARE_HEADER_BYTES
         offset = 10
         client_id = None
@@ -233,7 +233,7 @@ def decode_header(frame: memoryview) -> tuple[RequestHeader, int]:
                 client_id = replaced_text(frame[10:offset])
         elif length != -1:
             raise ProtocolError(f"a client id has the length {length}")
-        # As RequestHeader(...), in half the time.
+        # Equal to RequestHeader(...), but twice as fast.
         header = tuple.__new__(RequestHeader, (api_key, version, correlation_id, client_id))
         codec = _REQUESTS.get((api_key, version))
         if codec is None:
@@ -250,7 +250,7 @@ def decode_header(frame: memoryview) -> tuple[RequestHeader, int]:
 
 
 def decode_body(header: RequestHeader, frame: memoryview, offset: int) -> Any:
-    """Return the request at `offset` of a frame whose `header` is decoded already."""
+    """Return the request at `offset` of a frame whose `header` is already decoded."""
     codec = _REQUESTS.get((header.api_key, header.api_version))
     if codec is None:
         raise UnsupportedVersion(header)
@@ -258,9 +258,10 @@ def decode_body(header: RequestHeader, frame: memoryview, offset: int) -> Any:
 
 
 def decode_listing(header: RequestHeader, frame: memoryview, offset: int, max_entries: int) -> Any:
-    """Return a request as `decode_body` does; raise TooManyEntries if it lists more entries.
+    """Decode a request like `decode_body`; raise TooManyEntries above `max_entries`.
 
-    For requests so large that their entries could hold up a loop: the others cost less.
+    Only for requests so large that their entries could block the loop, because the check costs
+    time.
     """
     codec = _REQUESTS.get((header.api_key, header.api_version))
     if codec is None:
@@ -269,16 +270,16 @@ def decode_listing(header: RequestHeader, frame: memoryview, offset: int, max_en
 
 
 def decode_request(frame: memoryview) -> tuple[RequestHeader, Any]:
-    """Return header and request of a whole frame (without its size). Raises ProtocolError."""
+    """Return header and request of a complete frame without its size. Raises ProtocolError."""
     header, offset = decode_header(frame)
     return header, _REQUESTS[header.api_key, header.api_version].decode(frame, offset)
 
 
 def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int, Any]:
-    """Return correlation id and response of a whole frame (without its size).
+    """Return correlation id and response of a complete frame without its size.
 
     `api_key` and `version` are those of the request. An ApiVersions response with
-    UNSUPPORTED_VERSION may have version 0, whatever the request's version (KIP-511). Raises
+    UNSUPPORTED_VERSION may have version 0 for any version of the request (KIP-511). Raises
     ProtocolError.
     """
     codec = _codec(_RESPONSES, api_key, version)
@@ -301,7 +302,7 @@ def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int,
 def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, message: Any
 ) -> list[Buffer]:
-    """Return the parts of a request's frame, size included.
+    """Return the parts of a request's frame, including its size.
 
     Raises SchemaError for a wrong message.
     """
@@ -318,7 +319,7 @@ def encode_request(
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, message: Any) -> list[Buffer]:
-    """Return the parts of a response's frame, size included.
+    """Return the parts of a response's frame, including its size.
 
     Raises SchemaError for a wrong message.
     """

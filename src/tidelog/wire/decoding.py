@@ -1,13 +1,14 @@
-"""Generator of one message's decoder at one version: straight-line Python from the declarations.
+"""The generator of decoders: straight-line Python code for one message at one version.
 
 A run is one read of a precompiled Struct: the integers of a short array, the fixed-width fields
-after it, and the length of the next variable field. Fields declared rare are read as empty within
-their run; where one is not, the run is read again from there, field by field. The generated
-function is `decode(buf, pos, end) -> (message, pos)`. Every length is checked against the bytes
-present before anything is allocated for it. It may raise ProtocolError, struct.error, IndexError
-and UnicodeDecodeError. For the last, `codec.py` decodes again with a decoder that replaces
-malformed text, as Kafka does: strings that are UTF-8 cost nothing for it. It makes a ProtocolError
-of the others. Messages without records are decoded from `bytes`, which is faster to index than a
+after it, and the length of the next variable field. The code reads fields declared rare as empty
+within their run. If a rare field is not empty, the code reads the run again from that field on,
+field by field. The generated function is `decode(buf, pos, end) -> (message, pos)`. The generated
+function checks every length against the remaining bytes before it allocates memory. The function
+may raise ProtocolError, struct.error, IndexError and UnicodeDecodeError. After a
+UnicodeDecodeError, `codec.py` decodes again with a decoder that replaces malformed text, as Kafka
+does, so that valid text has no extra cost. `codec.py` turns struct.error and IndexError into
+ProtocolError. Messages without records are decoded from `bytes`, which is faster to index than a
 view.
 """
 
@@ -25,10 +26,10 @@ from tidelog.wire.schema import FIXED_FORMATS, FieldSpec, NamedField
 from tidelog.wire.source import Source
 from tidelog.wire.text import replaced_text
 
-#: decode(buf, pos, end) -> (message, next position)
+#: The type of decoders: decode(buf, pos, end) -> (message, next position).
 Decoder = Callable[[Any, int, int], tuple[Any, int]]
 
-#: What malformed bytes can raise in generated decoders, besides ProtocolError and, for text,
+#: Errors that malformed bytes can raise in generated decoders, besides ProtocolError and
 #: UnicodeDecodeError.
 MALFORMED: Final = (struct.error, IndexError)
 
@@ -40,7 +41,7 @@ class TooManyEntries(ProtocolError):
         super().__init__(f"more than {max_entries:,} entries")
 
 
-#: Arrays of at most this many integers are read together with the fields behind them.
+#: Number of integers up to which an array is read together with the fields after it.
 SHORT_ARRAY: Final = 16
 
 
@@ -64,7 +65,7 @@ def _bad_tag(what: str) -> ProtocolError:
 
 @cache
 def _run_readers(flexible: bool, codes: str) -> list[Callable[[Any, int], tuple[Any, ...]]]:
-    """Return readers of n integers and then `codes`, by the array's length as on the wire."""
+    """Return readers of n integers and then `codes`, by the array's length on the wire."""
     readers: list[Callable[[Any, int], tuple[Any, ...]]]
     readers = [struct.Struct(f">{n}i{codes}").unpack_from for n in range(SHORT_ARRAY + 1)]
     if not flexible:
@@ -89,7 +90,7 @@ def has_records(struct_class: type, version: int) -> bool:
 
 
 class _DecodedValue(NamedTuple):
-    """A variable field whose length is read, or will be: the local `length` holds it."""
+    """A field of variable size, whose length the generated code reads into the local `length`."""
 
     place: str
     spec: FieldSpec
@@ -98,7 +99,7 @@ class _DecodedValue(NamedTuple):
 
 
 class _DecoderBuilder:
-    """The emitter of the decoder of one (message, version)."""
+    """The builder that emits the decoder of one (message, version)."""
 
     def __init__(
         self,
@@ -115,11 +116,11 @@ class _DecoderBuilder:
         self.replaces_text = replaces_text
         self.max_entries = max_entries
         self.in_view = has_records(struct_class, version)
-        #: The array whose integers begin the run.
+        #: The array whose integers begin the run, or None.
         self.ints: _DecodedValue | None = None
-        #: The reads of the run, not yet emitted: (struct code, assignment target).
+        #: Reads of the run that are not emitted yet: (struct code, assignment target).
         self.run: list[tuple[str, str]] = []
-        #: Rare fields of the run, by the index of their length in it.
+        #: Rare fields of the run, by the index of their length in the run.
         self.rare: dict[int, _DecodedValue] = {}
         self.source.namespace.update(
             new=object.__new__,
@@ -147,7 +148,7 @@ class _DecoderBuilder:
     # -- structs ------------------------------------------------------------------------------
 
     def struct(self, struct_class: type, target: str) -> None:
-        """Emit code that leaves a decoded instance in the local `target`."""
+        """Emit code that decodes an instance into the local `target`."""
         src = self.source
         class_name = src.constant(struct_class, "C", struct_class)
         frozen = schema.is_frozen(struct_class)
@@ -214,7 +215,7 @@ class _DecoderBuilder:
     # -- runs ---------------------------------------------------------------------------------
 
     def field(self, place: str, field: NamedField, what: str) -> None:
-        """Add one value to the run; emit the run where the value cannot be part of it."""
+        """Add one value to the run; emit the run if the value cannot be part of it."""
         spec = field.spec
         if spec.kind in FIXED_FORMATS:
             self.run.append((FIXED_FORMATS[spec.kind], place))
@@ -234,7 +235,7 @@ class _DecoderBuilder:
             self.value(value)
 
     def one_struct(self, place: str, spec: FieldSpec) -> None:
-        """Emit the run and a struct; before a nullable one, its marker ends the run."""
+        """Emit the run and a struct; the marker of a nullable struct ends the run."""
         assert isinstance(spec.element, type)
         src, local = self.source, self.source.fresh("m")
         if not self.nullable(spec):
@@ -252,7 +253,7 @@ class _DecoderBuilder:
             src.line(f"{place} = {local}")
 
     def length_code(self, spec: FieldSpec) -> str:
-        """Return the struct code of a length; compact ones begin with one byte."""
+        """Return the struct code of a length; a compact length begins with one byte."""
         if self.flexible:
             return "B"
         return "h" if spec.kind == "string" else "i"
@@ -261,7 +262,7 @@ class _DecoderBuilder:
         return self.version in spec.nullable
 
     def flush(self) -> None:
-        """Emit the run."""
+        """Emit the code that reads the run."""
         ints, run, rare = self.ints, self.run, self.rare
         self.ints, self.run, self.rare = None, [], {}
         if ints is None:
@@ -308,7 +309,7 @@ class _DecoderBuilder:
         src.line(f"pos += {packer.size}")
 
     def read_with_ints(self, ints: _DecodedValue, run: list[tuple[str, str]]) -> None:
-        """Emit one read for a short array and the run after it; two where the array is longer."""
+        """Emit one read for a short array and the run after it, or two reads for a longer array."""
         src = self.source
         codes = "".join(code for code, _ in run)
         targets = ", ".join([f"*{ints.place}", *(target for _, target in run)])
@@ -328,7 +329,7 @@ class _DecoderBuilder:
     # -- variable fields ----------------------------------------------------------------------
 
     def is_empty(self, value: _DecodedValue) -> str:
-        """Return an expression: the length is that of an empty value (of null, for strings)."""
+        """Return an expression that tests for the length of an empty value (null for strings)."""
         nullable, length = self.nullable(value.spec), value.length
         if value.spec.kind == "string":
             return f"{length} == {0 if self.flexible else -1}"
@@ -345,9 +346,10 @@ class _DecoderBuilder:
         return f"[] if {value.length} == {1 if self.flexible else 0} else None"
 
     def value(self, value: _DecodedValue) -> None:
-        """Emit the read of a variable field, from behind its length's first byte on.
+        """Emit the read of a variable field after the first byte of its length.
 
-        Compact lengths are as on the wire until then: the length plus one, zero for null.
+        Before this, a compact length has its form on the wire: the length plus one, or zero for
+        null.
         """
         if self.flexible:
             with self.source.block(f"if {value.length} > 127:"):
@@ -360,7 +362,7 @@ class _DecoderBuilder:
                 self.sized(value)
 
     def null(self, value: _DecodedValue) -> None:
-        """Emit the null case."""
+        """Emit the code for a null value."""
         src, length = self.source, value.length
         with src.block(f"if {length} == 0:" if self.flexible else f"if {length} < 0:"):
             if not self.nullable(value.spec):
@@ -372,7 +374,7 @@ class _DecoderBuilder:
             src.line(f"{value.place} = None")
 
     def sized(self, value: _DecodedValue) -> None:
-        """Emit the read of a string, bytes or records: as many bytes as their length."""
+        """Emit the read of a string, bytes or records of a known length."""
         src, stop = self.source, self.source.fresh("e")
         src.line(f"{stop} = pos + {value.length}{' - 1' if self.flexible else ''}")
         with src.block(f"if {stop} > end:"):
@@ -440,10 +442,10 @@ def build_decoder(
     replaces_text: bool = False,
     max_entries: int | None = None,
 ) -> Decoder:
-    """Return the decoder of this message at this version.
+    """Return the decoder of one message at one version.
 
-    It takes bytes, or a view where `has_records`. `replaces_text`: it replaces text that is no
-    UTF-8, where others raise UnicodeDecodeError. `max_entries`: it raises TooManyEntries for a
-    message whose arrays have more elements together.
+    The decoder takes bytes, or a view if `has_records`. With `replaces_text`, the decoder replaces
+    invalid UTF-8; otherwise it raises UnicodeDecodeError. With `max_entries`, the decoder raises
+    TooManyEntries if all arrays of a message together have more elements.
     """
     return _DecoderBuilder(struct_class, version, flexible, replaces_text, max_entries).build()

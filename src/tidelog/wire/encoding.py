@@ -1,13 +1,13 @@
-"""Generator of one message's encoder at one version: straight-line Python from the declarations.
+"""The generator of encoders: straight-line Python code for one message at one version.
 
-The generated function is `encode(m, out, parts)`: it appends chunks to `out`. A record buffer of
-OWN_PART_BYTES or more becomes an element of `parts`, uncopied; the chunks in `out` before it become
-another. A run is one call of a precompiled Struct's pack. It holds fixed-width fields, the length
-of the variable field after them, and the integers of that field where it is a short array. Fields
-declared rare are packed within their run where they are empty; else the run is packed field by
-field. A field that the version lacks must hold its default, unless it is ignorable: else
-SchemaError. Wrong types raise Python's errors (struct.error, AttributeError, ...); `codec.py` makes
-a SchemaError of them.
+The generated function `encode(m, out, parts)` appends chunks of bytes to `out`. A record buffer of
+OWN_PART_BYTES or more becomes an element of `parts` without a copy, and so do the joined chunks
+before it. A run is one call of a precompiled Struct's pack. A run holds fixed-width fields, the
+length of the next variable field, and the integers of that field if it is a short array. Fields
+declared rare are packed within their run if they are empty; otherwise the run is packed field by
+field. A field that the version lacks must have its default unless it is ignorable, or a SchemaError
+is raised. Values of wrong types raise Python's errors (struct.error, AttributeError, ...), which
+`codec.py` turns into SchemaError.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from tidelog.wire.primitives import ONE_BYTE, Buffer, Records, encode_uvarint
 from tidelog.wire.schema import FIXED_FORMATS, FieldSpec, NamedField, SchemaError
 from tidelog.wire.source import Source
 
-#: encode(message, chunks, parts)
+#: The type of encoders: encode(message, chunks, parts).
 Encoder = Callable[[Any, list[Buffer], list[Buffer]], None]
 
 #: Errors that a wrongly built message can raise in generated encoders, besides SchemaError.
 MISBUILT: Final = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
-#: Record buffers from this size on are passed uncopied; below, a copy costs less than a part.
+#: Size from which record buffers are passed without a copy; below, a copy costs less than a part.
 OWN_PART_BYTES: Final = 8 * 1024
 
-#: Arrays of at most this many integers are packed together with the fields before them.
+#: Number of integers up to which an array is packed together with the fields before it.
 SHORT_ARRAY: Final = 16
 
 
@@ -41,17 +41,17 @@ def _pack_int32s(values: Sequence[int]) -> bytes:
 
 @cache
 def _run_packers(codes: str) -> list[Callable[..., bytes]]:
-    """Return packers of `codes` and then n integers, by n."""
+    """Return, by n, packers of `codes` followed by n integers."""
     return [struct.Struct(f">{codes}{n}i").pack for n in range(SHORT_ARRAY + 1)]
 
 
-#: Elements of arrays that are packed at once with their tag's size, where they are short.
+#: Element types of arrays that, if short, are packed together with the size of their tagged field.
 _TAG_ARRAYS: Final = ("int8", "int16", "int32")
 
 
 @cache
 def _tag_packers(element: str) -> tuple[int, list[Callable[..., bytes]]]:
-    """Return an element's bytes, and packers of two lengths and then n elements, by n."""
+    """Return an element's size in bytes, and, by n, packers of two lengths and n elements."""
     code = FIXED_FORMATS[element]
     packers = [struct.Struct(f">BB{n}{code}").pack for n in range(SHORT_ARRAY + 1)]
     return struct.calcsize(f">{code}"), packers
@@ -80,7 +80,7 @@ def _put_records(records: Records, size: int, out: list[Buffer], parts: list[Buf
         out.append(records)  # type: ignore[arg-type]
     else:
         if out:
-            # The frame's size is written into the first part.
+            # The first part must be mutable, because the frame's size is written into it later.
             parts.append(b"".join(out) if parts else bytearray().join(out))
             out.clear()
         parts.append(records)  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def _bad_uuid(what: str) -> SchemaError:
 
 
 class _EncodedValue(NamedTuple):
-    """A variable field: `local` holds the value (a string's bytes), `size` its length, -1 null."""
+    """A variable field: local variables of its value (a string's bytes) and size (-1 for null)."""
 
     spec: FieldSpec
     local: str
@@ -103,16 +103,17 @@ class _EncodedValue(NamedTuple):
 
 
 class _EncoderBuilder:
-    """The emitter of the encoder of one (message, version)."""
+    """The builder that emits the encoder of one (message, version)."""
 
     def __init__(self, struct_class: type, version: int, flexible: bool) -> None:
         self.source = Source()
         self.root = struct_class
         self.version = version
         self.flexible = flexible
-        #: The writes of the run, not yet emitted: (struct code, expression; "" for a pad byte).
+        #: Writes of the run that are not emitted yet: (struct code, expression or "" for a pad
+        #: byte).
         self.run: list[tuple[str, str]] = []
-        #: Rare fields of the run, by the index of their length in it, with the test for empty.
+        #: Rare fields of the run with their expressions, by the index of their length in the run.
         self.rare: dict[int, tuple[str, FieldSpec]] = {}
         self.in_tag = False
         self.source.namespace.update(
@@ -136,7 +137,7 @@ class _EncoderBuilder:
     # -- structs ------------------------------------------------------------------------------
 
     def struct(self, struct_class: type, var: str) -> None:
-        """Emit the write of the struct in the local `var`."""
+        """Emit code that writes the struct in the local `var`."""
         for each in schema.absent_fields(struct_class, self.version):
             if not each.spec.ignorable:
                 self.must_be_default(struct_class, var, each)
@@ -150,7 +151,7 @@ class _EncoderBuilder:
             self.tags(struct_class, var, tagged)
 
     def differs(self, value: str, spec: FieldSpec) -> str:
-        """Return an expression: `value` is not the field's default."""
+        """Return an expression that tests whether `value` differs from the field's default."""
         if spec.default is None:
             return f"{value} is not None"
         if spec.kind == "array":
@@ -169,7 +170,7 @@ class _EncoderBuilder:
             self.source.line(f"raise absent({what!r}, {self.version})")
 
     def tags(self, struct_class: type, var: str, tagged: list[NamedField]) -> None:
-        """Emit the number of tagged fields that differ from their defaults, and those fields."""
+        """Emit code that writes the tagged fields with non-default values, after their number."""
         src = self.source
         found = src.fresh("tags")
         src.line(f"{found} = []")
@@ -182,7 +183,7 @@ class _EncoderBuilder:
         src.line(f"out += {found}")
 
     def tag(self, found: str, value: str, field: NamedField, what: str) -> None:
-        """Emit one tagged field as one element of the list `found`: tag, size and value."""
+        """Emit code that appends one tagged field (tag, size, value) to the list `found`."""
         src, spec = self.source, field.spec
         assert spec.tag is not None
         tag = encode_uvarint(spec.tag)
@@ -204,7 +205,7 @@ class _EncoderBuilder:
             self.long_tag(found, value, field, what)
 
     def long_tag(self, found: str, value: str, field: NamedField, what: str) -> None:
-        """Emit a tagged field of any size: its value goes to an `out` of its own first."""
+        """Emit a tagged field of any size, whose value is first written to an `out` of its own."""
         src, outer = self.source, self.source.fresh("out")
         assert field.spec.tag is not None
         src.line(f"{outer} = out; out = []")
@@ -219,7 +220,7 @@ class _EncoderBuilder:
     # -- runs ---------------------------------------------------------------------------------
 
     def field(self, expression: str, field: NamedField, what: str) -> None:
-        """Add one value to the run; emit the run where the value cannot be part of it."""
+        """Add one value to the run; emit the run if the value cannot be part of it."""
         spec, src = field.spec, self.source
         if spec.kind == "uuid":
             with src.block(f"if len({expression}) != 16:"):
@@ -234,7 +235,7 @@ class _EncoderBuilder:
             self.variable(expression, spec)
 
     def one_struct(self, expression: str, spec: FieldSpec) -> None:
-        """Add a struct to the run; a nullable one's marker ends it."""
+        """Add a struct to the run; the marker of a nullable struct ends the run."""
         assert isinstance(spec.element, type)
         local = self.source.fresh("m")
         self.source.line(f"{local} = {expression}")
@@ -247,7 +248,7 @@ class _EncoderBuilder:
             self.struct(spec.element, local)
 
     def rare_field(self, expression: str, spec: FieldSpec) -> None:
-        """Add the length of an empty value (of null, for strings) to the run."""
+        """Add the length of an empty value (of null for strings) to the run."""
         local = self.source.fresh("r")
         self.source.line(f"{local} = {expression}")
         null, empty = (0, 1) if self.flexible else (-1, 0)
@@ -258,7 +259,7 @@ class _EncoderBuilder:
         self.run.append((self.length_code(spec), length))
 
     def length_code(self, spec: FieldSpec) -> str:
-        """Return the struct code of a length; a short compact one is one byte."""
+        """Return the struct code of a length; a short compact length is one byte."""
         if self.flexible:
             return "B"
         return "h" if spec.kind == "string" else "i"
@@ -272,7 +273,7 @@ class _EncoderBuilder:
         return taken
 
     def flush(self) -> None:
-        """Emit the run."""
+        """Emit the code that packs the run."""
         run, rare = self.take()
         if not rare:
             self.pack(run)
@@ -283,7 +284,7 @@ class _EncoderBuilder:
             self.one_by_one(run, rare)
 
     def all_empty(self, rare: dict[int, tuple[str, FieldSpec]]) -> str:
-        """Return an expression: all these rare values are as `rare_field` assumed."""
+        """Return an expression that tests whether all these rare values are empty."""
         return " and ".join(
             f"{local} is None"
             if spec.kind == "string"
@@ -294,7 +295,7 @@ class _EncoderBuilder:
     def one_by_one(
         self, run: list[tuple[str, str]], rare: dict[int, tuple[str, FieldSpec]]
     ) -> None:
-        """Emit the run with its rare values as they are."""
+        """Emit the run field by field, with the actual values of rare fields."""
         for index, write in enumerate(run):
             if index in rare:
                 local, spec = rare[index]
@@ -319,7 +320,7 @@ class _EncoderBuilder:
     # -- variable fields ----------------------------------------------------------------------
 
     def variable(self, expression: str, spec: FieldSpec) -> None:
-        """Emit the run, the length of a variable field with it, and the field."""
+        """Emit the run together with the length of a variable field, then the field."""
         src = self.source
         value = _EncodedValue(spec, src.fresh("v"), src.fresh("n"))
         src.line(f"{value.local} = {expression}")
@@ -339,7 +340,7 @@ class _EncoderBuilder:
                 src.line(f"put_records({value.local}, {value.size}, out, parts)")
 
     def measure(self, value: _EncodedValue) -> None:
-        """Emit the computation of a value's size; a string becomes its bytes."""
+        """Emit the computation of a value's size, after encoding a string to bytes."""
         src, local, size = self.source, value.local, value.size
         if value.spec.kind == "string":
             plain = f"{local} = {local}.encode(); {size} = len({local})"
@@ -356,7 +357,7 @@ class _EncoderBuilder:
             src.line(plain)
 
     def length(self, value: _EncodedValue) -> None:
-        """Emit the run and a length: as it is, or plus one where compact."""
+        """Emit the run and a length, plus one if the length is compact."""
         run, rare = self.take()
         length = (self.length_code(value.spec), f"{value.size}{' + 1' if self.flexible else ''}")
         tests = [self.all_empty(rare)] if rare else []
@@ -382,7 +383,7 @@ class _EncoderBuilder:
             self.pack([length])
 
     def ints(self, value: _EncodedValue) -> None:
-        """Emit the run, and an array of integers with it where it is short."""
+        """Emit the run and an array of integers, in one pack if the array is short."""
         if self.nullable(value.spec):
             self.length(value)
             with self.source.block(f"if {value.size} > 0:"):
@@ -403,7 +404,7 @@ class _EncoderBuilder:
             src.line(f"out.append(pack_int32s({value.local}))")
 
     def loop(self, value: _EncodedValue) -> None:
-        """Emit the elements of a non-empty array."""
+        """Emit the loop over the elements of a non-empty array."""
         src, element = self.source, value.spec.element
         item = src.fresh("m")
         if isinstance(element, type):
@@ -421,5 +422,5 @@ class _EncoderBuilder:
 
 
 def build_encoder(struct_class: type, version: int, flexible: bool) -> Encoder:
-    """Return the encoder of this message at this version."""
+    """Return the encoder of one message at one version."""
     return _EncoderBuilder(struct_class, version, flexible).build()

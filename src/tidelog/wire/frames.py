@@ -1,11 +1,11 @@
-"""Frames of a byte stream: four bytes of size, then that many bytes. No I/O.
+"""Frames of a byte stream: four bytes of size, then as many bytes of content; without I/O.
 
-A `FrameReader` owns one receive buffer, made for asyncio.BufferedProtocol. `get_buffer` returns the
-room for the next bytes; `received` returns the complete frames, as views of that buffer. It copies
-only the beginning of a frame that must move to fit, and a buffer that must grow. Memory follows the
-received bytes, never the size that a frame claims: a buffer at most doubles, and only when it is
-full. Buffers above RETAINED_BYTES are released with their frames, smaller ones after a while
-without need, so that an idle connection costs little.
+A `FrameReader` owns one receive buffer, for asyncio.BufferedProtocol. `get_buffer` returns the room
+for the next bytes, and `received` returns complete frames as views of the buffer. The reader copies
+bytes only if an incomplete frame must move or the buffer must grow. Memory depends on the received
+bytes, never on the size that a frame claims: a full buffer at most doubles. Buffers above
+RETAINED_BYTES are released with their frames. Smaller buffers shrink after a while without need, so
+that an idle connection costs little memory.
 """
 
 from __future__ import annotations
@@ -24,24 +24,27 @@ from tidelog.core.limits import (
 )
 
 SIZE_BYTES: Final = 4
-#: The first buffer of a connection. Most connections only ever send small requests, such as the
-#: heartbeats and commits of a group member. With buffers of 16 KiB, thousands of members take more
-#: than twice the memory.
+#: Size of a connection's first buffer. Most connections send only small requests, such as the
+#: heartbeats and commits of a group member. With first buffers of 16 KiB, thousands of group
+#: members would take more than twice the memory.
 FIRST_BUFFER_BYTES: Final = 2 * KIB
-#: A frame of this size or more is read up to its end exactly, so that its successor starts clean.
+#: Size from which a frame is read exactly up to its end, so that the next frame starts at the
+#: buffer's beginning.
 BIG_FRAME_BYTES: Final = 128 * KIB
-#: An incomplete frame of at most this size moves to the front: the next read has all the room.
+#: Size up to which an incomplete frame moves to the buffer's front, so that the next read has more
+#: room.
 CHEAP_MOVE_BYTES: Final = 4 * KIB
-#: A buffer above this is not kept for the next frame: a connection that falls silent holds no more.
+#: Size up to which a buffer is kept for the next frame, and so the most that an idle connection
+#: holds.
 RETAINED_BYTES: Final = 2 * MIB
-#: Consecutive reads that needed a quarter of the buffer or less, after which it shrinks.
+#: Number of consecutive reads of at most a quarter of the buffer, after which the buffer shrinks.
 QUIET_READS: Final = 64
 
 _SIZE: Final = struct.Struct(">i")
 
 
 class FrameError(ProtocolError):
-    """A stream that cannot be split any further; `frames` holds the frames complete before."""
+    """A stream that cannot be split any further; `frames` holds the complete frames before."""
 
     def __init__(self, message: str, frames: list[memoryview]) -> None:
         super().__init__(message)
@@ -49,16 +52,16 @@ class FrameError(ProtocolError):
 
 
 class FrameTooLarge(FrameError):
-    """A frame that claims more bytes than the limit in force."""
+    """A frame that claims more bytes than the current limit."""
 
 
 def _rounded(size: int) -> int:
-    """Return a size rounded up to 64 KiB: frames of nearly one size then fit one buffer."""
+    """Round a size up to 64 KiB, so that frames of similar sizes fit one buffer."""
     return (size + 0xFFFF) & ~0xFFFF
 
 
 class FrameReader:
-    """The frames of one connection's bytes; see the module's docstring for its memory."""
+    """The splitter of one connection's bytes into frames, with its receive buffer."""
 
     __slots__ = (
         "_buffer",
@@ -83,12 +86,12 @@ class FrameReader:
         usual_bytes: int = RECEIVE_BUFFER_BYTES,
         pool: BufferPool | None = None,
     ) -> None:
-        """`max_frame_bytes` may be changed at any time (it rises after authentication).
+        """`max_frame_bytes` may change at any time, for example after authentication.
 
-        Readers that share a `pool` reuse each other's former buffers.
+        Readers that share a `pool` reuse each other's released buffers.
         """
         self.max_frame_bytes = max_frame_bytes
-        #: Reads that fill the buffer make it grow up to here, whatever the frames' size.
+        #: Size up to which the buffer grows when reads fill it, for frames of any size.
         self._usual_bytes = usual_bytes
         self._pool = pool if pool is not None else BufferPool(RECEIVE_POOL_BYTES)
         self._buffer = bytearray(first_buffer_bytes)
@@ -96,29 +99,29 @@ class FrameReader:
         #: The bytes from `_start` to `_end` belong to a frame that is not complete.
         self._start = 0
         self._end = 0
-        #: Bytes of that frame, its size included, as far as known.
+        #: Number of bytes of the incomplete frame including its size, as far as known.
         self.needed_bytes = SIZE_BYTES
-        #: Length of the last big frame: the size of the next read where nothing is known yet.
+        #: Length of the last big frame, which limits the next read while no frame is incomplete.
         self._expected = 0
         self._kept = False
-        #: The last read filled the buffer: more bytes were waiting.
+        #: Whether the last read filled the buffer, so that more bytes may be waiting.
         self._full = False
         self._quiet = 0
 
     @property
     def buffer_bytes(self) -> int:
-        """The present size of the receive buffer."""
+        """The current size of the receive buffer."""
         return len(self._buffer)
 
     @property
     def pending_bytes(self) -> int:
-        """Received bytes of an incomplete frame; if not 0 at the stream's end, it was cut off."""
+        """Number of received bytes of an incomplete frame, which the end of the stream cuts off."""
         return self._end - self._start
 
     def pending_frame(self) -> tuple[int, int] | None:
-        """Return size and first two bytes (of a request: its API key) of the incomplete frame.
+        """Return size and first two bytes (a request's API key) of the incomplete frame.
 
-        None where fewer bytes have come.
+        Returns None if fewer bytes have arrived.
         """
         start = self._start
         if self._end - start < SIZE_BYTES + 2:
@@ -127,23 +130,23 @@ class FrameReader:
         return self.needed_bytes - SIZE_BYTES, key
 
     def keep(self) -> None:
-        """Leave the frames returned last to their holders: their bytes will not change.
+        """Keep the last returned frames valid, because the reader continues with another buffer.
 
-        Call it before the next `get_buffer`; the reader continues with another buffer.
+        The caller must call this before the next `get_buffer`.
         """
         self._kept = True
 
     def shrink(self) -> None:
-        """Continue with the smallest buffer, unless part of a frame is in the present one.
+        """Continue with the smallest buffer, unless the current buffer has part of a frame.
 
-        Between two reads only.
+        To be called only between two reads.
         """
         if self._end == self._start and len(self._buffer) > FIRST_BUFFER_BYTES:
             self._expected = 0
             self._replace(FIRST_BUFFER_BYTES)
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Return the room for the next bytes, never empty. Invalidates frames that are not kept."""
+        """Return non-empty room for the next bytes; frames that are not kept become invalid."""
         capacity = len(self._buffer)
         held = self._end - self._start
         if self._full and capacity < self._usual_bytes:
@@ -167,7 +170,7 @@ class FrameReader:
         return self._view[self._end :]
 
     def _replace(self, capacity: int) -> None:
-        """Continue with a fresh buffer that begins with the bytes of the incomplete frame."""
+        """Continue with another buffer, which begins with the bytes of the incomplete frame."""
         fresh = self._pool.take(capacity)
         held = self._end - self._start
         if held:
@@ -179,10 +182,10 @@ class FrameReader:
         self._quiet = 0
 
     def received(self, nbytes: int) -> list[memoryview]:
-        """Return the frames complete after `nbytes` more, without their sizes, in order.
+        """Return the frames, without sizes, that are complete after `nbytes` more bytes.
 
-        They are valid until the next `get_buffer`, or for good after `keep`. Raises FrameError
-        (FrameTooLarge) for a size that no frame can have.
+        The frames are valid until the next `get_buffer`, or for good after `keep`. Raises
+        FrameError (FrameTooLarge) for a size that no frame can have.
         """
         self._kept = False
         buffer, view = self._buffer, self._view
@@ -218,9 +221,9 @@ class FrameReader:
         )
 
     def _let_go(self, used: int) -> None:
-        """Shrink between frames: at once above the retained size, or after many small reads.
+        """Shrink the buffer between frames: at once if it is large, or after many small reads.
 
-        The frames just returned hold the old buffer as long as they live.
+        Views of the last returned frames keep the old buffer alive.
         """
         capacity = len(self._buffer)
         self._start = self._end = 0

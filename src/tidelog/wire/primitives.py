@@ -1,9 +1,9 @@
-"""The protocol's primitive encodings as plain functions: varints, zigzag, compact lengths.
+"""Functions for the protocol's primitive encodings: varints, zigzag, compact lengths.
 
-The generated codecs inline the common cases and call these for the rest; headers and tests use them
-directly. Decoders take a buffer and a position and return (value, next position). They raise
-ProtocolError for values that the protocol forbids. They may raise IndexError at the buffer's end,
-which the codec's outer layer turns into a ProtocolError.
+The generated codecs inline the common cases and call these functions for other cases. Headers and
+tests use the functions directly. Decoders take a buffer and a position and return (value, next
+position). Decoders raise ProtocolError for values that the protocol forbids. Decoders may raise
+IndexError at the buffer's end, which `codec` turns into a ProtocolError.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Sequence
 
 from tidelog.core.errors import ProtocolError
 
-#: The types that bytes and records fields accept on encode; decoding gives memoryviews of bytes.
+#: Types that bytes and records fields accept in encoding; decoding returns memoryviews.
 Buffer = bytes | bytearray | memoryview
-#: A records field: one buffer, or several that follow each other on the wire (log slices).
+#: A value of a records field: one buffer, or several consecutive buffers (log slices).
 Records = Buffer | Sequence[Buffer]
 
 _UINT32_MAX = 0xFFFFFFFF
 
-#: The encodings of 0 .. 127, by value: nearly every length on the wire.
+#: The varint encodings of 0 to 127, which are nearly all lengths on the wire.
 ONE_BYTE = [bytes((value,)) for value in range(128)]
 
 
 def encode_uvarint(value: int) -> bytes:
-    """Return unsigned LEB128; `value` must not be negative."""
+    """Return the unsigned LEB128 encoding of a non-negative value."""
     if 0 <= value < 0x80:
         return ONE_BYTE[value]
     if value < 0:
@@ -77,12 +77,12 @@ def decode_uvarlong(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def zigzag(value: int) -> int:
-    """Return an unsigned number that keeps small magnitudes small: 0, -1, 1, -2 become 0 to 3."""
+    """Return the zigzag encoding of a signed number: 0, -1, 1, -2 become 0 to 3."""
     return value << 1 if value >= 0 else (-value << 1) - 1
 
 
 def unzigzag(value: int) -> int:
-    """Return the inverse of `zigzag`."""
+    """Return the signed number of a zigzag encoding."""
     return (value >> 1) ^ -(value & 1)
 
 
@@ -104,7 +104,7 @@ def decode_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def encode_nullable_string(text: str | None) -> bytes:
-    """Return the old form: two bytes of length, -1 for null.
+    """Return a string in non-flexible form, with two bytes of length (-1 for null).
 
     Raises ValueError above 32,767 bytes.
     """
@@ -117,13 +117,13 @@ def encode_nullable_string(text: str | None) -> bytes:
 
 
 def encode_compact_string(text: str) -> bytes:
-    """Return the flexible form: length plus one as an unsigned varint."""
+    """Return a string in flexible form, with the length plus one as an unsigned varint."""
     raw = text.encode()
     return encode_uvarint(len(raw) + 1) + raw
 
 
 def skip_tagged_fields(count: int, buf: Buffer, pos: int, end: int) -> int:
-    """Return the position after `count` tagged fields, all unknown here."""
+    """Return the position after `count` unknown tagged fields."""
     for _ in range(count):
         _tag, pos = decode_uvarint(buf, pos)
         size, pos = decode_uvarint(buf, pos)

@@ -1,8 +1,9 @@
-"""The APIs that this project implements, with the versions of each.
+"""The registry of all implemented APIs and their versions.
 
-The cards of a broker's handlers (`broker/apis`) declare the versions that it serves and advertises,
-within these ranges. Client-facing ranges hold the versions that Kafka 3.9 serves and current client
-families need. Inter-broker ranges hold the versions that Kafka 3.9 sends.
+A broker's handlers (`broker/apis`) declare the versions that the broker serves and advertises,
+within the ranges of this registry. Ranges of client APIs contain the versions that Kafka 3.9 serves
+and current client families need. Ranges of inter-broker APIs contain the versions that Kafka 3.9
+sends.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ CONSUMER_GROUP_HEARTBEAT: Final = 68
 CONSUMER_GROUP_DESCRIBE: Final = 69
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
 GET_REPLICA_LOG_INFO: Final = 93
-#: tidelog's own APIs have keys from here on (G5); Kafka's are far below.
+#: First API key of tidelog's own APIs (G5); Kafka's keys are far below.
 FIRST_OWN_KEY: Final = 20_000
 REMOVE_PARTITIONS: Final = FIRST_OWN_KEY
 LIST_STRAYS: Final = FIRST_OWN_KEY + 1
@@ -90,7 +91,7 @@ DESCRIBE_METRICS: Final = FIRST_OWN_KEY + 8
 
 
 def _declared() -> dict[int, Api]:
-    """Return what the modules of `messages` declare, by key, in ascending order."""
+    """Return the APIs that the modules of `messages` declare, by key, in ascending order."""
     names = [module.name for module in pkgutil.iter_modules(messages.__path__)]
     modules = [importlib.import_module(f"{messages.__name__}.{name}") for name in names]
     by_key: dict[int, Api] = {module.API.key: module.API for module in modules}
@@ -99,5 +100,5 @@ def _declared() -> dict[int, Api]:
     return dict(sorted(by_key.items()))
 
 
-#: All APIs by key, in ascending order of keys.
+#: All APIs by API key, in ascending order.
 API: Final = _declared()

@@ -1,11 +1,11 @@
-"""Declarations of messages: the fields of a struct, their types, their versions.
+"""Declarations of messages: the fields of structs, with types and versions.
 
-A message is a `@dataclass(slots=True)` whose fields are made by the functions below. One class
-serves all versions, and the codecs of a version are generated from the declarations (`decoding.py`,
-`encoding.py`). This module knows no bytes and no meaning of API keys. Versions are written as Kafka
-writes them: "3+" from 3 on, "0-12" both included, "5" that one. A field with a tag travels in the
-tagged section wherever it exists; flexible versions only. Structs that are usually absent (tagged
-ones) are frozen, so that all messages share one default.
+A message is a `@dataclass(slots=True)` whose fields the functions below declare. One class serves
+all versions, and the codecs of a version are generated from the declarations (`decoding.py`,
+`encoding.py`). This module handles no bytes and no API keys. Versions are written as in Kafka: "3+"
+means 3 and above, "0-12" includes both ends, "5" means only 5. A field with a tag is in the tagged
+section of all its versions, which must be flexible. Structs that are usually absent, such as tagged
+structs, are frozen, so that all messages share one default instance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.core.errors import TidelogError
 ZERO_UUID: Final = bytes(16)
 _OPEN_END: Final = 0x7FFF
 _METADATA_KEY: Final = "wire"
-#: The first flexible version of a struct that has none: above all versions.
+#: The first flexible version of a message without flexible versions, above all versions.
 NEVER_FLEXIBLE: Final = _OPEN_END + 1
 
 #: Fixed-width types and their struct codes (big endian on the wire).
@@ -37,12 +37,12 @@ FIXED_FORMATS: Final = {
 
 
 class SchemaError(TidelogError):
-    """A programming error: a message that the requested version cannot express."""
+    """A message that the requested version cannot carry, which is a programming error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """An inclusive range of versions; empty where `high < low`."""
+    """An inclusive range of versions, which is empty if `high < low`."""
 
     low: int
     high: int
@@ -69,12 +69,13 @@ NO_VERSIONS: Final = Versions(0, -1)
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """The encoding of one field: `kind` is a key of FIXED_FORMATS, or "string", "bytes",
-    "records", "array" or "struct".
+    """The encoding of one field.
 
-    `element` is the class of a struct, or for arrays a class or a primitive's name. `default` is
-    the value of an absent field (for arrays a new one, for structs a shared one). `rare` marks a
-    value that is nearly always empty or null: the codecs take a short way.
+    `kind` is a key of FIXED_FORMATS, or "string", "bytes", "records", "array" or "struct".
+
+    `element` is the class of a struct; for an array, it is a class or the name of a primitive.
+    `default` is the value of an absent field; arrays get a new list, structs a shared instance.
+    `rare` marks a field that is nearly always empty or null, for which the codecs have a fast path.
     """
 
     kind: str
@@ -117,7 +118,7 @@ def _field(
 def boolean(
     versions: str, default: bool = False, *, ignorable: bool = False, tag: int | None = None
 ) -> Any:
-    """Return a field of one byte; any non-zero byte reads as true."""
+    """Return a field of one byte, which is true if not zero."""
     return _field("bool", versions, default, ignorable=ignorable, tag=tag)
 
 
@@ -155,7 +156,7 @@ def float64(versions: str, default: float = 0.0, *, ignorable: bool = False) -> 
 
 
 def uuid(versions: str, *, ignorable: bool = False, tag: int | None = None) -> Any:
-    """Return a field of sixteen bytes; absent is ZERO_UUID."""
+    """Return a field of sixteen bytes, by default ZERO_UUID."""
     return _field("uuid", versions, ZERO_UUID, ignorable=ignorable, tag=tag)
 
 
@@ -168,21 +169,21 @@ def string(
     tag: int | None = None,
     rare: bool = False,
 ) -> Any:
-    """Return a field of UTF-8 text, at most 32,767 bytes (compact form: bounded by the frame)."""
+    """Return a field of UTF-8 text of at most 32,767 bytes; the frame bounds compact strings."""
     return _field(
         "string", versions, default, nullable=nullable, ignorable=ignorable, tag=tag, rare=rare
     )
 
 
 def records(versions: str, *, nullable: str = "none", ignorable: bool = False) -> Any:
-    """Return a field of record batches: a view of the frame on decode, any buffers on encode."""
+    """Return a field of record batches, which decoding returns as a view of the frame."""
     return _field("records", versions, None, nullable=nullable, ignorable=ignorable)
 
 
 def binary(
     versions: str, default: bytes | None = b"", *, nullable: str = "none", ignorable: bool = False
 ) -> Any:
-    """Return a field of bytes that brokers only keep: on decode a copy that needs no frame."""
+    """Return a field of opaque bytes, which decoding copies from the frame."""
     return _field("bytes", versions, default, nullable=nullable, ignorable=ignorable)
 
 
@@ -196,7 +197,7 @@ def array(
     tag: int | None = None,
     rare: bool = False,
 ) -> Any:
-    """Return a field of a list of structs, or of a primitive by name ("int32", "string", ...)."""
+    """Return a field of a list of structs, or of primitives by name ("int32", "string", ...)."""
     return _field(
         "array",
         versions,
@@ -217,9 +218,9 @@ def nested(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """Return a field of a frozen class's struct; absent is its all-defaults instance, shared.
+    """Return a field of a frozen class, by default one shared instance with all defaults.
 
-    A nullable one has a byte before it, -1 for null and 1 otherwise; absent is None.
+    A nullable struct has a byte before it, -1 for null and 1 otherwise, and its default is None.
     """
     return _field(
         "struct",
@@ -241,7 +242,7 @@ class NamedField:
 
 
 def fields_of(struct_class: type) -> tuple[NamedField, ...]:
-    """Return the declared fields of a struct in wire order; SchemaError if one is undeclared."""
+    """Return the fields of a struct in wire order; raise SchemaError for an undeclared field."""
     named = []
     for each in dataclasses.fields(struct_class):
         spec = each.metadata.get(_METADATA_KEY)
@@ -254,12 +255,12 @@ def fields_of(struct_class: type) -> tuple[NamedField, ...]:
 
 
 def plain_fields(struct_class: type, version: int) -> list[NamedField]:
-    """Return the untagged fields present at this version, in wire order."""
+    """Return the untagged fields of this version, in wire order."""
     return [f for f in fields_of(struct_class) if f.spec.tag is None and version in f.spec.versions]
 
 
 def tagged_fields(struct_class: type, version: int) -> list[NamedField]:
-    """Return the tagged fields present at this version, by tag."""
+    """Return the tagged fields of this version, sorted by tag."""
     tagged = [
         f for f in fields_of(struct_class) if f.spec.tag is not None and version in f.spec.versions
     ]
@@ -267,18 +268,18 @@ def tagged_fields(struct_class: type, version: int) -> list[NamedField]:
 
 
 def absent_fields(struct_class: type, version: int) -> list[NamedField]:
-    """Return the fields that this version lacks."""
+    """Return the fields that this version does not have."""
     return [f for f in fields_of(struct_class) if version not in f.spec.versions]
 
 
 def is_frozen(struct_class: type) -> bool:
-    """Return whether instances are immutable (and so built by a call, and shared as defaults)."""
+    """Return whether instances are immutable, so that messages can share one as a default."""
     params = getattr(struct_class, "__dataclass_params__")  # noqa: B009 - untyped attribute
     return bool(params.frozen)
 
 
 def min_size(spec_type: str, element: type | str | None, version: int, flexible: bool) -> int:
-    """Return the fewest bytes that a value of this type takes at this version."""
+    """Return the minimum size in bytes of a value of this type at this version."""
     if spec_type in FIXED_FORMATS:
         return struct.calcsize(">" + FIXED_FORMATS[spec_type])
     if spec_type == "struct":
@@ -290,7 +291,7 @@ def min_size(spec_type: str, element: type | str | None, version: int, flexible:
 
 
 def struct_min_size(struct_class: type, version: int, flexible: bool) -> int:
-    """Return the fewest bytes that an instance of this class takes at this version."""
+    """Return the minimum size in bytes of an instance of this class at this version."""
     total = 1 if flexible else 0
     for each in plain_fields(struct_class, version):
         if each.spec.kind == "struct" and version in each.spec.nullable:
@@ -302,9 +303,9 @@ def struct_min_size(struct_class: type, version: int, flexible: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API key: its messages and the versions that this project implements.
+    """One API, with its key, its messages and the implemented versions.
 
-    `inter_broker` marks the APIs that brokers use among each other (they are not negotiated).
+    `inter_broker` marks APIs between brokers, whose versions are not negotiated.
     """
 
     key: int
@@ -325,17 +326,17 @@ class Api:
         return version >= self.first_flexible_version
 
     def request_header_version(self, version: int) -> int:
-        """Return 2 for flexible versions, else 1; 0 (no client id) for ControlledShutdown 0."""
+        """Return 2 for flexible versions, else 1; for ControlledShutdown 0 (no client id) 0."""
         if self.key == CONTROLLED_SHUTDOWN_KEY and version == 0:
             return 0
         return 2 if self.is_flexible(version) else 1
 
     def response_header_version(self, version: int) -> int:
-        """Return 1 for flexible versions, 0 otherwise; always 0 for ApiVersions (KIP-511)."""
+        """Return 1 for flexible versions and 0 for others; always 0 for ApiVersions (KIP-511)."""
         return 1 if self.is_flexible(version) and self.key != API_VERSIONS_KEY else 0
 
 
-#: These are named here because the header of ApiVersions responses, and that of ControlledShutdown
-#: 0 requests, break the rule of all other APIs.
+#: API keys whose headers are exceptions: of ApiVersions responses, and of ControlledShutdown 0
+#: requests.
 API_VERSIONS_KEY: Final = 18
 CONTROLLED_SHUTDOWN_KEY: Final = 7

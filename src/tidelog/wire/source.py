@@ -1,7 +1,7 @@
-"""Python source of the generated codecs: lines, indentation, names, constants.
+"""The Python source of a generated function: lines, indentation, names, constants.
 
-Knows nothing of messages. Constants (struct methods, classes, shared defaults) enter the generated
-function's globals under short names; equal constants share a name.
+This module is independent of messages. Constants (struct methods, classes, shared defaults) get
+short names in the generated function's globals; equal constants share a name.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ class Source:
         self.namespace: dict[str, Any] = {}
 
     def line(self, text: str) -> None:
-        """Add one line at the present depth."""
+        """Add one line at the current indentation."""
         self._lines.append("    " * self._depth + text)
 
     @contextmanager
     def block(self, header: str) -> Iterator[None]:
-        """Add `header` and indent the lines added inside; the inside must not be empty."""
+        """Add `header`, and indent the lines added within the context, at least one."""
         self.line(header)
         self._depth += 1
         yield
         self._depth -= 1
 
     def fresh(self, prefix: str) -> str:
-        """Return a local name not used before."""
+        """Return an unused local name."""
         self._count += 1
         return f"{prefix}{self._count}"
 
     def constant(self, key: object, prefix: str, value: Any) -> str:
-        """Return the global name of `value`; the same name again for the same `key`."""
+        """Return the global name of `value`, which is the same for equal `key`s."""
         name = self._names.get(key)
         if name is None:
             name = self._names[key] = f"{prefix}_{len(self._names)}"
@@ -47,7 +47,7 @@ class Source:
         return name
 
     def build(self, name: str, title: str) -> Callable[..., Any]:
-        """Compile the lines; return the function `name`. `title` shows in tracebacks."""
+        """Compile the lines; return the function `name`. Tracebacks show `title`."""
         text = "\n".join(self._lines) + "\n"
         exec(compile(text, f"<{title}>", "exec"), self.namespace)
         function: Callable[..., Any] = self.namespace[name]

@@ -1,8 +1,8 @@
-"""Classes of messages: dataclasses that generate a method at its first call.
+"""Classes of messages: dataclasses whose methods are generated at their first call.
 
-There are 300 such classes, and a process uses few of them. Generating the methods of all of them
-was an eighth of the time that a broker or a command needs to start. From its first call on, a
-method is the one that `dataclasses` generates. Type checkers see `dataclasses.dataclass` itself.
+There are 300 classes of messages, of which a process uses few. Generating all their methods would
+take an eighth of the time in which a broker or a command starts. From its first call on, a method
+is the method that `dataclasses` generates. Type checkers see `dataclasses.dataclass` itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-#: Methods that are generated late, with the option of `dataclasses` that requests each.
+#: Methods that are generated late, with the options of `dataclasses` that request them.
 _LATE: Final = {"__init__": "init", "__repr__": "repr", "__eq__": "eq"}
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, slots: bool, frozen: bool = False) -> Any:
-        """Return a decorator that makes a dataclass; frozen ones, which are few, at once."""
+        """Return a decorator that makes a dataclass; a frozen class gets its methods at once."""
         if frozen:
             return dataclasses.dataclass(slots=slots, frozen=True)
         return lambda declared: _with_late_methods(declared, slots)
@@ -28,13 +28,13 @@ def _with_late_methods(declared: type, slots: bool) -> Any:
     made: Any = dataclasses.dataclass(slots=slots, init=False, repr=False, eq=False)(declared)
     for name in _LATE:
         setattr(made, name, _late(made, name))
-    # Like every class whose instances are compared by value and may change.
+    # Mutable instances that are compared by value must not be hashable.
     made.__hash__ = None
     return made
 
 
 def _late(made: type, name: str) -> Any:
-    """Return a method that replaces itself by the generated one, and calls that."""
+    """Return a method that replaces itself by the generated method, and calls it."""
 
     def method(self: Any, *values: Any, **named: Any) -> Any:
         generated = _generated(made, name)
@@ -45,7 +45,7 @@ def _late(made: type, name: str) -> Any:
 
 
 def _generated(made: type, name: str) -> Any:
-    """Return the method as `dataclasses` generates it for a class of the same fields."""
+    """Return the method that `dataclasses` generates for a class with the same fields."""
     options: Any = {option: method == name for method, option in _LATE.items()}
     fields = [(each.name, each.type, each) for each in dataclasses.fields(made)]
     return getattr(dataclasses.make_dataclass(made.__name__, fields, **options), name)

@@ -1,9 +1,8 @@
-"""Text from bytes that may be no UTF-8, as Kafka reads it.
+"""Decoding of bytes that may be invalid UTF-8, as in Kafka.
 
-Kafka replaces malformed bytes by U+FFFD when it reads a string, and goes on. Names with it are then
-refused by their own rules; other strings keep the replacement, for good. The sequence that becomes
-one U+FFFD is the same as in Java: an encoded surrogate is one, where Python sees three. Source:
-Readable.readString, java.lang.String of OpenJDK.
+Kafka replaces malformed bytes by U+FFFD when it reads a string. The rules for names reject U+FFFD;
+other strings keep the replacement. As in Java, an encoded surrogate becomes one U+FFFD, where
+Python would make three. Source: Readable.readString, java.lang.String of OpenJDK.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from typing import Final
 from tidelog.core.errors import ProtocolError
 from tidelog.wire.primitives import Buffer
 
-#: Longest string of the protocol, in bytes.
+#: Length in bytes of the protocol's longest string.
 _MAX_STRING_BYTES: Final = 0x7FFF
 _REPLACEMENT: Final = "\ufffd"
 _HANDLER: Final = "tidelog-as-java"
-#: The first byte of encoded surrogates, and the range of their second one.
+#: The first byte of encoded surrogates, and the range of their second byte.
 _SURROGATE: Final = 0xED
 _SURROGATES: Final = range(0xA0, 0xC0)
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
-    """Return the replacement of a malformed sequence, and where reading goes on."""
+    """Return the replacement of a malformed sequence, and the position after the sequence."""
     assert isinstance(error, UnicodeDecodeError), "only decoding uses this"
     data, start, end = error.object, error.start, error.end
     if data[start] == _SURROGATE and len(data) > start + 1 and data[start + 1] in _SURROGATES:
@@ -39,8 +38,8 @@ codecs.register_error(_HANDLER, _replaced)
 def replaced_text(data: Buffer) -> str:
     """Return the text of `data`, with U+FFFD for malformed bytes.
 
-    Raises ProtocolError for a text that has become too long for a string: no response could repeat
-    it.
+    Raises ProtocolError if the replacements make the text too long for a string, because no
+    response could contain it.
     """
     text = str(data, "utf-8", _HANDLER)
     size_bytes = len(text.encode())

@@ -1,8 +1,9 @@
-"""Structs that travel behind their own version: two bytes, and then the version's fields.
+"""Structs that are encoded as two bytes of version followed by the version's fields.
 
-Kafka so writes the keys and values of its internal topics, and clients the data that they exchange
-through a group's coordinator. The structs are declared like messages (`schema.py`), their codecs
-generated at first use and kept. Decoding is total: any bytes give a struct or a ProtocolError.
+Kafka uses this form for the keys and values of internal topics. Clients use it for the data that
+they exchange through a group's coordinator. The structs are declared like messages (`schema.py`),
+and their codecs are generated at first use and kept. Any bytes decode to a struct or raise a
+ProtocolError.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 
 class UnknownVersion(ProtocolError):
-    """Data of a version that a later release writes: not damaged, to be skipped."""
+    """Data of an unknown later version, which is not damaged and should be skipped."""
 
     def __init__(self, what: str, version: int, newest: int) -> None:
         super().__init__(f"{what} version {version}: versions up to {newest} are known")
@@ -30,9 +31,9 @@ class UnknownVersion(ProtocolError):
 
 
 def version_of(data: Buffer, what: str) -> int:
-    """Return the version in front of `data`; raise ProtocolError where there is none.
+    """Return the version at the beginning of `data`; raise ProtocolError if there is none.
 
-    `what` names the data.
+    `what` names the data in errors.
     """
     try:
         (version,) = _VERSION.unpack_from(data)
@@ -44,10 +45,10 @@ def version_of(data: Buffer, what: str) -> int:
 
 
 class Versioned(Generic[T]):
-    """A struct with its known versions.
+    """The codec of a struct with its known versions.
 
-    `open_ended`: later versions only add fields at the end. So a newer version is read as the
-    newest known one, and bytes behind the fields are ignored.
+    `open_ended` says that later versions only add fields at the end. So data of a newer version is
+    read as the newest known version, and later bytes are ignored.
     """
 
     __slots__ = (
@@ -75,15 +76,15 @@ class Versioned(Generic[T]):
         self.max_version: Final = max_version
         self.first_flexible_version: Final = first_flexible_version
         self.open_ended: Final = open_ended
-        #: By the bytes of the version: for most data, which is small, one lookup is enough.
+        #: Decoders by the two bytes of the version, so that small data needs only one lookup.
         self._decoders: dict[bytes, Decoder] = {}
-        #: Those for data with text that is no UTF-8.
+        #: Decoders of data with invalid UTF-8, by the two bytes of the version.
         self._replacing_decoders: dict[bytes, Decoder] = {}
         self._encoders: dict[int, Encoder] = {}
 
     @property
     def name(self) -> str:
-        """The struct's name, which is Kafka's."""
+        """Kafka's name of the struct."""
         return self.struct_class.__name__
 
     @property
@@ -92,7 +93,7 @@ class Versioned(Generic[T]):
         return range(self.min_version, self.max_version + 1)
 
     def encode(self, value: T, version: int) -> bytes:
-        """Return version and fields; raise SchemaError where the version cannot carry them."""
+        """Encode a value at a version; raise SchemaError if the version cannot carry the value."""
         if version not in self.versions:
             raise SchemaError(f"{self.name} version {version} is not known")
         if type(value) is not self.struct_class:
@@ -111,9 +112,9 @@ class Versioned(Generic[T]):
         return b"".join((*parts, *out))
 
     def decode(self, data: Buffer) -> T:
-        """Return the struct in `data`, which holds nothing else.
+        """Return the struct that fills `data`.
 
-        Raises UnknownVersion for a newer version (unless open-ended), ProtocolError for any other
+        Raises UnknownVersion for a newer version (unless open-ended), and ProtocolError for other
         bytes that are no such struct.
         """
         raw = bytes(data)
@@ -135,7 +136,7 @@ class Versioned(Generic[T]):
         return value  # type: ignore[no-any-return]  # what the decoder of T makes
 
     def _decoder_of(self, raw: bytes, *, replaces_text: bool = False) -> Decoder:
-        """Return the decoder for the version in front, made when that version is first seen."""
+        """Return the decoder of a version, which is generated at the version's first use."""
         version = version_of(raw, self.name)
         if version > self.max_version:
             if not self.open_ended:
