@@ -1,8 +1,9 @@
 """The real clock and the real source of randomness.
 
-Monotonic time is the kernel's and compares within one machine only; wall time may jump. Monotonic
-time runs on while the machine is suspended, as sessions with a store on another machine do (V47).
-Timers of the loop do not. Under simulation `tidelog.sim` provides both.
+Monotonic time comes from the kernel and is comparable only within one machine; wall-clock time may
+jump. Monotonic time advances while the machine is suspended, because sessions with a store on
+another machine age meanwhile, too (V47). Timers of the loop do not advance meanwhile. In
+simulation, `tidelog.sim` provides clock and randomness.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-#: Systems other than Linux have only their monotonic clock.
+#: The id of the clock; systems other than Linux have only CLOCK_MONOTONIC.
 _MONOTONIC: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
-    """The clock on the loop of this process."""
+    """The system's clocks, with timers on one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -36,10 +37,10 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call back on the loop after `delay_ms`."""
+        """Call `callback` on the loop after `delay_ms`."""
         return self._loop.call_later(delay_ms / 1000, callback)
 
 
 def system_random() -> random.Random:
-    """Return randomness seeded by the operating system."""
+    """Return a random number generator that the operating system seeds."""
     return random.Random()  # seeded from os.urandom

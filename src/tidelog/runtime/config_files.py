@@ -1,8 +1,8 @@
-"""Configurations read from files, for brokers and for commands that act on the same files.
+"""Reading of configuration files, for brokers and for commands that use the same files.
 
-A file ending in `.toml` is TOML, any other one has Java's properties. Every fault is a ConfigError
-that names the file, the environment variable or the option to blame. Validates nothing itself:
-`core.config` does.
+A file whose name ends in `.toml` is TOML; any other file has Java's properties. Every error is a
+ConfigError that names the file, environment variable or option at fault. `core.config` validates
+the values.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ _ID_KEYS = frozenset({"broker.id", "node.id"})
 def load_config(
     path: str, overrides: Sequence[str], *, named: str = "--config ", needs_id: bool = True
 ) -> BrokerConfig:
-    """Read a properties or TOML file, the environment, overrides; ConfigError names the source.
+    """Read a properties or TOML file, the environment and overrides.
 
-    `named` stands before the path in errors. Without `needs_id` a file may lack the broker's id,
-    which brokers often get as an override.
+    `named` precedes the path in errors. If `needs_id` is false, the broker id may be missing,
+    because brokers often get it as an override. The message of a ConfigError names the source of
+    the value.
     """
     environment: dict[str, str] = {}
     given: dict[str, str] = {}
@@ -48,7 +49,7 @@ def load_config(
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """Return the keys of a properties file as they stand there; ConfigError names the file."""
+    """Return the unvalidated keys of a properties file; a ConfigError names the file."""
     content = _read(path, "")
     try:
         return parse_properties(content)
@@ -57,7 +58,7 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def _read(path: str, named: str) -> str:
-    """Return a file's text. Properties are decoded by Kafka's rules."""
+    """Return a file's text, decoding properties by Kafka's rules."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -75,7 +76,7 @@ def _read(path: str, named: str) -> str:
 def _source_of(
     error: ConfigError, path: str, environment: Mapping[str, str], overrides: Mapping[str, str]
 ) -> str:
-    """Return the source of the value that an error is about: its message begins with the key."""
+    """Return the source of the invalid value of an error, whose message begins with the key."""
     key = re.match(r"[\w.-]+(?==)", str(error))
     if key is not None and key[0] in overrides:
         return f"--override {key[0]}"

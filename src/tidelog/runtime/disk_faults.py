@@ -1,8 +1,9 @@
-"""Faults of log directories on demand, for tests: a control writes them, a broker's files obey.
+"""Faults of log directories for tests: a control injects faults into a broker's file calls.
 
-One file per broker, mapped into its memory: a counter that is 0 while there is no fault, then the
-faults as JSON. A fault holds for every operation that begins after `put` has returned; a broker
-without a fault pays for a look at one byte. A broker that is down meets the fault at its start.
+One file per broker, mapped into its memory, has a counter, which is 0 without a fault, and the
+faults as JSON. A fault applies to every operation that begins after `put` has returned. A broker
+without a fault only reads one byte per operation. A broker that is down gets the fault when it
+starts.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from tidelog.runtime.files import CallError, OsFiles
 
 _SIZE_BYTES: Final = 65_536
 _MOST_CHANGES: Final = 255
-#: Every operation fails; whatever needs space fails; reads, writes and syncs take longer.
+#: Kinds of faults: every operation fails; operations that need space fail; reads, writes and syncs
+#: take longer.
 FAIL: Final = "fail"
 FILL: Final = "fill"
 SLOW: Final = "slow"
-#: Errors that a failing device gives (D1).
+#: Names of the errors of a failing device (D1).
 DEVICE_ERRORS: Final = ("EIO", "EROFS", "EACCES", "ENOENT", "ENXIO", "ESTALE")
 
 
@@ -33,22 +35,22 @@ DEVICE_ERRORS: Final = ("EIO", "EROFS", "EACCES", "ENOENT", "ENXIO", "ESTALE")
 class DiskFault:
     """A fault of one log directory."""
 
-    #: FAIL, FILL or SLOW.
+    #: The kind of the fault: FAIL, FILL or SLOW.
     kind: str
     #: The error of every operation of a failed directory, for example EIO.
     error: str = "EIO"
-    #: How long each read, write and sync of a slow directory takes longer.
+    #: Additional time of each read, write and sync in a slow directory.
     delay_ms: int = 0
 
 
 class DiskFaultControl:
-    """The side of a test or an operator: the faults of one broker's log directories."""
+    """The control with which a test sets the faults of one broker's log directories."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def put(self, directory: str, fault: DiskFault | None) -> None:
-        """Put a directory's fault in force in place of an earlier one; None ends it."""
+        """Set the fault of a directory, replacing an earlier fault; None ends the fault."""
         faults = self.faults()
         faults.pop(directory, None)
         if fault is not None:
@@ -60,12 +62,12 @@ class DiskFaultControl:
             raise ValueError(f"faults of {len(faults)} log directories need {len(text)} bytes")
         with _opened(self._path) as shared:
             change = shared[0] % _MOST_CHANGES + 1
-            # A broker reads the text when it sees the counter change, so the text comes first.
+            # A broker reads the text when the counter changes, so the text must be written first.
             shared[1:] = text.ljust(_SIZE_BYTES - 1, b"\0")
             shared[0] = change
 
     def faults(self) -> dict[str, DiskFault]:
-        """Return the faults in force, by directory."""
+        """Return the current faults, by directory."""
         if not os.path.exists(self._path):
             return {}
         with _opened(self._path) as shared:
@@ -73,36 +75,36 @@ class DiskFaultControl:
 
 
 class DiskFaults:
-    """A broker's side: the faults of its log directories."""
+    """The faults of a broker's log directories, as the broker reads them."""
 
     def __init__(self, path: str) -> None:
-        #: The first byte counts changes.
+        #: The mapped file, whose first byte counts changes.
         self.shared = _opened(path)
-        #: The change to which the known faults belong.
+        #: The number of the change to which the known faults belong.
         self.change = 0
         self._faults: Mapping[str, DiskFault] = {}
 
     def of(self, directory: str) -> DiskFault | None:
-        """Return the fault of a directory that is in force, None without one."""
+        """Return the current fault of a directory, or None."""
         while (change := self.shared[0]) != self.change:
             try:
                 faults = _read(self.shared)
             except ValueError:
-                continue  # the next change is being written
+                continue  # the control is writing the next change
             if self.shared[0] == change:
                 self._faults, self.change = faults, change
         return self._faults.get(directory)
 
 
 class FaultyFiles(OsFiles):
-    """The files of one log directory, with the faults that a test puts in force."""
+    """The file calls of one log directory, with the faults that a test sets."""
 
     def __init__(self, directory: str, faults: DiskFaults) -> None:
         super().__init__()
         self._directory = directory
         self._faults = faults
         self._shared = faults.shared
-        #: The last change under which this directory had no fault.
+        #: The number of the last change after which this directory had no fault.
         self._healthy_change = -1
 
     def _strike(self, call: str, path: str, *, needs_space: bool = False) -> None:
@@ -117,23 +119,23 @@ class FaultyFiles(OsFiles):
             raise CallError.of(OSError(number, os.strerror(number)), call, path)
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> Handle:
-        """Open for reading, or reading and writing; create the file when asked."""
+        """Open a file for reading, or reading and writing; create the file if `create`."""
         self._strike("open", path)
         return super().open(path, write=write, create=create)
 
     def pwritev(self, handle: Handle, buffers: Sequence[Buffer], position: int) -> int:
-        """Write at a position; return the bytes written."""
+        """Write buffers at a position; return the number of bytes written."""
         if self._shared[0] != self._healthy_change:
             self._strike("pwrite", handle.path, needs_space=True)
         return super().pwritev(handle, buffers, position)
 
     def pread(self, handle: Handle, size_bytes: int, position: int) -> bytes:
-        """Return up to `size_bytes`; fewer only at the end of the file."""
+        """Return up to `size_bytes` from a position; fewer only at the end of the file."""
         self._strike("pread", handle.path)
         return super().pread(handle, size_bytes, position)
 
     def pread_cached(self, handle: Handle, size_bytes: int, position: int) -> Buffer | None:
-        """Read like `pread`, but return None where that would wait for the disk."""
+        """Read like `pread`, but return None if the read would wait for the disk."""
         if self._shared[0] != self._healthy_change:
             fault = self._faults.of(self._directory)
             if fault is not None and fault.kind == SLOW:
@@ -167,7 +169,7 @@ class FaultyFiles(OsFiles):
         super().sync_volume(path)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename, replacing an existing file."""
+        """Rename a file, replacing an existing one."""
         self._strike("rename", old)
         super().rename(old, new)
 
@@ -177,17 +179,17 @@ class FaultyFiles(OsFiles):
         super().unlink(path)
 
     def mkdir(self, path: str, *, exist_ok: bool = True) -> None:
-        """Make a directory and its parents; EEXIST where it exists and `exist_ok` is false."""
+        """Make a directory and its parents; EEXIST if it exists and `exist_ok` is false."""
         self._strike("mkdir", path, needs_space=not os.path.isdir(path))
         super().mkdir(path, exist_ok=exist_ok)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with its content; no error when it is missing."""
+        """Remove a directory with its content, if it exists."""
         self._strike("unlink", path)
         super().remove_tree(path)
 
     def listdir(self, path: str) -> list[str]:
-        """Return the names in the directory, sorted."""
+        """Return the sorted names in a directory."""
         self._strike("listdir", path)
         return super().listdir(path)
 
@@ -202,7 +204,7 @@ class FaultyFiles(OsFiles):
         return super().read_file(path)
 
     def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Write a temporary file, sync if asked, rename it: old or new content, never half."""
+        """Replace a file's content atomically by a temporary file, which is synced if `sync`."""
         self._strike("write", path, needs_space=True)
         super().replace_file(path, data, sync=sync)
 
@@ -214,7 +216,7 @@ class FaultyFiles(OsFiles):
         return found._replace(usable_bytes=0) if fault and fault.kind == FILL else found
 
     def volume_place(self, path: str) -> VolumePlace:
-        """Return which volume holds a path, and where it is mounted."""
+        """Return the volume that holds a path, with its mount point."""
         self._strike("stat", path)
         return super().volume_place(path)
 

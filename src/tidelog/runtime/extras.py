@@ -1,8 +1,8 @@
-"""The command that installs an extra, for messages that name a missing one.
+"""The command that installs an extra, for error messages about a missing extra.
 
-tidelog may have been installed from a checkout, where the package index has no such version. The
-installer recorded the directory (`direct_url.json`, PEP 610). A source tree that is only on the
-path is found beside this package.
+If tidelog was installed from a checkout, the package index may not have its version. The installer
+records the directory of a checkout in `direct_url.json` (PEP 610). A source tree that is only on
+the Python path is found from this package's own location.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _NAME = "tidelog"
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs tidelog with an extra, from where tidelog itself came."""
+    """Return the command that installs tidelog with an extra, from tidelog's own origin."""
     source = source_directory()
     what = f"{_NAME if source is None else source}[{extra}]"
     return f"pip install {shlex.quote(what)}"
 
 
 def source_directory() -> Path | None:
-    """Return the source tree that tidelog was installed from or runs in; None for the index."""
+    """Return the source tree of this tidelog, or None if it came from the package index."""
     beside = Path(__file__).resolve().parents[3]
     candidates = [_recorded(), beside]
     for path in candidates:

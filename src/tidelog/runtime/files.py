@@ -1,9 +1,9 @@
-"""The real `Files`: plain system calls, each failure marked with the call that failed.
+"""The real `Files` port: system calls, whose errors name the failed call.
 
-Holds a pool of buffers and no other state, so the loop and a lane's thread may use one at the same
-time. `pread_cached` reads only from the page cache (RWF_NOWAIT, Linux) and returns None where the
-read would wait for the disk; on other systems it reads. Python retries EINTR. Also the lock that
-keeps a second broker out of a log directory.
+An `OsFiles` has no state but a thread-safe pool of buffers, so the loop and a lane's thread may use
+it at the same time. `pread_cached` reads only from the page cache (RWF_NOWAIT, Linux) and returns
+None if the read would wait for the disk. On other systems, `pread_cached` always reads. Python
+retries EINTR. This module also has the lock that keeps a second broker out of a log directory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.core.limits import KIB, READ_POOL_BYTES
 from tidelog.core.ports import Buffer, FileStatus, Handle, VolumePlace, VolumeSize
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
-#: Errors of preadv2 where the kernel or the file system does not support the flag.
+#: Errors of preadv2 if the kernel or the file system does not support RWF_NOWAIT.
 _NO_SUCH_FLAG = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 _ROUNDING = 64 * KIB - 1
 _NS_PER_MS = 1_000_000
@@ -30,20 +30,20 @@ _LOCK_NAME = ".lock"
 
 
 class CallError(OSError):
-    """An OSError that knows its call: `call` and `filename` name the failed operation."""
+    """An OSError whose `call` and `filename` name the failed operation."""
 
     call: str
 
     @classmethod
     def of(cls, error: OSError, call: str, path: str) -> CallError:
-        """Return the same error, marked."""
+        """Return a CallError equal to an OSError."""
         made = cls(error.errno, error.strerror, path)
         made.call = call
         return made
 
 
 class OpenDescriptor:
-    """An open descriptor and its path."""
+    """An open file descriptor and its path."""
 
     __slots__ = ("descriptor", "path")
 
@@ -53,18 +53,18 @@ class OpenDescriptor:
 
 
 class OsFiles:
-    """`core.ports.Files` over os.*; raises CallError."""
+    """The port `core.ports.Files` on functions of `os`; every failure is a CallError."""
 
     def __init__(self) -> None:
         self._nowait = _NOWAIT
         self._pool = BufferPool(READ_POOL_BYTES)
 
     def release_buffers(self) -> None:
-        """Release the buffers that are kept for further reads."""
+        """Release the buffers that are kept for later reads."""
         self._pool.release()
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> Handle:
-        """Open for reading, or reading and writing; create the file when asked."""
+        """Open a file for reading, or reading and writing; create the file if `create`."""
         flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
         try:
             return OpenDescriptor(os.open(path, flags, 0o644), path)
@@ -72,21 +72,21 @@ class OsFiles:
             raise CallError.of(error, "open", path) from error
 
     def close(self, handle: Handle) -> None:
-        """Close."""
+        """Close a file."""
         try:
             os.close(_descriptor(handle))
         except OSError as error:
             raise CallError.of(error, "close", handle.path) from error
 
     def pwritev(self, handle: Handle, buffers: Sequence[Buffer], position: int) -> int:
-        """Write at a position; return the bytes written."""
+        """Write buffers at a position; return the number of bytes written."""
         try:
             return os.pwritev(handle.descriptor, buffers, position)  # type: ignore[attr-defined]
         except OSError as error:
             raise CallError.of(error, "pwrite", handle.path) from error
 
     def pread(self, handle: Handle, size_bytes: int, position: int) -> bytes:
-        """Return up to `size_bytes`; fewer only at the end of the file."""
+        """Return up to `size_bytes` from a position; fewer only at the end of the file."""
         try:
             data = os.pread(_descriptor(handle), size_bytes, position)
             while data and len(data) < size_bytes:
@@ -99,10 +99,10 @@ class OsFiles:
         return data
 
     def pread_cached(self, handle: Handle, size_bytes: int, position: int) -> Buffer | None:
-        """Read like `pread`, but return None where that would wait for the disk."""
+        """Read like `pread`, but return None if the read would wait for the disk."""
         if not self._nowait:
             return self.pread(handle, size_bytes, position)
-        # Rounded up, so that reads of nearly one size share a buffer.
+        # Sizes are rounded up, so that reads of similar sizes share buffers.
         buffer = self._pool.take((size_bytes + _ROUNDING) & ~_ROUNDING)
         wanted = memoryview(buffer)[:size_bytes]
         try:
@@ -128,7 +128,7 @@ class OsFiles:
             raise CallError.of(error, "fstat", handle.path) from error
 
     def status(self, handle: Handle) -> FileStatus:
-        """Return the size of an open file, and when it was last modified."""
+        """Return size and modification time of an open file."""
         try:
             found = os.fstat(_descriptor(handle))
         except OSError as error:
@@ -179,7 +179,7 @@ class OsFiles:
             raise CallError.of(error, "fsync", path) from error
 
     def rename(self, old: str, new: str) -> None:
-        """Rename, replacing an existing file."""
+        """Rename a file, replacing an existing one."""
         try:
             os.rename(old, new)
         except OSError as error:
@@ -193,7 +193,7 @@ class OsFiles:
             raise CallError.of(error, "unlink", path) from error
 
     def mkdir(self, path: str, *, exist_ok: bool = True) -> None:
-        """Make a directory and its parents; EEXIST where it exists and `exist_ok` is false."""
+        """Make a directory and its parents; EEXIST if it exists and `exist_ok` is false."""
         try:
             os.makedirs(path, exist_ok=exist_ok)
         except OSError as error:
@@ -207,7 +207,7 @@ class OsFiles:
             raise CallError.of(error, "rmdir", path) from error
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with its content; no error when it is missing."""
+        """Remove a directory with its content, if it exists."""
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
@@ -217,7 +217,7 @@ class OsFiles:
             raise CallError.of(error, "unlink", path) from error
 
     def listdir(self, path: str) -> list[str]:
-        """Return the names in the directory, sorted."""
+        """Return the sorted names in a directory."""
         try:
             return sorted(os.listdir(path))
         except OSError as error:
@@ -242,7 +242,7 @@ class OsFiles:
             raise CallError.of(error, "read", path) from error
 
     def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Write a temporary file, sync if asked, rename it: old or new content, never half."""
+        """Replace a file's content atomically by a temporary file, which is synced if `sync`."""
         beside = path + ".tmp"
         call = "write"
         try:
@@ -268,7 +268,7 @@ class OsFiles:
         return VolumeSize(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def volume_place(self, path: str) -> VolumePlace:
-        """Return which volume holds a path, and where it is mounted."""
+        """Return the volume that holds a path, with its mount point."""
         try:
             device = os.stat(path).st_dev
             mount_point = os.path.realpath(path)
@@ -280,7 +280,7 @@ class OsFiles:
 
 
 def _syncfs(descriptor: int) -> None:
-    """Call syncfs(2), which Python lacks; it reports failed writes since Linux 5.8."""
+    """Call syncfs(2), which Python lacks, and which reports failed writes since Linux 5.8."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "syncfs"):
         os.sync()
@@ -296,17 +296,17 @@ def _descriptor(handle: Handle) -> int:
 
 
 def lock_directory(path: str) -> int:
-    """Keep other brokers out of a log directory for as long as the returned descriptor is open.
+    """Lock a log directory against other brokers while the returned descriptor is open.
 
-    Makes the directory. Raises ConfigError when another process has it, and StorageError when it
-    cannot be used.
+    Creates the directory if it is missing. Raises ConfigError if another process has locked the
+    directory, and StorageError if the directory cannot be used.
     """
     lock = os.path.join(path, _LOCK_NAME)
     try:
         os.makedirs(path, exist_ok=True)
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        # A file stands where the directory should be.
+        # EEXIST means that a file is in place of the directory.
         number = errno.ENOTDIR if error.errno == errno.EEXIST else error.errno or 0
         raise StorageError(
             path, "open", str(error.filename or path), number, int(time.time() * 1000),

@@ -1,14 +1,14 @@
-"""Rules of interception in a directory: a test writes them, the brokers of its cluster read them.
+"""Interception rules in a directory, which a test writes and its cluster's brokers read.
 
-    rules.jsonl   a line per change: a rule, or the number of an ended one
+    rules.jsonl a line per change: a rule, or the number of a rule that ended
 
-    N.matched     a byte for every request that matched rule N, at any broker
-    N.struck      a line for every request that it struck
+    N.matched a byte for every request that matched rule N, on any broker N.struck a line for every
+    request that rule N struck
 
-Files are only appended to, in single writes. A broker that is paused, killed or restarted misses
-nothing, and a request that begins after `add` has returned meets the rule. The position of an
-appended byte is the number of its request; nothing is locked. There is no port and no listener:
-a process that may write the directory may intercept.
+Each change is one appending write. So a broker that is paused, killed or restarted misses no rule,
+and a rule applies to every request that begins after `add` has returned. The position of an
+appended byte is the number of its request, so no locks are needed. There is no port and no
+listener: any process that may write to the directory may intercept requests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
 class InterceptionDirectory:
-    """A broker's side: `tidelog.broker.server.interception.Interceptions`."""
+    """The broker's access to the rules: `tidelog.broker.server.interception.Interceptions`."""
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -36,25 +36,25 @@ class InterceptionDirectory:
         self._in_force: tuple[Rule, ...] = ()
 
     def rules(self) -> Sequence[Rule]:
-        """Return the rules in force; costs one system call where nothing has changed."""
+        """Return the current rules, with one system call if no rule has changed."""
         size = os.fstat(self._file).st_size
         if size != self._read_bytes:
             self._read(size)
         return self._in_force
 
     def matched(self, rule: Rule) -> int:
-        """Count a request that matches; return its number."""
+        """Count a request that matches a rule; return the request's number."""
         descriptor = os.open(f"{self._directory}/{rule.number}.matched", _APPEND, 0o600)
         try:
             os.write(descriptor, b".")
-            # After an append the position is the end of its own bytes, whatever others append
-            # later.
+            # After an append, the file position is the end of the appended byte, even if other
+            # processes append later.
             return os.lseek(descriptor, 0, os.SEEK_CUR)
         finally:
             os.close(descriptor)
 
     def struck(self, rule: Rule, description: str) -> None:
-        """Log a request that was struck."""
+        """Record a request that a rule struck."""
         _append(f"{self._directory}/{rule.number}.struck", description)
 
     def _read(self, size: int) -> None:
@@ -72,29 +72,29 @@ class InterceptionDirectory:
 
 
 class InterceptionControl:
-    """The test's side: rules added and ended, and counts of requests."""
+    """The test's access to the rules, which adds and ends rules and counts requests."""
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         self._directory = directory
 
     def add(self, rule: Rule) -> None:
-        """Add a rule: from now on requests meet it."""
+        """Add a rule, which applies to requests from now on."""
         _append(f"{self._directory}/{_RULES}", json.dumps({"rule": rule.to_json()}))
 
     def end(self, number: int) -> None:
-        """End a rule: from now on no request meets it."""
+        """End a rule, which applies to no request from now on."""
         _append(f"{self._directory}/{_RULES}", json.dumps({"ended": number}))
 
     def matched(self, number: int) -> int:
-        """Return how many requests matched."""
+        """Return the number of requests that matched a rule."""
         try:
             return os.stat(f"{self._directory}/{number}.matched").st_size
         except FileNotFoundError:
             return 0
 
     def struck(self, number: int) -> list[str]:
-        """Return the requests that were struck, a line for each."""
+        """Return a line for each request that a rule struck."""
         try:
             with open(f"{self._directory}/{number}.struck", encoding="utf-8") as file:
                 return file.read().splitlines()

@@ -1,13 +1,13 @@
-"""The real lane of a log directory: on the loop while the disk is quick, else on a thread.
+"""The real lane of a log directory, which runs operations on the loop or on threads.
 
-A hand-over to a thread costs 57 µs, more when the loop is busy; the operation itself costs 0.8 µs
-(DESIGN.md, rule 3). So FAST operations run at once until one has waited SLOW_CALL_NS for the disk.
-From then on they go to the directory's thread until CLEAN_NS have passed without a slow one. Time
-in which a busy machine ran another process is not the disk's: only a call that gave up the
-processor voluntarily has waited. SLOW and READ operations have a thread of their own, so that an
-fsync under way does not hold up appends. SYNC operations have up to SYNC_THREADS, and COMPUTE
-operations one, which start with the first of them.
-Every failure is attributed to directory, call, path, errno and time.
+Passing an operation to a thread costs 57 µs, or more if the loop is busy; the operation itself
+costs 0.8 µs (DESIGN.md, rule 3). So FAST operations run on the loop until one of them has waited
+SLOW_CALL_NS for the disk. After a slow operation, FAST operations run on the directory's thread
+until CLEAN_NS have passed without a slow one. A call has waited for the disk only if it gave up the
+processor voluntarily, not if the machine ran another process. SLOW and READ operations have their
+own thread, so that an fsync does not delay appends. SYNC operations have up to SYNC_THREADS
+threads, and COMPUTE operations one; these threads start when needed. Every error names directory,
+call, path, errno and time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from tidelog.runtime.files import CallError, OsFiles, lock_directory
 
 T = TypeVar("T")
 
-#: An operation on the loop that took this long makes the lane slow.
+#: Duration of an operation on the loop from which the lane counts as slow.
 SLOW_CALL_NS = 20_000_000
-#: Time without a slow operation after which the loop runs them again.
+#: Time without a slow operation after which the loop runs FAST operations again.
 CLEAN_NS = 10_000_000_000
-#: Age of a sync, a read or another operation on a thread from which the loop runs none: the device
-#: may hang, and an operation on the loop could not be given up.
+#: Age of a thread's operation from which the loop runs no operations. The device may hang, and a
+#: hanging operation would block the loop for good.
 STALL_NS = 250_000_000
-#: SYNC operations at the same time. A device merges the syncs that it gets together.
+#: Number of concurrent SYNC operations; a device merges concurrent syncs.
 SYNC_THREADS = 8
 
 _Operation = Callable[[Files], Any]
@@ -46,28 +46,28 @@ _Result = tuple[Completion[Any], Any, BaseException | None]
 
 
 def voluntary_switches() -> int:
-    """Return how often this thread gave up the processor to wait, not by preemption."""
+    """Return how often this thread gave up the processor voluntarily, to wait."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
 class _Worker:
-    """A thread that runs operations in order and returns results to the loop with one wake-up."""
+    """A thread that runs operations in order; one wake-up of the loop delivers several results."""
 
     def __init__(self, name: str, lane: ThreadLane) -> None:
         self._lane = lane
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.waiting = 0
-        #: When the operation under way began (monotonic), 0 while there is none.
+        #: Monotonic time at which the operation under way began; 0 without one.
         self.under_way_since_ns = 0
-        #: The kind of the operation under way.
+        #: The kind of the operation under way, or None.
         self.under_way: Work | None = None
-        #: The operations whose results have not been delivered, in order; only the loop uses it.
+        #: Operations in order whose results have not been delivered; only the loop uses this queue.
         self.pending: deque[Completion[Any]] = deque()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def put(self, operation: _Operation, completion: Completion[Any], work: Work) -> None:
-        """Queue an operation; on the loop."""
+        """Queue an operation; called on the loop."""
         self.waiting += 1
         self.pending.append(completion)
         self._jobs.put((operation, completion, work))
@@ -86,12 +86,12 @@ class _Worker:
             result, failure = self._lane.execute(operation, work)
             self.under_way_since_ns = 0
             self._lane.finished(self, (completion, result, failure))
-            # Otherwise this thread would hold the data that it read last until the next job.
+            # Without this, the thread would keep the last read data in memory until the next job.
             del job, operation, completion, result, failure
 
 
 class ThreadLane:
-    """`core.ports.Lane` of one directory of a real broker."""
+    """The `core.ports.Lane` of one log directory of a real broker."""
 
     def __init__(
         self,
@@ -108,19 +108,20 @@ class ThreadLane:
         self._lock_descriptor = lock_descriptor
         self._fast = _Worker(f"lane-fast {directory}", self)
         self._slow = _Worker(f"lane-slow {directory}", self)
-        #: Few brokers get batches that need it.
+        #: The thread of COMPUTE operations; None until a batch needs it, which is rare.
         self._compute: _Worker | None = None
         self._syncs: list[_Worker] = []
         self._wake_lock = threading.Lock()
-        #: Results that the loop has not taken yet, and whether a wake-up for them is scheduled.
+        #: Results that the loop has not taken yet. `_waking` says whether a wake-up of the loop is
+        #: scheduled.
         self._results: list[tuple[_Worker, _Result]] = []
         self._waking = False
         self._slow_until_ns = 0
         self._times = OperationTimes()
         self._times.open_ages = self._open_ages
-        #: Why no operation is run any more (`abandon`); None while they are.
+        #: The error of all operations after `abandon`; None before.
         self.abandoned: StorageError | None = None
-        #: Operations on threads beside that of the FAST ones.
+        #: Number of operations on threads other than the FAST operations' thread.
         self._beside = 0
         self._closed = False
         self._drained: asyncio.Future[None] | None = None
@@ -136,7 +137,7 @@ class ThreadLane:
         return self._times
 
     def release_buffers(self) -> None:
-        """Release the buffers that are kept for further reads."""
+        """Release the buffers that are kept for later reads."""
         if isinstance(self._files, OsFiles):
             self._files.release_buffers()
 
@@ -150,14 +151,14 @@ class ThreadLane:
         )
 
     def _is_stalled(self) -> bool:
-        """Return whether another thread's operation takes so long that one on the loop may, too."""
+        """Return whether a thread's operation takes so long that the device may hang."""
         before_ns = time.monotonic_ns() - STALL_NS
         return any(
             0 < worker.under_way_since_ns < before_ns for worker in (self._slow, *self._syncs)
         )
 
     def _open_ages(self) -> OpenAges:
-        """Return the ages of the operations under way; 1 where one may wait in a queue."""
+        """Return the ages of the operations under way; 1 for an operation that waits in a queue."""
         now_ns, fast, slow = time.monotonic_ns(), self._fast, self._slow
         write_ns, read_ns = fast.under_way_since_ns, slow.under_way_since_ns
         others = [worker.under_way_since_ns for worker in self._syncs]
@@ -173,7 +174,7 @@ class ThreadLane:
         )
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
-        """Run `operation(files)`; see the port."""
+        """Run `operation(files)`; see `core.ports.Lane`."""
         if self._closed:
             raise RuntimeError(f"the lane of {self._directory} is closed ({name})")
         if self.abandoned is not None:
@@ -194,7 +195,7 @@ class ThreadLane:
         return completion
 
     def abandon(self, error: StorageError) -> None:
-        """Fail all operations and run none any more; see the port."""
+        """Fail all current and later operations; see `core.ports.Lane`."""
         self.abandoned = error
         for worker in self._workers():
             pending, worker.pending = worker.pending, deque()
@@ -216,7 +217,7 @@ class ThreadLane:
         return self._compute
 
     def _sync_worker(self) -> _Worker:
-        """Return the worker with the fewest operations; a new one rather than a busy one."""
+        """Return an idle or new SYNC worker, or else the worker with the fewest operations."""
         syncs = self._syncs
         least = min(syncs, key=lambda worker: worker.waiting, default=None)
         if least is None or (least.waiting and len(syncs) < SYNC_THREADS):
@@ -225,7 +226,7 @@ class ThreadLane:
         return least
 
     async def close(self) -> None:
-        """Finish submitted operations, end the threads, unlock the directory; see the port."""
+        """Finish submitted operations, end the threads, unlock the directory; see `Lane.close`."""
         while any(worker.waiting for worker in self._workers()):
             if self._drained is None:
                 self._drained = self._loop.create_future()
@@ -235,7 +236,7 @@ class ThreadLane:
         self._closed = True
         for worker in self._workers():
             worker.end()
-        # A thread that hangs may still write: another process must wait for the end of this one.
+        # A hanging thread may still write, so the lock is kept until this process ends.
         if self._lock_descriptor is not None and self.abandoned is None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
@@ -245,9 +246,9 @@ class ThreadLane:
         return workers if self._compute is None else [*workers, self._compute]
 
     def execute(self, operation: _Operation, work: Work) -> tuple[Any, BaseException | None]:
-        """Run an operation on this thread; return its result, or its failure with attribution.
+        """Run an operation on this thread; return its result, or an error with all facts.
 
-        A slow FAST operation keeps the loop from running any for a while.
+        After a slow FAST operation, the loop runs no FAST operations for a while.
         """
         is_write = work is Work.FAST
         waits = voluntary_switches() if is_write else 0
@@ -262,7 +263,7 @@ class ThreadLane:
             if is_write:
                 end_ns, times = time.monotonic_ns(), self._times
                 took_ns = end_ns - begin_ns
-                times.writes += 1  # not by a call: this is on the way of each record
+                times.writes += 1  # not by a call, because every record passes here
                 if took_ns >= times.limit_ns:
                     times.was_slow_write(took_ns)
                 if took_ns >= SLOW_CALL_NS and voluntary_switches() != waits:
@@ -271,18 +272,18 @@ class ThreadLane:
                 self._times.read(time.monotonic_ns() - begin_ns)
 
     def finished(self, worker: _Worker, result: _Result) -> None:
-        """Record the result of a thread's operation; wake the loop, unless that is scheduled."""
+        """Record the result of a thread's operation; schedule a wake-up of the loop if needed."""
         with self._wake_lock:
             self._results.append((worker, result))
             wake, self._waking = not self._waking, True
         if wake:
             try:
                 self._loop.call_soon_threadsafe(self._deliver)
-            except RuntimeError:  # the loop is closed: the process is ending
+            except RuntimeError:  # the loop is closed, because the process is ending
                 return
 
     def _deliver(self) -> None:
-        """Complete the operations that the threads have finished; on the loop."""
+        """Complete the operations that the threads have finished; called on the loop."""
         with self._wake_lock:
             results, self._results = self._results, []
             self._waking = False
@@ -300,8 +301,7 @@ class ThreadLane:
                 else:
                     completion.fail(failure)
             except BaseException:
-                # The error is loud, but the other results must not wait for ever: a later turn
-                # delivers them.
+                # The error is raised, and a later turn of the loop delivers the other results.
                 with self._wake_lock:
                     self._results[:0] = results[number + 1 :]
                 self._loop.call_soon(self._deliver)
@@ -310,7 +310,7 @@ class ThreadLane:
 
     def _now_drained(self) -> None:
         drained, self._drained = self._drained, None
-        if drained is not None:  # `close` checks once more for waiting operations
+        if drained is not None:  # `close` checks again for waiting operations
             drained.set_result(None)
 
     def _attributed(self, error: OSError) -> StorageError:
@@ -327,8 +327,8 @@ class ThreadLane:
 def open_lane(
     directory: str, loop: asyncio.AbstractEventLoop, clock: Clock, files: Files | None = None
 ) -> ThreadLane:
-    """Return the lane of a log directory, locked against other brokers; raise ConfigError.
+    """Lock a log directory against other brokers and return its lane; raise ConfigError.
 
-    `files` stand in for the file system's where a test wants faults.
+    A test may pass `files` that inject faults.
     """
     return ThreadLane(directory, loop, clock, files, lock_descriptor=lock_directory(directory))

@@ -1,9 +1,9 @@
-"""A log that a flood of equal warnings cannot fill.
+"""A limit on similar warnings, so that a flood of warnings cannot fill the log.
 
-A defective client connects and is rejected hundreds of times a second. Warnings that differ in
-their numbers only (addresses, ports, counts) are of one kind. Of each kind a limited number is
-written in each window. The others are counted, and a summary with the count follows when the window
-ends.
+A defective client may be rejected hundreds of times per second. Warnings that differ only in
+numbers (addresses, ports, counts) are of one kind. The log gets a limited number of warnings of
+each kind per window. Further warnings are counted, and a summary with the count follows when the
+window ends.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-#: How many warnings of one kind are written in one window, and the window's length.
+#: The number of warnings of one kind that are written per window, and the length of a window.
 LINES, WINDOW_S = 20, 10.0
 _NUMBERS = re.compile(r"\d+")
 
 
 @dataclass(slots=True)
 class _Kind:
-    """Warnings of one kind in their window."""
+    """The window of one kind of warnings."""
 
     first: logging.LogRecord
     ends: float
@@ -29,7 +29,7 @@ class _Kind:
 
 
 class Floods:
-    """The decision which lines are written; one thread at a time.
+    """The decision which log lines are written, for one thread at a time.
 
     `clock` returns monotonic seconds.
     """
@@ -39,7 +39,7 @@ class Floods:
         self._kinds: dict[tuple[str, int, str], _Kind] = {}
 
     def admits(self, record: logging.LogRecord) -> bool:
-        """Return whether the line is written; all lines below WARNING are."""
+        """Return whether to write a log line; lines below WARNING are always written."""
         if record.levelno < logging.WARNING:
             return True
         text = _NUMBERS.sub("#", record.getMessage())
@@ -54,13 +54,14 @@ class Floods:
         return False
 
     def ended(self, everything: bool = False) -> Iterator[logging.LogRecord]:
-        """Return a summary line for each ended window that held lines back.
+        """Return a summary line for each ended window that suppressed warnings.
 
-        `everything`: for all windows, ended or not.
+        With `everything`, all windows end now.
         """
         now = self._clock()
         while self._kinds:
-            key, kind = next(iter(self._kinds.items()))  # the oldest window ends first
+            # windows end in the order of their beginnings
+            key, kind = next(iter(self._kinds.items()))
             if not everything and kind.ends > now:
                 return
             del self._kinds[key]

@@ -1,10 +1,11 @@
-"""Logs of a real broker: Kafka's streams, through a queue and a thread.
+"""Logging of a real broker in Kafka's streams, through a queue and a thread.
 
-A blocked log disk must not stop the loop, so lines are queued and written by a thread. Loggers are
-named as Kafka's operators expect (`tidelog.server`, `.controller`, `.state_change`, `.request`).
-Control characters are escaped, since names in lines may come from peers. A flood of equal warnings
-is counted instead of written (log_floods.py). Lines go to standard error; where that is a file, the
-thread opens it again by its name on request, because another program may have rotated it.
+A blocked log disk must not block the loop, so a thread writes queued lines. Loggers have the names
+that Kafka's operators expect (`tidelog.server`, `.controller`, `.state_change`, `.request`).
+Control characters are escaped, because names in lines may come from peers. A flood of similar
+warnings is counted instead of written (log_floods.py). Lines go to standard error. If standard
+error is a file, the thread reopens it by name on request, because another program may have rotated
+the file.
 """
 
 from __future__ import annotations
@@ -26,20 +27,21 @@ from typing import Any
 from tidelog.runtime.log_floods import Floods
 
 _FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
-#: Name of the logger above all others of brokers.
+#: Name of the parent of all brokers' loggers.
 _ROOT = "tidelog"
-#: Streams that clients see before their first line.
+#: Streams that clients can list before a stream has its first line.
 _STREAMS = ("controller", "request", "server", "state_change", "store")
-#: Lines that may wait for a blocked disk; later ones are dropped and counted.
+#: Number of lines that may wait for a blocked disk; later lines are dropped and counted.
 _QUEUE_LINES = 100_000
-#: The thread is given up at the end where it writes no line for so long: its reader has stopped.
+#: Time without a written line after which the process ends without the thread, because the reader
+#: of standard error has stopped.
 _BLOCKED_AFTER_S = 3.0
-#: How often the thread looks for ended floods while no other line is written.
+#: Interval at which an idle thread checks for ended windows of floods.
 _SUMMARIZE_EVERY_S = 1.0
 
 
 class _DroppingQueueHandler(logging.handlers.QueueHandler):
-    """A handler that never blocks: it counts the lines that do not fit."""
+    """A handler that never blocks, and counts the lines that do not fit the queue."""
 
     dropped = 0
 
@@ -52,16 +54,16 @@ class _DroppingQueueHandler(logging.handlers.QueueHandler):
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """The log file of this process: its path at the start, and the descriptors that write to it."""
+    """The log file of this process: its path at the start, and its open descriptors."""
 
     path: str
     descriptors: tuple[int, ...]
 
     @classmethod
     def of(cls, *descriptors: int) -> LogFile | None:
-        """Return the file of the first descriptor; None for a terminal, a pipe or a removed file.
+        """Return the file of the first descriptor, or None for a terminal, pipe or removed file.
 
-        The other descriptors count where they lead to the same file.
+        Other descriptors are included if they refer to the same file.
         """
         link = f"/proc/self/fd/{descriptors[0]}"
         try:
@@ -73,7 +75,7 @@ class LogFile:
         return cls(path, tuple(each for each in descriptors if _leads_to(each, found)))
 
     def reopen(self) -> None:
-        """Open the name again, for all descriptors; raises OSError and changes nothing."""
+        """Reopen the file by name for all descriptors; an OSError leaves them unchanged."""
         mode = stat.S_IMODE(os.fstat(self.descriptors[0]).st_mode)
         opened = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode)
         try:
@@ -91,7 +93,7 @@ def _leads_to(descriptor: int, file: os.stat_result) -> bool:
 
 
 class LogThread(logging.handlers.QueueListener):
-    """The thread that writes; it wakes periodically to log the summaries of floods."""
+    """The thread that writes log lines and, periodically, summaries of floods."""
 
     def __init__(
         self, lines: queue.Queue[Any], output: logging.Handler, file: LogFile | None
@@ -101,11 +103,11 @@ class LogThread(logging.handlers.QueueListener):
         self._floods = Floods(time.monotonic)
         self._file = file
         self._reopening = threading.Event()
-        #: Standard error takes no line any more, and the lines that wait are lost.
+        #: Whether standard error is blocked, so that waiting lines are lost.
         self.is_blocked = False
 
     def reopen(self) -> None:
-        """Open the log's file again by its name, soon, and log the outcome there."""
+        """Make the thread reopen the log file by name, and log the outcome there."""
         self._reopening.set()
 
     def dequeue(self, block: bool) -> logging.LogRecord:
@@ -129,7 +131,7 @@ class LogThread(logging.handlers.QueueListener):
             super().handle(record)
 
     def stop(self) -> None:
-        """Write the lines that wait, as long as standard error takes any; end the thread."""
+        """Write the waiting lines while standard error accepts them, and end the thread."""
         thread = self._thread
         if thread is None or self.is_blocked:
             return
@@ -182,23 +184,23 @@ def start_logging(level: int = logging.INFO) -> LogThread:
 
 
 class LogLevels:
-    """Levels of the `tidelog` loggers of this process; `root` is the one above them."""
+    """Levels of this process's `tidelog` loggers; `root` is their parent."""
 
     def levels(self) -> dict[str, int]:
-        """Return the level in force of each logger."""
+        """Return the effective level of each logger."""
         below = f"{_ROOT}."
         names = [each for each in logging.root.manager.loggerDict if each.startswith(below)]
         found = {name: logging.getLogger(name).getEffectiveLevel() for name in names}
         return {"root": logging.getLogger(_ROOT).level, **found}
 
     def set_level(self, name: str, level: int | None) -> None:
-        """Set a level; None takes that of the logger above."""
+        """Set a logger's level; None takes the parent's level."""
         logger = logging.getLogger(_ROOT if name == "root" else name)
         logger.setLevel(logging.NOTSET if level is None else level)
 
 
 class LogTracer:
-    """Tracer of a real broker: events become lines of the state-change log."""
+    """The tracer of a real broker, which writes events to the state-change log."""
 
     def __init__(self, broker_id: int) -> None:
         self._prefix = f"[broker {broker_id}] "
@@ -213,7 +215,7 @@ class LogTracer:
             self._state_change.debug("%s%s %s", self._prefix, name, escape(text))
 
     def mark(self, name: str, /) -> None:
-        """Count an interesting state."""
+        """Count a `sometimes` mark."""
         self.marks[name] = self.marks.get(name, 0) + 1
 
     def log(self, logger: str, level: int, message: str, /) -> None:
@@ -226,7 +228,7 @@ class LogTracer:
 
 
 def escape(text: str) -> str:
-    """Return the text with control characters other than newline made visible."""
+    """Escape control characters other than newline in a text."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,9 +1,10 @@
-"""A broker as a process: configuration in, exit code out.
+"""The process of a broker, from its configuration to its exit code.
 
-Builds the real ports, starts the composition, and stops it on a signal (`runtime.signals`). A
-second signal ends the wait until other brokers lead in its place. SIGHUP reads the sources of the
-configuration again. Every refusal to start is one clear line on standard error and exit code 1; a
-usage error is 2. Nothing of the command line's libraries is imported here (DESIGN.md, Layout).
+This module builds the real ports, starts the composition, and stops it on a signal
+(`runtime.signals`). A second signal ends the wait for other brokers to take over leaderships.
+SIGHUP reloads the configuration. If the broker cannot start, it writes one line to standard error
+and exits with code 1; a usage error exits with 2. This module imports none of the command line's
+libraries (DESIGN.md, Layout).
 """
 
 from __future__ import annotations
@@ -42,25 +43,28 @@ from tidelog.runtime.watchdog import Watchdog
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-#: A broken invariant, failed directory or hanging loop ended the process at once.
+#: The exit code after a broken invariant, a failed directory or a hanging loop ended the process at
+#: once.
 EXIT_HALTED = 70
 
-#: The threads of lanes and store mostly make system calls: they get their turn soon.
+#: The interpreter's switch interval: short, because the threads of lanes and store mostly make
+#: system calls.
 _SWITCH_INTERVAL_S = 0.0005
 
 _USAGE = (
     "usage: python -m tidelog.runtime.main --config FILE [--override KEY=VALUE ...]"
     " [--end-with-parent PID]"
 )
-#: prctl(2): the signal that the kernel sends when the thread that started this process has ended.
+#: Option of prctl(2) for the signal that the kernel sends when the parent thread ends.
 _PR_SET_PDEATHSIG = 1
-#: Allocations between collections: requests make no cycles, and a collection stops the loop.
+#: Thresholds of garbage collections, which are rare because requests make no cycles and a
+#: collection blocks the loop.
 _GC_THRESHOLDS = (100_000, 50, 50)
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A broker's configuration, the way to read it again, and the signals of its process."""
+    """What a broker starts with: its configuration, a function to reload it, and signals."""
 
     config: BrokerConfig
     read_again: Callable[[], BrokerConfig]
@@ -78,15 +82,15 @@ def run_broker(start: Start) -> int:
     try:
         code = _run_logged(start, listener)
     finally:
-        start.signals.install()  # the loop has removed its own handlers
+        start.signals.install()  # the ended loop has removed its signal handlers
         listener.stop()
     if listener.is_blocked:
-        os._exit(code)  # the interpreter's own end would wait for standard error, too
+        os._exit(code)  # a normal exit would wait for a blocked standard error
     return code
 
 
 def _run_logged(start: Start, listener: LogThread) -> int:
-    """Run a broker; return the exit code. An error that keeps it from running is its last line."""
+    """Run a broker; return the exit code. A fatal error is the last log line."""
     config = start.config
     try:
         check_apart(
@@ -174,12 +178,12 @@ async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> in
 def _callback_failed(
     log: logging.Logger, halt: Callable[[str], None]
 ) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """Return the loop's handler of errors that no other code handles."""
+    """Return the loop's handler for unhandled errors."""
 
     def failed(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if isinstance(error, Exception) and not isinstance(error, OSError):
-            # State may be half changed: a broker must not go on as if nothing had happened.
+            # State may be inconsistent after an unhandled error, so the broker must end.
             text = "".join(traceback.format_exception(error))
             halt(f"{context['message']}: {text}")
         log.error("%s: %s", context["message"], error)
@@ -188,14 +192,14 @@ def _callback_failed(
 
 
 def _collect_rarely() -> None:
-    """Keep the objects of the start out of collections, and make these rare."""
+    """Exclude the objects of the start from garbage collections, and make collections rare."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
 async def _has_started(starting: asyncio.Task[None]) -> bool:
-    """Wait for the start; return False where a signal gave it up."""
+    """Wait for the start; return False if a signal cancelled it."""
     try:
         await starting
     except asyncio.CancelledError:
@@ -206,7 +210,7 @@ async def _has_started(starting: asyncio.Task[None]) -> bool:
 
 
 class _Reloading:
-    """Reads the sources of a broker's configuration again, on a thread, and reopens its log."""
+    """The reload of a broker's configuration on a thread, with the reopening of its log."""
 
     def __init__(self, start: Start, broker: Broker, log_thread: LogThread) -> None:
         self._start = start
@@ -216,7 +220,7 @@ class _Reloading:
         self._again = False
 
     def request(self) -> None:
-        """Reopen the log and reload; a request during another one has its own turn after it."""
+        """Reopen the log and reload the configuration, after a reload that is under way."""
         self._log_thread.reopen()
         self._again = True
         if self._task is None or self._task.done():
@@ -235,7 +239,7 @@ class _Reloading:
 
 
 def _log_start(log: logging.Logger, config: BrokerConfig) -> None:
-    """Log facts that an operator should know before anything else of this process."""
+    """Log the first facts about this process for the operator."""
     for warning in config.warnings:
         log.warning("%s", warning)
     log.info("descriptor limit %d", _raise_descriptor_limit())
@@ -247,7 +251,7 @@ def _log_start(log: logging.Logger, config: BrokerConfig) -> None:
 
 
 def _addresses(broker: Broker) -> str:
-    """Return the broker's advertised addresses as text for the log."""
+    """Return the broker's advertised addresses as text for a log line."""
     endpoints = broker.advertised_endpoints()
     return ", ".join(
         (f"{each.listener}://" if len(endpoints) > 1 else "") + f"{each.host}:{each.port}"
@@ -256,8 +260,8 @@ def _addresses(broker: Broker) -> str:
 
 
 def intercept(broker: Broker, directory: str) -> None:
-    """Let a test intercept requests, by rules in a directory."""
-    # Loaded only here: no other broker needs it.
+    """Let a test intercept requests by rules in a directory."""
+    # Imported here, because other brokers do not need the module.
     from tidelog.broker.server.interception import Interceptor
     from tidelog.runtime.interception import InterceptionDirectory
 
@@ -266,13 +270,13 @@ def intercept(broker: Broker, directory: str) -> None:
 
 
 def faulty_files(path: str) -> Callable[[str], Files | None]:
-    """Return the files of a log directory, by directory; None for those of the file system.
+    """Return a function from log directory to its `Files`, or to None for the real ones.
 
-    With a `path` a test can put faults in force there.
+    With a `path`, a test can inject faults by that file.
     """
     if not path:
         return lambda directory: None
-    # Loaded only here: no other broker needs it.
+    # Imported here, because other brokers do not need the module.
     from tidelog.runtime.disk_faults import DiskFaults, FaultyFiles
 
     faults = DiskFaults(path)
@@ -280,18 +284,18 @@ def faulty_files(path: str) -> Callable[[str], Files | None]:
 
 
 def _raise_descriptor_limit() -> int:
-    """Raise the soft limit of open files to the hard one; return it."""
+    """Raise the soft limit of open files to the hard limit; return the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
 
 
 def end_with_parent(parent_pid: int) -> None:
-    """Make the kernel kill this process, even a paused one, when its parent ends.
+    """Make the kernel kill this process, even if paused, when its parent ends.
 
-    Raises OSError where the kernel does not, ConfigError where the parent has ended already.
+    Raises OSError if the kernel refuses, and ConfigError if the parent has already ended.
     """
-    import ctypes  # imported here: other brokers do not need it
+    import ctypes  # imported here, because other brokers do not need it
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
@@ -302,7 +306,7 @@ def end_with_parent(parent_pid: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Parse the few options of a spawned broker and run it."""
+    """Parse the options of a spawned broker and run the broker."""
     open_closed()
     report_stacks()
     signals = BrokerSignals()

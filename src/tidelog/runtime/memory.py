@@ -1,14 +1,14 @@
-"""Return of memory to the system while a broker has little to do.
+"""The return of memory to the system while a broker is idle.
 
-Load makes the process grow. Buffers are kept for reuse, and the C library's allocator keeps memory
-from the system, even where most of it is free. Each thread that allocates gets an arena of its own,
-of 64 MiB of addresses, which grows to the largest reads that it made. So a broker has one arena for
-all of its threads, and at rest it releases unused buffers and free pages.
+Load makes the process grow, because the broker keeps buffers for reuse and the C library's
+allocator keeps free memory. By default, each allocating thread gets its own arena of 64 MiB of
+addresses, which grows with the thread's largest reads. So a broker uses one arena for all threads,
+and releases unused buffers and free pages at rest.
 
-Rest is a `LOOK_MS` in which the process used little of a processor. Without glibc only the buffers
-are released. The loop stands still meanwhile, for 0.2 s with 10,000 replicas to look through. Light
-traffic takes the same memory again and again, so releases take at most one in `MIN_PAUSE` of the
-loop's time.
+A process is at rest if it used little processor time during `LOOK_MS`. Without glibc, only the
+buffers are released. A release blocks the loop, for 0.2 s with 10,000 replicas. Because light
+traffic soon needs the released memory again, releases take at most a `MIN_PAUSE`th of the loop's
+time.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from typing import Final
 from tidelog.core.limits import MIB
 from tidelog.core.ports import Clock
 
-#: Time between two looks at the load of the process.
+#: Time between two checks of the process's load.
 LOOK_MS: Final = 10_000
 #: Share of a processor below which the process is at rest.
 REST_LOAD: Final = 0.1
-#: Growth since the last release, below which there is nothing to release.
+#: Growth since the last release, below which no release is worthwhile.
 GROWTH_BYTES: Final = 4 * MIB
-#: Pause between two releases, as a multiple of the time that the first of them took.
+#: Pause between two releases, as a multiple of the first release's duration.
 MIN_PAUSE: Final = 500
 _PAGE_BYTES: Final = resource.getpagesize()
-#: mallopt: the number of arenas that threads share (malloc.h of glibc).
+#: Option of mallopt: the number of arenas that threads share (malloc.h of glibc).
 _M_ARENA_MAX: Final = -8
-#: pad of malloc_trim: bytes that stay free at the end of the heap.
+#: Argument of malloc_trim: bytes that stay free at the end of the heap.
 _KEPT_BYTES: Final = MIB
 
 
 def use_one_arena() -> bool:
-    """Make all threads allocate from one arena; call it before the first thread starts.
+    """Make all threads allocate from one arena, if called before the first thread starts.
 
-    Returns whether the C library can do it.
+    Returns whether the C library supports this.
     """
     try:
         return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1))
@@ -59,7 +59,7 @@ def trim_heap() -> None:
 
 
 def resident_bytes() -> int:
-    """Return the bytes of this process in memory (RSS); 0 where the system does not say."""
+    """Return the resident set size of this process in bytes; 0 if unknown."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE_BYTES
     except OSError:
@@ -67,7 +67,7 @@ def resident_bytes() -> int:
 
 
 class MemoryAtRest:
-    """Periodic check whether the process is at rest; it releases memory that has grown since."""
+    """A periodic check that releases memory when the process is at rest and has grown."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class MemoryAtRest:
         resident: Callable[[], int] = resident_bytes,
         processor_s: Callable[[], float] = time.process_time,
     ) -> None:
-        """`log` takes a line for operators; tests replace the others."""
+        """`log` gets a line for operators; tests replace the other functions."""
         self._clock = clock
         self._log = log
         self._trim = trim
@@ -90,11 +90,11 @@ class MemoryAtRest:
         self._not_before_ns = 0
 
     def add(self, release: Callable[[], None]) -> None:
-        """Call `release` at rest: it releases buffers kept for reuse."""
+        """Register a function that releases buffers kept for reuse."""
         self._releases.append(release)
 
     def start(self) -> None:
-        """Check from now on, as long as the loop runs."""
+        """Begin the periodic checks, which continue while the loop runs."""
         self._used_s = self._processor_s()
         self._clock.call_later(LOOK_MS, self._look)
 
@@ -105,9 +105,9 @@ class MemoryAtRest:
         begin_ns = self._clock.monotonic_ns()
         has_grown = before_bytes >= self._floor_bytes + GROWTH_BYTES
         if load < REST_LOAD and has_grown and begin_ns >= self._not_before_ns:
-            # An idle broker allocates too little to start a collection: reads of departed consumers
-            # would stay in cycles. Objects from before the start are frozen: the collector skips
-            # them.
+            # An idle broker allocates too little to start a garbage collection, so reads of
+            # departed consumers would stay in reference cycles. The collection skips objects from
+            # before the start, which are frozen.
             gc.collect()
             for release in self._releases:
                 release()

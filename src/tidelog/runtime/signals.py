@@ -1,14 +1,14 @@
-"""Signals of a broker process: which end it, which do not, and what each of them logs.
+"""Signals of a broker process: the effect and the log line of each.
 
-Every signal that would end a process by default stops the broker cleanly. Examples are SIGTERM,
+Every signal that would end a process by default stops the broker cleanly, for example SIGTERM,
 SIGINT, SIGUSR1, SIGALRM and real-time signals. The second signal ends the wait for new leaders, and
-the third ends the process at once. SIGHUP ends nothing: it reopens the log and reloads the
-configuration. SIGHUP stops the broker only if standard error is a terminal, because that terminal
-is gone. SIGQUIT writes the stacks of all threads, as in a JVM. SIGKILL and faults of the process
-itself (SIGSEGV) cannot be handled; a fault leaves the stacks of all threads on standard error.
+the third signal ends the process at once. SIGHUP reopens the log and reloads the configuration. If
+standard error is a terminal, SIGHUP means that the terminal is gone, and stops the broker. SIGQUIT
+writes the stacks of all threads, as in a JVM. SIGKILL and faults of the process itself (SIGSEGV)
+cannot be handled; a fault writes the stacks of all threads to standard error.
 
-Whether standard error is a terminal is looked up at the start: after a hangup it no longer looks
-like one. A SIGHUP that was ignored at the start (nohup) never stops the broker.
+The process checks at the start whether standard error is a terminal, because a terminal does not
+look like one after a hangup. If SIGHUP was ignored at the start (nohup), it never stops the broker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from types import FrameType
 
-#: Signals that end no process, that no process can handle, or that report a fault of the process.
+#: Signals that end no process by default, that no process can handle, or that report a fault of the
+#: process.
 _NOT_ENDING = frozenset(
     {
         signal.SIGKILL,
@@ -42,7 +43,7 @@ _NOT_ENDING = frozenset(
         signal.SIGSEGV,
         signal.SIGSYS,
         signal.SIGTRAP,
-        # Python ignores these two: the call that caused them reports an error.
+        # Python ignores these two signals, because the call that caused them reports an error.
         signal.SIGPIPE,
         signal.SIGXFSZ,
         signal.SIGHUP,
@@ -53,11 +54,11 @@ _STANDARD_ERROR = 2
 
 
 class Phase(IntEnum):
-    """The phase of a broker's process: it decides what a signal does."""
+    """The phase of a broker's process, which determines the effect of a signal."""
 
-    #: No log directory is open: the start can be given up at any moment.
+    #: No log directory is open, so the start can be cancelled at any moment.
     CONNECTING = 0
-    #: Logs are recovered and the broker registers; the start is completed before it stops.
+    #: The broker recovers logs and registers; a stop waits until the start is complete.
     STARTING = 1
     RUNNING = 2
     STOPPING = 3
@@ -66,12 +67,12 @@ class Phase(IntEnum):
 
 
 class BrokerSignals:
-    """Handlers for all signals that a broker process may get."""
+    """The handlers of all signals of a broker process."""
 
     def __init__(self, broker_id: int | None = None) -> None:
         self.broker_id = broker_id
         self.phase = Phase.CONNECTING
-        #: Set by the first signal that ends the broker, on the loop.
+        #: An event that the first ending signal sets on the loop.
         self.stopping = asyncio.Event()
         self._log = logging.getLogger("tidelog.server")
         self._early: list[int] = []
@@ -83,9 +84,9 @@ class BrokerSignals:
         self._hangup_stops = os.isatty(_STANDARD_ERROR) and not ignored
 
     def install(self) -> None:
-        """Note signals from now on, until `attach`, instead of ending by them."""
+        """Record signals until `attach`, instead of ending the process."""
         for number in handled():
-            # Threads and C libraries keep a few real-time signals for themselves.
+            # The threads' library reserves a few real-time signals.
             with contextlib.suppress(OSError):
                 signal.signal(number, self._note)
 
@@ -98,7 +99,7 @@ class BrokerSignals:
         reload: Callable[[], None],
         end_at_once: Callable[[str], None],
     ) -> None:
-        """Handle signals on the loop from now on, those noted so far first."""
+        """Handle signals on the loop from now on, after the signals recorded so far."""
         self._give_up_start, self._hurry = give_up_start, hurry
         self._reload, self._end_at_once = reload, end_at_once
         for number in handled():
@@ -109,7 +110,7 @@ class BrokerSignals:
             self.came(number)
 
     def directories_open(self) -> None:
-        """Note that the broker opens its log directories: it will close them, too."""
+        """Note that the broker opens its log directories, so that a stop must close them."""
         self.phase = Phase.STARTING
 
     def started(self) -> None:
@@ -127,7 +128,7 @@ class BrokerSignals:
             self.phase = Phase.STOPPING
 
     def came(self, number: int) -> None:
-        """Act on a signal; on the loop."""
+        """Act on a signal; called on the loop."""
         name = name_of(number)
         if number == signal.SIGHUP and not self._hangup_stops:
             self._log.info("%s: reopening the log, reloading the configuration", name)
@@ -145,7 +146,7 @@ class BrokerSignals:
 
     def _note(self, number: int, _: FrameType | None) -> None:
         if self.phase is Phase.STOPPED:
-            os._exit(0)  # all that is left is to write the last lines of the log
+            os._exit(0)  # the process only has to write its last log lines
         self._early.append(number)
 
 
@@ -161,7 +162,7 @@ def handled() -> list[int]:
 
 
 def name_of(number: int) -> str:
-    """Return `SIGTERM`, or `SIGRTMIN+3` for a signal that has no name of its own."""
+    """Return a signal's name, such as `SIGTERM`, or `SIGRTMIN+3` for a nameless signal."""
     try:
         return signal.Signals(number).name
     except ValueError:

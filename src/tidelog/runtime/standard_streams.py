@@ -1,7 +1,7 @@
-"""The standard streams of a broker process, which may be closed, gone or blocked.
+"""Protection of a broker process against closed or blocked standard streams.
 
-The terminal of a broker may hang up, and the reader of its pipe may end or stop reading. None of
-this may end the broker or keep it from ending.
+A broker's terminal may hang up, and the reader of its pipe may end or stop reading. Neither may end
+the broker, or keep it from ending.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import sys
 import threading
 
 _STANDARD_ERROR = 2
-#: How long a message before the end may wait for a reader.
+#: How long the last message of the process may wait for a reader.
 _PATIENCE_S = 1.0
 
 
 def open_closed() -> None:
     """Open /dev/null for each standard stream that is closed.
 
-    The next file that opens would have its number otherwise, and get what is meant for people.
+    If a stream stayed closed, the next opened file would get its descriptor, and with it messages
+    for people.
     """
     for descriptor in range(3):
         try:
@@ -35,16 +36,16 @@ def open_closed() -> None:
 
 
 def say_last(message: str) -> None:
-    """Write a line to standard error, unless its reader is gone or does not read.
+    """Write a line to standard error, unless its reader is gone or blocked.
 
-    For messages before the end: it waits a second at most, and raises nothing.
+    For the last message of a process: the call takes at most a second and raises no error.
     """
     data = f"{message}\n".encode(errors="backslashreplace")
-    # Another thread: a write to a blocked pipe or terminal returns at no time.
+    # The write runs on a thread, because a write to a blocked pipe or terminal never returns.
     writing = threading.Thread(target=_write, args=(data,), daemon=True)
     try:
         writing.start()
-    except RuntimeError:  # no thread can be started any more
+    except RuntimeError:  # the interpreter can start no more threads
         return
     writing.join(_PATIENCE_S)
 

@@ -1,7 +1,8 @@
-"""Turns of the real loop: callbacks that come first in each of them.
+"""Callbacks at the beginning of each turn of the real loop.
 
-asyncio offers no hook at the start of a turn. Its selector is the one place that runs between the
-wait and the callbacks. So the loop of a broker gets a selector that calls back after each wait.
+asyncio has no hook at the start of a turn. Only the loop's selector runs between the wait and the
+callbacks of a turn. So the loop of a broker has a selector that calls a registered callback after
+each wait.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 
 
 class TurnSelector(selectors.DefaultSelector):
-    """The selector of one loop; it calls back first in every turn."""
+    """The selector of one loop, which runs a callback first in every turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -19,11 +20,11 @@ class TurnSelector(selectors.DefaultSelector):
         self._callbacks: list[Callable[[], None]] = []
 
     def on_turn(self, callback: Callable[[], None]) -> None:
-        """Call back after each wait, before timers and events of that turn."""
+        """Call `callback` after each wait, before the timers and events of the turn."""
         self._callbacks.append(callback)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait as the system's selector does, then call back."""
+        """Wait like the system's selector, then run the callback."""
         ready = self._wait(timeout)
         for callback in self._callbacks:
             callback()

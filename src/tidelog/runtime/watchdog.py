@@ -1,11 +1,12 @@
 """A watchdog that ends a process whose loop hangs (DESIGN.md, rule 4).
 
-The loop records the time at every tick; a thread compares it. A loop that has not turned for the
-session timeout has lost its session. It must not go on as if nothing had happened, so the process
-ends at once. A write that hangs on a disk's thread is not its concern: the loop gives that log
-directory up (`log.directory_speed`, D13). When the whole process was stopped (SIGSTOP, a suspended
-machine), the thread's own sleep is late, too. The loop then gets its time again, and the broker
-serves nothing until the store has confirmed its session (`broker.membership.self_fencing`, V47).
+The loop records the time at every tick, and a thread checks the age of that time. A broker whose
+loop has not turned for the session timeout has lost its session, so the process ends at once. The
+watchdog ignores writes that hang on a disk's thread: the loop fails that log directory
+(`log.directory_speed`, D13). If the whole process was stopped (SIGSTOP, a suspended machine), the
+thread's own sleep is late, too. In that case, the watchdog restarts the loop's timeout, and the
+broker serves no requests until the store confirms its session (`broker.membership.self_fencing`,
+V47).
 """
 
 from __future__ import annotations
@@ -27,23 +28,24 @@ class Watchdog:
         timeout_ms: int,
         on_hang: Callable[[str], None],
     ) -> None:
-        """`on_hang` is called on the watchdog's thread, with the hanging call and its duration."""
+        """The watchdog's thread calls `on_hang` with the hanging call and its duration."""
         self._loop = loop
         self._timeout_ms = timeout_ms
         self._on_hang = on_hang
         self._last_tick_ns = time.monotonic_ns()
-        #: Earlier time does not count: the whole process did not run.
+        #: Monotonic time from which the loop's silence counts, because the process was stopped
+        #: before.
         self._counts_from_ns = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Start watching; call it on the loop."""
+        """Start the watchdog; called on the loop."""
         self._tick()
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the watchdog's thread."""
         self._stop.set()
 
     def _tick(self) -> None:
@@ -59,7 +61,7 @@ class Watchdog:
             stopped_ns = now_ns - previous_ns - interval_ns
             previous_ns = now_ns
             if stopped_ns > interval_ns * 2:
-                # This thread did not run either: the process was stopped, not the loop.
+                # This thread did not run either, so the whole process was stopped.
                 self._counts_from_ns = now_ns - interval_ns
                 continue
             silent_ms = self._ms_since(self._last_tick_ns, now_ns)

@@ -1,13 +1,14 @@
-"""Metadata stores that reach outside: an SQLite file of one machine, or ZooKeeper's servers.
+"""The real metadata stores: an SQLite file on one machine, or ZooKeeper.
 
-`opening` makes the store that a configuration names. `transfer` moves metadata between stores (S6).
+`opening` makes the store that a configuration names. `transfer` copies metadata between stores
+(S6).
 
-The embedded store: `sqlite` is the loop's side, `sqlite_requests` passes requests to the thread of
-`sqlite_worker`. That thread uses `sqlite_database` (connection, sessions), `sqlite_nodes` (the
-tree) and `sqlite_watches`. Between processes: `leases`, `keeper`, `processes`, `wakeups`,
-`store_lock`. `local_disk` refuses network file systems.
+The embedded store: `sqlite` runs on the loop, `sqlite_requests` passes requests to the thread of
+`sqlite_worker`. The thread uses `sqlite_database` (connection, sessions), `sqlite_nodes` (the tree)
+and `sqlite_watches`. `leases`, `keeper`, `processes`, `wakeups` and `store_lock` coordinate
+processes. `local_disk` refuses network file systems.
 
-ZooKeeper: `zookeeper` is the loop's side, `zookeeper_thread` keeps the session. It uses
+ZooKeeper: `zookeeper` runs on the loop, `zookeeper_thread` keeps the session. Both modules use
 `zookeeper_servers` (addresses, credentials), `zookeeper_conversation` (one connection),
 `zookeeper_wire` (bytes), `zookeeper_watches` and `zookeeper_chroot`.
 """

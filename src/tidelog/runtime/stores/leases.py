@@ -1,8 +1,8 @@
-"""Session leases: a file with a flock and a counter for each session (rules S1, S4).
+"""Session leases: one file with a flock and a counter per session (rules S1, S4).
 
-The flock ends with the process, so a killed process is known at once. A stopped process stops
-counting. Each observer adds up the time without a change that it saw itself, on its own clock, and
-only while it ran. A machine that slept therefore expires no session.
+The flock ends with the process, so peers notice a killed process at once. A stopped process does
+not increment its counter. Each observer adds up the time without a change of the counter on its own
+clock, only while the observer itself runs. So a sleep of the machine expires no session.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from tidelog.runtime.stores.processes import ProcessId, watch_descriptor
 SESSIONS_DIRECTORY = "sessions"
 _COUNTER_BYTES = 8
 
-#: Descriptors whose flock must not outlive this process in a forked child.
+#: Descriptors of locked files, which a forked child must close so that the locks end with this
+#: process.
 _held: dict[int, None] = {}
 
 
@@ -28,12 +29,12 @@ def _forked() -> None:
     _held.clear()
 
 
-# A child that goes on without exec would keep the lease of a dead broker alive.
+# A forked child without exec would keep the lease of a dead broker.
 os.register_at_fork(after_in_child=_forked)
 
 
 def hold(descriptor: int) -> int:
-    """Register the descriptor of a locked file: forked children close it. Return it."""
+    """Register the descriptor of a locked file, which forked children close; return it."""
     _held[descriptor] = None
     return descriptor
 
@@ -45,7 +46,7 @@ def let_go(descriptor: int) -> None:
 
 
 class SessionRow(NamedTuple):
-    """A session as all processes know it."""
+    """A session as the database records it."""
 
     session_id: int
     process: ProcessId
@@ -63,28 +64,28 @@ def wake_name(session_id: int) -> str:
 
 
 def remove_session_files(directory: str, session_id: int) -> None:
-    """Remove lease and socket of an ended session; nothing depends on it."""
+    """Remove the lease and the socket of an ended session, which are of no more use."""
     sessions = os.path.join(directory, SESSIONS_DIRECTORY)
     for name in (f"{session_id}.lease", wake_name(session_id)):
-        with contextlib.suppress(FileNotFoundError):  # a peer removed it first
+        with contextlib.suppress(FileNotFoundError):  # a peer removed the file first
             os.unlink(os.path.join(sessions, name))
 
 
 def remove_stray_files(directory: str, live: list[int]) -> None:
-    """Remove the files of processes that died before or after their session was one.
+    """Remove the files of sessions that are not live.
 
-    Only while the store's lock is held: sessions are started under it.
+    The caller must hold the store's lock, under which sessions start.
     """
     sessions = os.path.join(directory, SESSIONS_DIRECTORY)
     keep = [name for session_id in live for name in (f"{session_id}.lease", wake_name(session_id))]
     for name in os.listdir(sessions):
         if name.endswith((".lease", ".wake")) and name not in keep:
-            with contextlib.suppress(FileNotFoundError):  # its owner is closing
+            with contextlib.suppress(FileNotFoundError):  # the owner is removing the file
                 os.unlink(os.path.join(sessions, name))
 
 
 class Lease:
-    """This process's own lease."""
+    """The lease of this process's session."""
 
     def __init__(self, directory: str, session_id: int) -> None:
         self.session_id = session_id
@@ -100,33 +101,34 @@ class Lease:
             raise
 
     def renew(self) -> None:
-        """Increment the counter: a sign of life."""
+        """Increment the counter as a sign of life."""
         self._count += 1
         os.pwrite(self._descriptor, self._count.to_bytes(_COUNTER_BYTES, "little"), 0)
 
     def close(self) -> None:
-        """Release the lease."""
+        """Release the lease and its file descriptor."""
         let_go(self._descriptor)
 
 
 class ObservedLease:
-    """A peer's lease, as this process observes it."""
+    """The lease of a peer, which this process observes."""
 
     def __init__(self, directory: str, row: SessionRow) -> None:
         self.row = row
         self.silent_ms = 0.0
         self._count = -1
-        #: None: there is no lease file, so no process can hold it.
+        #: Descriptor of the lease file; None without a file, so that no process can hold the lease.
         self._descriptor: int | None = None
         with contextlib.suppress(FileNotFoundError):
             self._descriptor = os.open(
                 lease_path(directory, row.session_id), os.O_RDONLY | os.O_CLOEXEC
             )
-        #: Readable when the process ends; None where that cannot be watched.
+        #: Descriptor that becomes readable when the process ends; None if the process cannot be
+        #: watched.
         self.process_descriptor = watch_descriptor(row.process)
 
     def is_abandoned(self) -> bool:
-        """Return whether no process holds the lease any more: its process has ended."""
+        """Return whether the process of the lease has ended, so that no process holds the lease."""
         if self._descriptor is None:
             return True
         try:
@@ -139,9 +141,9 @@ class ObservedLease:
         return True
 
     def observe(self, elapsed_ms: float) -> bool:
-        """Read the counter; return whether it was silent for longer than the session timeout.
+        """Read the counter; return whether it has not changed for the session timeout.
 
-        `elapsed_ms` is the time since the last look, as far as this process was running.
+        `elapsed_ms` is the time since the last call during which this process was running.
         """
         count = self.read_count()
         if count != self._count:
@@ -153,17 +155,17 @@ class ObservedLease:
 
     @property
     def count(self) -> int:
-        """The counter at the last look."""
+        """The counter at the last observation."""
         return self._count
 
     def read_count(self) -> int:
-        """Return the present counter."""
+        """Return the current counter."""
         if self._descriptor is None:
             return -1
         return int.from_bytes(os.pread(self._descriptor, _COUNTER_BYTES, 0), "little")
 
     def close(self) -> None:
-        """Stop observing."""
+        """Stop observing, and close the descriptors."""
         for descriptor in (self._descriptor, self.process_descriptor):
             if descriptor is not None:
                 os.close(descriptor)

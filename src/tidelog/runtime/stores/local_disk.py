@@ -1,6 +1,6 @@
-"""The refusal of network file systems: SQLite's shared memory and flock need one machine.
+"""The refusal of network file systems, where SQLite's shared memory and flock do not work.
 
-Brokers of several machines need a store that is made for it (DESIGN.md, Metadata store).
+Brokers on several machines need ZooKeeper as the store (DESIGN.md, Metadata store).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 from tidelog.core.errors import ConfigError
 
-#: File systems that several machines may mount at once.
+#: Types of file systems that several machines may mount at once.
 NETWORK_FILE_SYSTEMS = frozenset(
     {
         "9p",
@@ -61,12 +61,12 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def refuse_network_file_system(directory: str) -> None:
-    """Raise ConfigError, naming directory and file system, when `directory` is on one."""
+    """Raise ConfigError if `directory` is on a network file system."""
     real = os.path.realpath(directory)
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             mounts = file.read()
-    except FileNotFoundError:  # not Linux: the file system is unknown
+    except FileNotFoundError:  # the system is not Linux, so the file system type is unknown
         return
     kind = file_system_of(real, mounts)
     if kind in NETWORK_FILE_SYSTEMS:
@@ -77,7 +77,7 @@ def refuse_network_file_system(directory: str) -> None:
 
 
 def file_system_of(real_path: str, mountinfo: str) -> str:
-    """Return the file system type of an absolute path without links; "" if unknown."""
+    """Return the file system type of an absolute path without symbolic links; "" if unknown."""
     best = -1
     kind = ""
     for line in mountinfo.splitlines():
@@ -87,7 +87,7 @@ def file_system_of(real_path: str, mountinfo: str) -> str:
             continue
         point = _ESCAPE.sub(lambda match: chr(int(match[1], 8)), fields[4])
         inside = real_path == point or real_path.startswith(point.rstrip("/") + "/")
-        # Of several mounts on one point the last one is seen.
+        # If several file systems are mounted on one point, the last one is visible.
         if inside and len(point) >= best:
             best = len(point)
             kind = source.split(" ")[0]

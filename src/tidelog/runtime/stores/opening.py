@@ -1,7 +1,6 @@
-"""The metadata store that a configuration names, made but not opened.
+"""The construction of the metadata store that a configuration names, without opening it.
 
-The value of `metadata.store` alone chooses between the two stores; this module knows the keys of
-both.
+The value of `metadata.store` selects the store; this module reads the keys of both stores.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ def make_store(
     *,
     connect_timeout_name: str = "zookeeper.connection.timeout.ms",
 ) -> MetadataStore:
-    """Return the store of a broker; raise ConfigError, naming the key, where it cannot be.
+    """Return the store of a broker; raise a ConfigError that names an unusable key.
 
-    `connect_timeout_name`: the setting that an error names where no server is reached in time.
+    `connect_timeout_name` is the setting that an error names if no server is reached in time.
     """
     directory = config.embedded_store_directory()
     timeout_ms = config.metadata_session_timeout_ms
     if directory is not None:
         return SqliteStore(directory, loop, session_timeout_ms=timeout_ms, log=log)
     servers = zookeeper_servers(config)
-    # Imported only here: a broker on the embedded store needs no memory for a client of ZooKeeper.
+    # Imported here, so that a broker on the embedded store needs no memory for a ZooKeeper client.
     from tidelog.runtime.stores.zookeeper import ZookeeperStore
 
     return ZookeeperStore(
@@ -47,9 +46,9 @@ def make_store(
 
 
 def zookeeper_servers(config: BrokerConfig) -> Servers:
-    """Return the servers of `metadata.store`, with their connection settings from `zookeeper.*`.
+    """Return the servers of `metadata.store` with connection settings from `zookeeper.*` keys.
 
-    Raises ConfigError for unusable keys, and where ZooKeeper's client is not installed.
+    Raises ConfigError for unusable keys, or if the ZooKeeper client is not installed.
     """
     servers = parse_servers(config.metadata_store)
     require_client(f"metadata.store={config.metadata_store}")
@@ -71,7 +70,7 @@ def zookeeper_servers(config: BrokerConfig) -> Servers:
 
 
 def _credentials(path: str) -> tuple[str, str] | None:
-    """Return user and password from a file of one line; raise ConfigError."""
+    """Return user and password from a file with one line; raise ConfigError."""
     if not path:
         return None
     key = f"zookeeper.sasl.credentials.file={path}"

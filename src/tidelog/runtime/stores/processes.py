@@ -1,7 +1,7 @@
-"""Processes by pid *and* start time: a pid alone may name another process by now (rule S4).
+"""Processes by pid *and* start time, because a pid may be reused (rule S4).
 
-A process is watched and killed through a descriptor of it, so that no other process is hit. Knows
-nothing of stores.
+A process is watched and killed through a process descriptor (pidfd), so that no other process with
+the same pid is killed. This module is independent of stores.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class ProcessId(NamedTuple):
-    """One process of this machine, unique for ever."""
+    """A process of this machine, identified uniquely since boot."""
 
     pid: int
     #: Clock ticks after boot, field 22 of /proc/<pid>/stat.
@@ -20,13 +20,13 @@ class ProcessId(NamedTuple):
 
 
 def start_time_of(pid: int) -> int | None:
-    """Return when a process started, None when there is none (or it cannot be seen)."""
+    """Return the start time of a process; None if it does not exist or is not visible."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
-    # The name, in parentheses, may hold blanks and parentheses.
+    # The process name is in parentheses and may itself contain blanks and parentheses.
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
 
 
@@ -42,8 +42,8 @@ def this_process() -> ProcessId:
 def watch_descriptor(process: ProcessId) -> int | None:
     """Return a descriptor that becomes readable when the process ends.
 
-    None when it has ended, when another process has its pid, or when it cannot be watched here
-    (other pid namespace, old kernel).
+    Returns None if the process has ended, if another process has its pid, or if the process cannot
+    be watched (other pid namespace, old kernel).
     """
     try:
         descriptor = os.pidfd_open(process.pid)
@@ -56,15 +56,15 @@ def watch_descriptor(process: ProcessId) -> int | None:
 
 
 def kill(process: ProcessId) -> bool:
-    """Send SIGKILL to exactly this process; return False when it is gone.
+    """Send SIGKILL to exactly this process; return False if the process has ended.
 
-    Raises PermissionError where that is not allowed.
+    Raises PermissionError if this process may not kill it.
     """
     descriptor = watch_descriptor(process)
     if descriptor is None:
         return False
     try:
-        # Through the descriptor, so that no process that took the pid meanwhile is hit.
+        # The descriptor ensures that no other process that reuses the pid is killed.
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     except ProcessLookupError:
         return False

@@ -1,9 +1,10 @@
-"""The embedded metadata store: `metadata.store.MetadataStore` on one SQLite file (rules S1-S5).
+"""The embedded metadata store, a `metadata.store.MetadataStore` on an SQLite file (rules S1-S5).
 
-For the brokers of one machine. This is the loop's side: it hands requests to the store's thread
-(`sqlite_worker`) and runs the results on the loop, in order. docs/adr/0049 describes how the parts
-work together. `sqlite_nodes` holds the tree; `sqlite_database` holds connection and sessions.
-Crashes and stops cannot break `store_lock` and `leases`; `keeper` watches over both.
+All brokers of the store must be on one machine. This module runs on the loop: it passes requests to
+the store's thread (`sqlite_worker`) and delivers the results on the loop, in order. docs/adr/0049
+describes how the parts work together. `sqlite_nodes` holds the tree; `sqlite_database` holds
+connection and sessions. Crashed or stopped processes cannot block `store_lock` or keep `leases` for
+good, because `keeper` watches both.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ DEFAULT_SESSION_TIMEOUT_MS = 6000
 class SqliteStore:
     """One broker's handle of the embedded store.
 
-    `directory` holds the database, its lock and the sessions, on a local disk. `clock` gives
-    monotonic nanoseconds; `log` takes lines worth a warning, on any thread. No process may fork and
-    go on with an open store.
+    `directory`, on a local disk, holds the database, its lock and the sessions. `clock` returns
+    monotonic nanoseconds; `log` gets warnings, on any thread. A forked child must not use an open
+    store.
     """
 
     def __init__(
@@ -70,16 +71,16 @@ class SqliteStore:
 
     @property
     def session_id(self) -> int | None:
-        """The live session's id."""
+        """The id of the live session, or None."""
         return self._session_id
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long the session outlives its last sign of life."""
+        """The time in ms after its last sign of life at which the session expires."""
         return self._session_timeout_ms
 
     def on_session(self, callback: SessionCallback) -> None:
-        """Call back at every change of the session's state."""
+        """Call `callback` at every change of the session's state."""
         self._session_callbacks.append(callback)
 
     def beat(self) -> None:
@@ -91,7 +92,7 @@ class SqliteStore:
         """Start a session.
 
         Raises ConfigError on a network file system, StoreError for a database that is not
-        tidelog's, OSError where the directory cannot be used.
+        tidelog's, and OSError if the directory cannot be used.
         """
         if self._session_id is not None:
             return
@@ -109,7 +110,7 @@ class SqliteStore:
         await self._submit(self._thread, Open(self._loop.create_future()))
 
     async def close(self) -> None:
-        """End session and threads; while the store is stuck, the session ends with the process."""
+        """End the session and the threads; in a stuck store, the session ends with the process."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -129,20 +130,20 @@ class SqliteStore:
         return nodes[0]
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Read many nodes, in one snapshot."""
+        """Read many nodes in one snapshot."""
         for path in paths:
             validate_path(path)
         request = Get(self._loop.create_future(), paths=tuple(paths))
         return cast("list[Node | None]", await self._submit(self._live(), request))
 
     async def children(self, path: str, watch: WatchCallback | None = None) -> list[str] | None:
-        """List children."""
+        """List the children of a node."""
         validate_path(path)
         request = Children(self._loop.create_future(), path=path, watch=watch)
         return cast("list[str] | None", await self._submit(self._live(), request))
 
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
-        """Apply operations; transactions that wait together are committed together."""
+        """Apply operations; concurrent transactions are committed together."""
         validate_ops(ops)
         request = WriteRequest(self._loop.create_future(), ops=tuple(ops))
         return cast("list[OpResult]", await self._submit(self._live(), request))
@@ -150,8 +151,8 @@ class SqliteStore:
     async def checkpoint_if_large(self, above_bytes: int = CHECKPOINT_WAL_BYTES) -> bool:
         """Empty the write-ahead log if it is large; return whether it was emptied.
 
-        The process of the oldest session does so by itself. Raises StoreUnavailable when the disk
-        fails.
+        The process of the oldest session also does so automatically. Raises StoreUnavailable if the
+        disk fails.
         """
         request = Checkpoint(self._loop.create_future(), above_bytes=above_bytes)
         return cast("bool", await self._submit(self._live(), request))
@@ -172,14 +173,14 @@ class SqliteStore:
             del self._pending[request]
 
     def _deliver(self, calls: Sequence[Callable[[], None]]) -> None:
-        """Run calls on the loop, in order; called on any thread."""
+        """Run calls on the loop, in order; may be called on any thread."""
         if not calls:
             return
         self._inbox.extend(calls)
         try:
             self._loop.call_soon_threadsafe(self._receive)
         except RuntimeError:
-            return  # the loop is closed: no callback can run
+            return  # the loop is closed, so no callback can run
 
     def _receive(self) -> None:
         inbox = self._inbox
@@ -204,7 +205,7 @@ class SqliteStore:
     def _thread_failed(self, error: BaseException) -> Callable[[], None]:
         """Fail all requests after a fault of the store's own code.
 
-        Nothing of that code can be trusted any more.
+        After such a fault, the state of that code cannot be trusted.
         """
 
         def fail() -> None:

@@ -1,9 +1,10 @@
-"""One process's connection to the store's database: opening, sessions, expiry, checkpoints.
+"""A process's connection to the store's database: opening, sessions, expiry, checkpoints.
 
-All writing happens inside `locked()`: the store's lock around one SQL transaction, a checkpoint, or
-the opening and closing of the connection (the last close checkpoints). These so never overlap
-between processes. Nothing else in a process may open the database file: closing any descriptor of
-it drops SQLite's own locks. Used on the store's thread only.
+All writes happen inside `locked()`, which holds the store's lock for one SQL transaction, for a
+checkpoint, or for opening or closing the connection (the last close checkpoints). So these steps
+never overlap between processes. No other code in a process may open the database file, because
+closing any descriptor of the file releases SQLite's own locks. Only the store's thread uses this
+module.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tidelog.runtime.stores.sqlite_nodes import SqlNodes, ephemeral_paths, prepa
 from tidelog.runtime.stores.store_lock import StoreLock
 
 DATABASE_FILE = "metadata.db"
-#: How long SQLite itself may wait for a peer that recovers the log after a crash.
+#: How long SQLite may wait while a peer recovers the write-ahead log after a crash.
 _BUSY_TIMEOUT_S = 2.0
 _PRAGMAS = (
     "PRAGMA synchronous = FULL",
@@ -51,12 +52,13 @@ class Database:
         self._process = this_process()
         self._connection: sqlite3.Connection | None = None
         self._data_version = -1
-        #: A transaction could not be rolled back: the connection must be closed under the lock.
+        #: Whether a transaction could not be rolled back, so that the connection must be closed
+        #: under the lock.
         self._is_broken = False
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """The open connection; raises sqlite3.OperationalError while there is none."""
+        """The open connection; raises sqlite3.OperationalError if there is none."""
         if self._connection is None:
             raise sqlite3.OperationalError("the database is not open")
         return self._connection
@@ -67,7 +69,7 @@ class Database:
         return self._connection is not None and not self._is_broken
 
     def open(self) -> None:
-        """Connect, and make the tables of a new database. The lock is held."""
+        """Connect, and create the tables of a new database; the caller holds the lock."""
         if self.is_open:
             return
         self.disconnect()
@@ -89,7 +91,7 @@ class Database:
         self._connection = connection
 
     def disconnect(self) -> None:
-        """Close the connection, if there is one. The lock is held: the last close checkpoints."""
+        """Close the connection; the caller holds the lock, because the last close checkpoints."""
         connection, self._connection = self._connection, None
         self._is_broken = False
         if connection is not None:
@@ -97,7 +99,7 @@ class Database:
 
     @contextlib.contextmanager
     def locked(self, session_id: int) -> Iterator[None]:
-        """Hold the store's lock."""
+        """Hold the store's lock during a `with` block."""
         self.lock.acquire(session_id)
         try:
             yield
@@ -105,7 +107,7 @@ class Database:
             self.lock.release()
 
     def roll_back(self) -> None:
-        """End a failed SQL transaction; a connection whose rollback fails is not used again."""
+        """Roll back a failed SQL transaction; if that fails, the connection is not used again."""
         connection = self._connection
         if connection is None or not connection.in_transaction:
             return
@@ -116,7 +118,7 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run one SQL transaction that writes. The lock is held."""
+        """Run one writing SQL transaction; the caller holds the lock."""
         connection = self.connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -144,14 +146,14 @@ class Database:
         ]
 
     def session_lives(self, session_id: int) -> bool:
-        """Return whether a session is not over."""
+        """Return whether a session is still live."""
         row = self.connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,))
         return row.fetchone() is not None
 
     def start_session(self, timeout_ms: int) -> tuple[Lease, int]:
-        """Start a session of this process, and end the sessions of processes that are gone.
+        """Start a session of this process, and end the sessions of dead processes.
 
-        Returns its lease and the transaction it begins at. The lock is held.
+        Returns the session's lease and the transaction id at its start. The caller holds the lock.
         """
         lease: Lease | None = None
         try:
@@ -175,16 +177,19 @@ class Database:
         return lease, zxid
 
     def end_session(self, session_id: int) -> None:
-        """End an own session: its ephemeral nodes go in the same transaction. The lock is held."""
+        """End a session of this process and remove its ephemeral nodes in one transaction.
+
+        The caller holds the lock.
+        """
         with self._transaction():
             self._remove(session_id)
         remove_session_files(self.directory, session_id)
 
     def expire(self, session_id: int, silent_count: int | None) -> str | None:
-        """End a peer's session if the observation still holds; return the reason, None otherwise.
+        """End a peer's session if the observation is still true; return the reason, else None.
 
-        `silent_count` is the counter that has not changed for too long, None for an ended process.
-        The lock is held.
+        `silent_count` is the counter that has not changed for too long, or None for an ended
+        process. The caller holds the lock.
         """
         with self._transaction():
             row = next((row for row in self.sessions() if row.session_id == session_id), None)
@@ -198,8 +203,8 @@ class Database:
     def checkpoint(self) -> bool:
         """Move the write-ahead log into the database and empty it.
 
-        Returns False when readers were in the way: the checkpoint moves what it can and does not
-        wait for them. The lock is held.
+        Returns False if readers prevented emptying the log: a checkpoint does not wait for readers.
+        The caller holds the lock.
         """
         connection = self.connection
         connection.execute("PRAGMA busy_timeout = 0")
@@ -210,18 +215,18 @@ class Database:
         return not busy
 
     def wal_bytes(self) -> int:
-        """Return the size of the write-ahead log."""
+        """Return the size of the write-ahead log in bytes."""
         try:
             return os.stat(self.path + "-wal").st_size
         except FileNotFoundError:
             return 0
 
     def close(self) -> None:
-        """Close the lock's descriptor; the lock is not held."""
+        """Close the lock's descriptor; the caller must not hold the lock."""
         self.lock.close()
 
     def _remove_abandoned(self) -> None:
-        """Remove the sessions whose processes are gone, inside the current transaction."""
+        """Remove the sessions of dead processes, inside the current transaction."""
         for row in self.sessions():
             if self._why_over(row, None) is not None:
                 self._remove(row.session_id)
@@ -252,9 +257,9 @@ class Database:
 
 
 def raise_ids(directory: str, above: int, clock: Callable[[], int]) -> None:
-    """Raise the transaction ids of a store above `above` (S6); make a missing database.
+    """Raise the transaction ids of a store above `above` (S6), creating a missing database.
 
-    Nothing else in this process may have the store open.
+    No other code in this process may have the store open.
     """
     database = Database(directory, clock)
     try:

@@ -1,9 +1,9 @@
-"""The tree in SQLite: schema, reads, transactions, the record of changes.
+"""The tree of nodes in SQLite: schema, reads, transactions, and the record of changes.
 
-`metadata.tree` applies operations to the nodes that a group of transactions touches. These are
-loaded with one query, changed in memory, and written with one statement per kind of change.
-`changes` keeps the changes of each of the last KEPT_TRANSACTIONS, for watchers. Knows neither
-locks, threads nor sockets: the caller holds the store's lock and an open SQL transaction.
+`metadata.tree` applies the operations of a group of transactions to nodes. The affected nodes are
+loaded with one query, changed in memory, and written with one statement per kind of change. The
+table `changes` keeps the changes of the last KEPT_TRANSACTIONS for watchers. This module uses no
+locks, threads or sockets: the caller holds the store's lock and an open SQL transaction.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from tidelog.metadata.store import (
 )
 from tidelog.metadata.tree import SET, Change, NodeSpace, TreeNode
 
-#: Transactions whose changes are kept; a watcher further behind compares its watches.
+#: Number of transactions whose changes are kept; a session further behind compares its watched
+#: nodes.
 KEPT_TRANSACTIONS = 2000
-#: `PRAGMA application_id`: "tide".
+#: The database's `PRAGMA application_id`: "tide".
 APPLICATION_ID = 0x74696465
 SCHEMA_VERSION = 1
-#: Number of paths from which one query looks them all up. It costs 7 µs, then 1.2 a path; single
-#: queries cost 4.5 a path.
+#: Number of paths from which one query reads all nodes. The query costs 7 µs and 1.2 µs per path;
+#: single queries cost 4.5 µs per path.
 _MANY = 4
 _PATHS_PER_QUERY = 2000
 
@@ -63,7 +64,7 @@ _Row = tuple[str, bytes, int, int, int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The state of a node and of its children, as watches compare it; None without a node."""
+    """The state of a node and its children that watches compare; fields are None without a node."""
 
     data: tuple[int, int] | None
     children: tuple[int, int, int] | None
@@ -71,7 +72,7 @@ class Fingerprint:
 
 @dataclass(slots=True)
 class Recorded:
-    """Changes after a transaction id; `is_complete` is False when older ones are not kept."""
+    """Changes after a transaction id; `is_complete` is False if some of them are no longer kept."""
 
     changes: list[Change]
     zxid: int
@@ -79,7 +80,7 @@ class Recorded:
 
 
 def prepare(connection: sqlite3.Connection, path: str) -> None:
-    """Make the tables of a new database; raise StoreError for a database that is not tidelog's."""
+    """Create the tables of a new database; raise StoreError if it is not tidelog's."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if application == 0 and version == 0:
@@ -106,7 +107,7 @@ def read_nodes(connection: sqlite3.Connection, paths: Sequence[str]) -> list[Nod
 
 
 def read_children(connection: sqlite3.Connection, path: str) -> list[str] | None:
-    """Return names of the children, sorted; None without the node."""
+    """Return the sorted names of a node's children, or None without the node."""
     row = connection.execute("SELECT id FROM nodes WHERE path = ?", (path,)).fetchone()
     if row is None:
         return None
@@ -118,7 +119,7 @@ def read_children(connection: sqlite3.Connection, path: str) -> list[str] | None
 def read_fingerprints(
     connection: sqlite3.Connection, paths: Sequence[str]
 ) -> dict[str, Fingerprint]:
-    """Return the state of nodes as watches compare it; the result has all of `paths`."""
+    """Return the fingerprint of the node at each of `paths`."""
     missing = Fingerprint(None, None)
     prints = dict.fromkeys(paths, missing)
     for path, _, _, czxid, mzxid, _, made, child_count, _ in _select(connection, paths):
@@ -143,7 +144,7 @@ def read_changes(connection: sqlite3.Connection, after_zxid: int) -> Recorded:
 
 
 def ephemeral_paths(connection: sqlite3.Connection, session_id: int) -> list[str]:
-    """Return a session's ephemeral nodes, sorted."""
+    """Return the sorted paths of a session's ephemeral nodes."""
     rows = connection.execute(
         "SELECT path FROM nodes WHERE owner <> 0 AND owner = ? ORDER BY path", (session_id,)
     )
@@ -151,7 +152,7 @@ def ephemeral_paths(connection: sqlite3.Connection, session_id: int) -> list[str
 
 
 class SqlNodes(NodeSpace):
-    """The nodes that one group of transactions touches, inside one SQL transaction."""
+    """The nodes of one group of transactions, inside one SQL transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__()
@@ -164,7 +165,7 @@ class SqlNodes(NodeSpace):
         self._last_key: int = row[1]
 
     def load(self, ops: Iterable[Op]) -> None:
-        """Read at once the nodes that operations touch; others are read when they are needed."""
+        """Read the nodes of the operations with one query; other nodes are read when needed."""
         wanted: dict[str, None] = {}
         for op in ops:
             path = op.path
@@ -177,7 +178,7 @@ class SqlNodes(NodeSpace):
             self._put(row)
 
     def add(self, changes: list[Change]) -> None:
-        """Record a transaction that was applied under `zxid + 1`."""
+        """Record the changes of a transaction, which gets the next transaction id."""
         if changes:
             self.zxid += 1
             self._committed.append(changes)
@@ -207,7 +208,7 @@ class SqlNodes(NodeSpace):
             for path in made
             if (old := loaded.get(path)) is not None and nodes.get(path) is not old
         ]
-        # A node made in this group has no key yet; parents are written before their children.
+        # Nodes created in this group have no key yet, so parents are written before children.
         new = [(path, node) for path in made if (node := nodes.get(path)) and not node.key]
         new.sort(key=lambda item: item[0].count("/"))
         write = self._connection.executemany

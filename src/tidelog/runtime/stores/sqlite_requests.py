@@ -1,7 +1,7 @@
-"""The loop's requests to the store's thread, and their results.
+"""Requests of the loop to the store's thread, and the delivery of their results.
 
-A request is made on the loop, served on the store's thread, and settled on the loop again: no other
-thread touches its future. Knows nothing of how it is served.
+A request is made on the loop, served on the store's thread, and completed on the loop, so that only
+the loop accesses its future.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Any
 
 from tidelog.metadata.store import Op, StoreError, WatchCallback
 
-#: A call to run on the loop.
+#: A function to call on the loop.
 Call = Callable[[], None]
-#: The write-ahead log is checkpointed above this size.
+#: Size of the write-ahead log in bytes above which it is checkpointed.
 CHECKPOINT_WAL_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(slots=True, eq=False)
 class ThreadRequest:
-    """An operation for the store's thread; `future` belongs to the loop."""
+    """A request to the store's thread; only the loop accesses `future`."""
 
     future: asyncio.Future[Any]
-    #: Set by whichever comes first: the store's thread, or the keeper that gives it up.
+    #: Whether the store's thread has taken the request, or the keeper has failed it.
     is_claimed: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Get(ThreadRequest):
-    """Read nodes."""
+    """A request to read nodes."""
 
     paths: Sequence[str] = ()
     watch: WatchCallback | None = None
@@ -38,7 +38,7 @@ class Get(ThreadRequest):
 
 @dataclass(slots=True, eq=False)
 class Children(ThreadRequest):
-    """List children."""
+    """A request to list the children of a node."""
 
     path: str = ""
     watch: WatchCallback | None = None
@@ -46,30 +46,30 @@ class Children(ThreadRequest):
 
 @dataclass(slots=True, eq=False)
 class WriteRequest(ThreadRequest):
-    """Apply operations."""
+    """A request to apply operations."""
 
     ops: Sequence[Op] = ()
 
 
 @dataclass(slots=True, eq=False)
 class Open(ThreadRequest):
-    """Start a session."""
+    """A request to start a session."""
 
 
 @dataclass(slots=True, eq=False)
 class Checkpoint(ThreadRequest):
-    """Checkpoint if the write-ahead log is larger than `above_bytes`."""
+    """A request to checkpoint if the write-ahead log is larger than `above_bytes`."""
 
     above_bytes: int = CHECKPOINT_WAL_BYTES
 
 
 @dataclass(slots=True, eq=False)
 class Close(ThreadRequest):
-    """End the session and the thread."""
+    """A request to end the session and the thread."""
 
 
 def success(request: ThreadRequest, value: object) -> Call:
-    """Return the call that gives a request its value."""
+    """Return a call that completes a request with a value."""
 
     def settle() -> None:
         if not request.future.done():
@@ -79,7 +79,7 @@ def success(request: ThreadRequest, value: object) -> Call:
 
 
 def failure(request: ThreadRequest, error: StoreError) -> Call:
-    """Return the call that gives a request its error."""
+    """Return a call that fails a request with an error."""
 
     def settle() -> None:
         if not request.future.done():
@@ -89,5 +89,5 @@ def failure(request: ThreadRequest, error: StoreError) -> Call:
 
 
 def failures(requests: Sequence[ThreadRequest], error: StoreError) -> list[Call]:
-    """Return the calls that give all of them one error."""
+    """Return calls that fail all requests with one error."""
     return [failure(request, error) for request in requests]

@@ -1,8 +1,8 @@
-"""The watches of one session of the embedded store, and how far it has seen (rule S1).
+"""The watches of one session of the embedded store, and the last transaction that it has seen (S1).
 
-Every request first brings the session up to date with the commits of other processes. A session may
-lag so far behind that the record of changes does not reach back. It then compares each watched node
-with its state when the watch was left, so it never misses a watch, whatever was forgotten.
+Every request first updates the session with the commits of other processes. If the session lags so
+far behind that its next changes are no longer recorded, it compares each watched node with the
+node's state when the watch was set. So no watch is missed.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tidelog.runtime.stores.sqlite_nodes import (
 
 
 class SqliteWatches:
-    """Watches by path, and the last transaction whose changes they were compared with."""
+    """Watches by path, and the last transaction whose changes were applied to the watches."""
 
     def __init__(self, seen_zxid: int) -> None:
         self.seen_zxid = seen_zxid
         self._watches: Watches[WatchCallback] = Watches()
-        #: States of the watched nodes: unchanged as long as their watches have not fired.
+        #: Fingerprints of the watched nodes when their watches were set.
         self._prints: dict[str, Fingerprint] = {}
 
     def watch_data(
         self, connection: sqlite3.Connection, paths: Sequence[str], callback: WatchCallback
     ) -> None:
-        """Leave a data watch on each path, in the snapshot that the session is up to date with."""
+        """Set a data watch on each path, in the snapshot to which the session is updated."""
         for path in paths:
             self._watches.watch_data(path, callback)
         self._prints.update(read_fingerprints(connection, paths))
@@ -41,12 +41,12 @@ class SqliteWatches:
     def watch_children(
         self, connection: sqlite3.Connection, path: str, callback: WatchCallback
     ) -> None:
-        """Leave a child watch, likewise."""
+        """Set a child watch, in the snapshot to which the session is updated."""
         self._watches.watch_children(path, callback)
         self._prints.update(read_fingerprints(connection, (path,)))
 
     def changes_since_seen(self, connection: sqlite3.Connection) -> tuple[list[Change], int]:
-        """Return the unseen changes, and the transaction that the session has then seen."""
+        """Return the unseen changes and the id of the last transaction."""
         if not len(self._watches):
             return [], read_zxid(connection)
         recorded = read_changes(connection, self.seen_zxid)
@@ -55,7 +55,7 @@ class SqliteWatches:
         return self._compare(connection), recorded.zxid
 
     def fire(self, changes: Sequence[Change], zxid: int) -> list[tuple[WatchCallback, WatchEvent]]:
-        """Advance the session to `zxid` and remove the watches concerned; return the calls."""
+        """Advance the session to `zxid`; remove the watches that fire, and return their calls."""
         self.seen_zxid = zxid
         fired = self._watches.fire(changes)
         for _, event in fired:
@@ -79,7 +79,7 @@ class SqliteWatches:
 
 
 def _mark(was: tuple[int, int] | None, is_now: tuple[int, int] | None) -> str:
-    """Return a node's first change between two states, each (czxid, mzxid); "" for none."""
+    """Return a node's first change between two states (czxid, mzxid), or "" without a change."""
     if was == is_now:
         return ""
     if was is None:

@@ -1,9 +1,10 @@
-"""The lock around each write transaction and each checkpoint of the embedded store (rule S4).
+"""The lock for each write transaction and each checkpoint of the embedded store (rule S4).
 
-A `flock` on `store.lock`, waited for in the kernel's queue. While it is held, the file names the
-holder: pid, start time, session, and the number of the holding. A peer that waits longer than a
-session timeout can so distinguish a stuck holder from a queue that moves. It kills exactly that
-process: a stopped process inside a transaction must not block the cluster.
+The lock is a `flock` on `store.lock`, for which processes wait in the kernel's queue. While the
+lock is held, the file names the holder: pid, start time, session, and the number of the
+acquisition. So a peer that waits longer than a session timeout can distinguish a stuck holder from
+a moving queue. The peer kills exactly the stuck process, because a process that is stopped inside a
+transaction must not block the cluster.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ _EMPTY = b" " * (_RECORD_BYTES - 1) + b"\n"
 
 
 class LockHolding(NamedTuple):
-    """One holding of the lock.
+    """One acquisition of the lock.
 
-    `session_id` is 0 before the holder has a session. `number` is 0 where the file does not name
-    the holder: before it is written and after it is cleared.
+    `session_id` is 0 before the holder has a session. `number` is 0 if the file does not name the
+    holder, just after the acquisition and just before the release.
     """
 
     process: ProcessId
@@ -35,7 +36,7 @@ class LockHolding(NamedTuple):
 
 
 class StoreLock:
-    """One process's handle of the lock; `acquire` and `release` on the store's thread only."""
+    """One process's handle of the lock; only the store's thread acquires and releases it."""
 
     def __init__(self, directory: str, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self.path = os.path.join(directory, LOCK_FILE)
@@ -43,11 +44,12 @@ class StoreLock:
         self._descriptor = hold(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
         self._process = this_process()
         self._number = 0
-        #: When the store's thread began to wait, None while it does not (monotonic ns).
+        #: Monotonic time (ns) at which the store's thread began to wait for the lock; None if it
+        #: does not wait.
         self.waiting_since_ns: int | None = None
 
     def acquire(self, session_id: int) -> None:
-        """Wait for the lock, take it, and write the holder to its file."""
+        """Wait for the lock, acquire it, and write the holder to its file."""
         self.waiting_since_ns = self._clock()
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
@@ -58,18 +60,18 @@ class StoreLock:
         os.pwrite(self._descriptor, record.encode().ljust(_RECORD_BYTES - 1) + b"\n", 0)
 
     def release(self) -> None:
-        """Clear the holder's name, then release the lock to the next process."""
+        """Clear the holder in the file, then release the lock."""
         try:
             os.pwrite(self._descriptor, _EMPTY, 0)
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the handle."""
+        """Close the lock's file."""
         let_go(self._descriptor)
 
     def holding(self) -> LockHolding | None:
-        """Return the holder of the lock: as the file names it, else as the kernel lists it."""
+        """Return the holder of the lock, from the file or else from the kernel's list of locks."""
         fields = os.pread(self._descriptor, _RECORD_BYTES, 0).split()
         if len(fields) == 4 and all(field.isdigit() for field in fields):
             pid, start_time, session_id, number = (int(field) for field in fields)
@@ -82,7 +84,7 @@ class StoreLock:
         try:
             with open("/proc/locks", encoding="ascii") as file:
                 lines = file.read().splitlines()
-        except OSError:  # this kernel has no /proc/locks: the holder stays unknown
+        except OSError:  # this kernel has no /proc/locks, so the holder is unknown
             return None
         for line in lines:
             fields = line.split()
@@ -95,7 +97,7 @@ class StoreLock:
 
 
 class HolderWatch:
-    """A watch that kills a holder of the lock after a session timeout, while this process waits."""
+    """A watch that kills a stuck holder of the lock after this process waited a session timeout."""
 
     def __init__(self, lock: StoreLock, timeout_ms: int, log: Callable[[str], None]) -> None:
         self._lock = lock
@@ -105,9 +107,9 @@ class HolderWatch:
         self._blocked_ms = 0.0
 
     def check(self, elapsed_ms: float) -> None:
-        """Check the holder; called regularly while the store's thread waits.
+        """Check the holder; called periodically while the store's thread waits.
 
-        `elapsed_ms` is the time since the last call, as far as this process was running.
+        `elapsed_ms` is the time since the last call during which this process was running.
         """
         holding = self._lock.holding()
         if holding is None or holding != self._suspect:
@@ -121,7 +123,7 @@ class HolderWatch:
         self._end(holding)
 
     def reset(self) -> None:
-        """Forget the suspect: the store's thread does not wait for the lock (any more)."""
+        """Forget the suspected holder, because the store's thread does not wait for the lock."""
         self._suspect = None
 
     def _end(self, holding: LockHolding) -> None:

@@ -1,11 +1,11 @@
-"""Moves of a cluster's metadata between stores: export, import, comparison (rule S6).
+"""Transfer of a cluster's metadata between stores: export, import, comparison (rule S6).
 
-An export has the persistent nodes without notifications. A backup is an export of a moment while
-brokers run. Registrations, the controller, sessions
-and notifications belong to brokers that are down meanwhile. It is text: a header line, then one
-JSON object for each node, parents first. An import leaves recorded incarnations of brokers
-(`isr_epochs`) out. Transaction ids go on above all imported ones, so that no incarnation in the new
-store is taken for one in the old (V10). Knows stores by their contract alone.
+An export has the persistent nodes without notifications. An export has no registrations, controller
+or sessions, because all brokers are down during a transfer. A backup is an export of one moment
+while brokers run. The format is text: a header line, then one JSON object per node, parents first.
+An import leaves out the recorded incarnations of brokers (`isr_epochs`). Transaction ids in the new
+store continue above all imported ids, so that no incarnation in the new store is mistaken for one
+in the old store (V10). This module uses stores only through their interface.
 """
 
 from __future__ import annotations
@@ -36,21 +36,22 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: Their children are notifications: numbered by their parent, whose counter restarts elsewhere.
+#: Nodes whose children are notifications, which their parent numbers by a counter that restarts in
+#: another store.
 _NOTIFICATIONS = (layout.CONFIG_CHANGES, layout.ISR_CHANGES, layout.LOG_DIR_EVENTS)
 _FORMAT = "tidelog metadata"
 _VERSION = 1
 _OPS_PER_TRANSACTION = 500
 _BYTES_PER_TRANSACTION = MAX_TRANSACTION_BYTES // 2
-#: Limit for a store whose ids rise only when transactions use them up: some 10,000 a second.
+#: Limit for a store whose transaction ids rise only by transactions, some 10,000 per second.
 MAX_RAISED_IDS = 2_000_000
 _RAISED_AT_ONCE = 1000
-#: Attempts to read a store twice with the same result, while brokers run.
+#: Number of attempts to read a store twice with equal results while brokers run.
 _READINGS = 30
 
 
 class TransferError(StoreError):
-    """An impossible transfer; nothing was written unless the message says so."""
+    """A failed transfer, which wrote nothing unless the message says so."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(path, message)
@@ -58,7 +59,7 @@ class TransferError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class SavedNode:
-    """A persistent node; `mzxid` is the transaction that changed it last in its store."""
+    """A persistent node; `mzxid` is the transaction of its last change in its store."""
 
     path: str
     data: bytes
@@ -76,7 +77,7 @@ class SavedTree:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A node that two trees do not share; None where a tree lacks it."""
+    """A node that differs between two trees; a side is None if its tree lacks the node."""
 
     path: str
     first: bytes | None
@@ -86,17 +87,18 @@ class Difference:
 async def read_tree(store: MetadataStore, where: str) -> SavedTree:
     """Return all persistent nodes.
 
-    Raises TransferError while brokers are registered, or where there is no cluster.
+    Raises TransferError while brokers are registered, or if the store has no cluster.
     """
     await refuse_brokers(store, where)
     return _tree_of(await _persistent_nodes(store), where)
 
 
 async def read_running_tree(store: MetadataStore, where: str) -> SavedTree:
-    """Return all persistent nodes as they were at one moment, while brokers run.
+    """Return the persistent nodes of one moment, while brokers run.
 
-    All are read twice. What both readings agree on was there together between them. Raises
-    TransferError where there is no cluster, or where each of many readings differs from the last.
+    The nodes are read twice. If both readings are equal, they are the state between the readings.
+    Raises TransferError if the store has no cluster, or if each of many readings differs from the
+    previous one.
     """
     before = await _persistent_nodes(store)
     for _ in range(_READINGS):
@@ -112,7 +114,7 @@ async def read_running_tree(store: MetadataStore, where: str) -> SavedTree:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The persistent nodes of a store, and its highest transaction id as far as nodes show it."""
+    """The persistent nodes of a store, and the highest transaction id among its nodes."""
 
     nodes: tuple[SavedNode, ...]
     zxid: int
@@ -134,7 +136,7 @@ async def _persistent_nodes(store: MetadataStore) -> _Found:
         for path, node in zip(paths, found, strict=True):
             if node is None:
                 continue
-            # The ids of registrations count, too: brokers know them as epochs.
+            # The transaction ids of registrations count, too, because they are broker epochs.
             zxid = max(zxid, node.stat.mzxid, node.stat.czxid)
             if node.stat.ephemeral_owner != NO_OWNER:
                 continue
@@ -153,10 +155,10 @@ def _tree_of(found: _Found, where: str) -> SavedTree:
 
 
 async def accept_older(store: MetadataStore, where: str) -> bool:
-    """Remove the mark of a store that went back (E8); return whether there was one.
+    """Remove the mark of a store restored from an older copy (E8); return whether it existed.
 
-    Raises TransferError where there is no cluster, and while states from before the mark are left:
-    without it, the next controller would take them for proven.
+    Raises TransferError if the store has no cluster, or while states from before the mark remain.
+    Without the mark, the next controller would trust such states.
     """
     tree = _tree_of(await _persistent_nodes(store), where)
     mark = next((node for node in tree.nodes if node.path == layout.STORE_WENT_BACK), None)
@@ -179,19 +181,19 @@ async def accept_older(store: MetadataStore, where: str) -> bool:
 
 
 def _counts_by_mark_only(node: SavedNode, mark: SavedNode) -> bool:
-    """Return whether a node is a state that proves something only where the mark is unknown."""
+    """Return whether a node is a state that only the mark keeps the controller from trusting."""
     if not is_state(node.path) or node.mzxid > mark.mzxid:
         return False
     stat = Stat(version=0, czxid=0, mzxid=node.mzxid, ephemeral_owner=NO_OWNER)
     try:
         state = layout.decode_partition_state(node.path, node.data, stat)
     except LayoutError:
-        return False  # the controller does not read it, with or without the mark
+        return False  # the controller ignores the state, with or without the mark
     return bool(state.isr) and not (state.is_unproven or state.removed)
 
 
 async def refuse_brokers(store: MetadataStore, where: str) -> None:
-    """Raise TransferError while brokers are registered: their writes would be lost or mixed in."""
+    """Raise TransferError while brokers are registered, whose writes would be lost or mixed in."""
     brokers = await store.children(layout.BROKER_IDS)
     if brokers:
         raise TransferError(
@@ -201,14 +203,15 @@ async def refuse_brokers(store: MetadataStore, where: str) -> None:
 
 
 async def write_tree(store: MetadataStore, tree: SavedTree, where: str) -> int:
-    """Write all nodes into a store without a cluster; return how many. Raises TransferError.
+    """Write all nodes into a store without a cluster; return their number. Raises TransferError.
 
-    A store in which brokers have registered, and nothing else happened, counts as without one.
+    A store in which brokers have registered, and nothing else happened, counts as without a
+    cluster.
     """
     await refuse_brokers(store, where)
     bare = await _bare_nodes(store, where)
     await _raise_ids(store, tree.zxid, where)
-    # The cluster's id goes first, and the deepest nodes before their parents.
+    # The cluster's id is deleted first, and the deepest nodes before their parents.
     for path in sorted(bare, key=lambda path: (path != layout.CLUSTER_ID, -path.count("/"), path)):
         await store.transact([Delete(path, ANY_VERSION)])
     await _raise_ids(store, tree.zxid, where)
@@ -226,7 +229,7 @@ async def write_tree(store: MetadataStore, tree: SavedTree, where: str) -> int:
         ):
             await store.transact(batch)
             batch, size_bytes = [], 0
-        # The cluster's id comes last: a half import is recognizable, for it is no cluster.
+        # The cluster's id is written last, so that an incomplete import is recognizably no cluster.
         if node.path != layout.CLUSTER_ID:
             batch.append(Create(node.path, data))
             size_bytes += node_bytes
@@ -236,14 +239,14 @@ async def write_tree(store: MetadataStore, tree: SavedTree, where: str) -> int:
 
 
 async def _bare_nodes(store: MetadataStore, where: str) -> list[str]:
-    """Return the nodes of a store in which brokers have registered, and nothing else happened.
+    """Return the nodes of a store without a cluster, in which at most brokers have registered.
 
-    Raises TransferError where there is more: topics, configurations or requests.
+    Raises TransferError if the store has topics, configurations or requests.
     """
     bare = dict.fromkeys((*layout.PERSISTENT_ROOTS, layout.CLUSTER_ID, layout.CONTROLLER_EPOCH))
     found = await _persistent_nodes(store)
     if not any(node.path in bare for node in found.nodes):
-        return []  # whatever else is in an embedded store or a chroot is left alone
+        return []  # other nodes in an embedded store or a chroot are not changed
     for node in found.nodes:
         if node.path not in bare and parent_of(node.path) != layout.BROKER_STAMPS:
             raise TransferError(
@@ -277,7 +280,8 @@ async def _raise_ids(store: MetadataStore, above: int, where: str) -> None:
 def without_lives(node: SavedNode) -> bytes:
     """Return a node's data; a partition's state without `isr_epochs`.
 
-    A stamp names the transaction that it had: an import of an older export is an older store (E8).
+    A stamp keeps its transaction id, so that an import of an old export is recognized as an older
+    store (E8).
     """
     if node.path.startswith(f"{layout.BROKER_STAMPS}/"):
         return layout.encode_stamp(_stamp_of(node))
@@ -286,7 +290,7 @@ def without_lives(node: SavedNode) -> bytes:
     try:
         state = json.loads(node.data)
     except ValueError:
-        return node.data  # illegible in the original, too
+        return node.data  # the original is illegible, too
     if not isinstance(state, dict) or state.pop("isr_epochs", None) is None:
         return node.data
     return encode_json(state)
@@ -297,11 +301,11 @@ def _stamp_of(node: SavedNode) -> int:
     try:
         return layout.decode_stamp(node.path, Node(node.data, stat))
     except LayoutError:
-        return node.mzxid  # illegible in the original, too
+        return node.mzxid  # the original is illegible, too
 
 
 def is_state(path: str) -> bool:
-    """Return whether a path is that of a partition's state."""
+    """Return whether a path is of a partition's state node."""
     parts = path.split("/")
     return len(parts) == 7 and path.startswith(f"{layout.TOPICS}/") and name_of(path) == "state"
 
@@ -326,7 +330,7 @@ def to_lines(tree: SavedTree) -> Iterator[str]:
 
 
 def from_lines(lines: Iterable[str], where: str) -> SavedTree:
-    """Read an export; raise TransferError naming file and line."""
+    """Parse an export; raise TransferError naming file and line."""
     head: dict[str, Any] | None = None
     nodes: list[SavedNode] = []
     for number, line in enumerate(lines, 1):
@@ -360,7 +364,7 @@ def from_lines(lines: Iterable[str], where: str) -> SavedTree:
 
 
 def compare(first: SavedTree, second: SavedTree) -> list[Difference]:
-    """Return the nodes that differ, by path; recorded incarnations of brokers are no difference."""
+    """Return the differing nodes by path, ignoring recorded incarnations of brokers."""
     ones = {node.path: node for node in first.nodes}
     others = {node.path: node for node in second.nodes}
     differences: list[Difference] = []
@@ -376,7 +380,7 @@ def compare(first: SavedTree, second: SavedTree) -> list[Difference]:
 
 
 def _meaning(node: SavedNode) -> object:
-    """Return the meaning of the data: JSON is the same in any order of keys."""
+    """Return the data in comparable form; the order of JSON keys does not matter."""
     data = without_lives(node)
     try:
         return json.loads(data)

@@ -1,8 +1,8 @@
-"""Wake-ups between the processes of a store: a Unix datagram socket for each session.
+"""Wake-ups between the processes of an embedded store: a Unix datagram socket per session.
 
-A byte says that a process committed, no more: the store has the change. Lost bytes cost time only,
-because every process also looks by itself every 100 ms. Socket paths are limited to 108 bytes: they
-are used through /proc/self/fd/<descriptor of the directory>, whatever its depth.
+A byte only says that a process committed; receivers read the change from the store. Lost bytes only
+cost time, because every process also checks every 100 ms. Socket paths are limited to 108 bytes, so
+they are used through /proc/self/fd/<descriptor of the directory>.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DRAIN_BYTES = 16
 
 
 class Wakeups:
-    """The sockets of one process: it sends to all sessions, and receives for one at a time."""
+    """The sockets of one process, which sends to all sessions and receives for one session."""
 
     def __init__(self, directory: str) -> None:
         self._directory = os.open(
@@ -26,27 +26,28 @@ class Wakeups:
             os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC,
         )
         self._sender = self._socket()
-        #: The socket of the session, None without one.
+        #: The socket of this process's session, or None.
         self.receiver: socket.socket | None = None
 
     def receive_for(self, session_id: int) -> socket.socket:
         """Return the socket that becomes readable when a peer has committed."""
         self.stop_receiving()
         receiver = self._socket()
-        with contextlib.suppress(FileNotFoundError):  # left by a process that died while opening
+        # a process that died while opening may have left the socket
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path(session_id))
         receiver.bind(self._path(session_id))
         self.receiver = receiver
         return receiver
 
     def stop_receiving(self) -> None:
-        """Close the socket of the session that is over."""
+        """Close the socket of an ended session."""
         if self.receiver is not None:
             self.receiver.close()
             self.receiver = None
 
     def drain(self) -> None:
-        """Receive and drop all bytes that came."""
+        """Receive and drop all waiting bytes."""
         receiver = self.receiver
         while receiver is not None:
             try:
@@ -55,7 +56,7 @@ class Wakeups:
                 return
 
     def send(self, session_ids: Iterable[int]) -> None:
-        """Wake sessions; a session that is gone, or has not read earlier bytes, needs none."""
+        """Wake sessions, except ended sessions and sessions with unread bytes."""
         for session_id in session_ids:
             with contextlib.suppress(
                 FileNotFoundError, ConnectionRefusedError, BlockingIOError, PermissionError
@@ -63,7 +64,7 @@ class Wakeups:
                 self._sender.sendto(b"!", self._path(session_id))
 
     def close(self) -> None:
-        """Close everything."""
+        """Close all sockets and descriptors."""
         self.stop_receiving()
         self._sender.close()
         os.close(self._directory)

@@ -1,11 +1,12 @@
-"""The metadata store on ZooKeeper: `metadata.store.MetadataStore` over real servers (S1-S3).
+"""The metadata store on ZooKeeper, a `metadata.store.MetadataStore` (rules S1-S3).
 
-For the brokers of several machines. This is the loop's side: it makes requests and keeps the
-unanswered ones in order. It runs the results of the thread (`zookeeper_thread`) in the order of the
-wire. When a connection is lost, a sent write has an unknown outcome (S2). Reads and unsent requests
-wait for the next connection, for a session timeout at most. There, watches are left again, and a
-`sync` goes first: later reads are no older than earlier writes. docs/adr/0050 describes how the
-parts work together.
+Brokers of this store may be on several machines. This module runs on the loop: it makes requests
+and keeps unanswered requests in order. This module delivers results from the thread
+(`zookeeper_thread`) in the order of the wire. When a connection is lost, a sent write has an
+unknown outcome (S2). Reads and unsent requests wait for the next connection, for a session timeout
+at most. On the next connection, watches are set again and a `sync` is sent first, so that later
+reads are no older than earlier writes. The decision docs/adr/0050 describes how the parts work
+together.
 """
 
 from __future__ import annotations
@@ -37,17 +38,18 @@ from tidelog.runtime.stores.zookeeper_thread import ServerThread
 from tidelog.runtime.stores.zookeeper_watches import ZookeeperWatches
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
-#: Nodes of one read: with one KiB each a response of half a megabyte, a few milliseconds to read.
+#: Number of nodes in one read. With nodes of one KiB, the response has half a megabyte and takes a
+#: few milliseconds to decode.
 _NODES_PER_READ = 500
-#: Interval of log lines while no server can be reached at start.
+#: Interval of log lines while no server can be reached at the start.
 _WAITING_LINE_EVERY_S = 5.0
 
 
 class ZookeeperStore:
     """One broker's handle of the metadata in ZooKeeper.
 
-    `connect_timeout_ms`: how long `open` tries to reach a server; None for the session timeout. An
-    error names it as `connect_timeout_name`. `log` takes lines worth a warning, on any thread.
+    `connect_timeout_ms` is how long `open` tries to reach a server; None means the session timeout.
+    An error names the setting `connect_timeout_name`. `log` gets warnings, on any thread.
     """
 
     def __init__(
@@ -73,16 +75,16 @@ class ZookeeperStore:
 
     @property
     def session_id(self) -> int | None:
-        """The live session's id."""
+        """The id of the live session, or None."""
         return None if self._life is None else self._life.session_id
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long the session outlives its last sign of life, as the servers granted it."""
+        """The session timeout in ms that the servers granted."""
         return self._session_timeout_ms
 
     def on_session(self, callback: SessionCallback) -> None:
-        """Call back at every change of the session's state."""
+        """Call `callback` at every change of the session's state."""
         self._session_callbacks.append(callback)
 
     def beat(self) -> None:
@@ -93,7 +95,7 @@ class ZookeeperStore:
     async def open(self) -> None:
         """Start a session.
 
-        Raises StoreUnavailable where no server is reached in time, StoreError where the chroot does
+        Raises StoreUnavailable if no server is reached in time, and StoreError if the chroot does
         not exist or may not be read.
         """
         if self.session_id is not None:
@@ -103,7 +105,7 @@ class ZookeeperStore:
         await self._life.opened()
 
     async def close(self) -> None:
-        """End the session at once; without a reachable server it ends at its timeout."""
+        """End the session at once; without a reachable server, the session ends at its timeout."""
         life, self._life = self._life, None
         self._expired = False
         if life is not None:
@@ -118,7 +120,7 @@ class ZookeeperStore:
         return await life.get(path)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Read many nodes, a few hundred a request, all requests at once."""
+        """Read many nodes with concurrent requests of a few hundred nodes each."""
         for path in paths:
             validate_path(path)
         life = self._live()
@@ -132,12 +134,12 @@ class ZookeeperStore:
         return nodes
 
     async def children(self, path: str, watch: WatchCallback | None = None) -> list[str] | None:
-        """List children."""
+        """List the children of a node."""
         validate_path(path)
         return await self._live().children(path, watch)
 
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
-        """Apply operations as one multi."""
+        """Apply operations as one multi request."""
         validate_ops(ops)
         return await self._live().transact(ops)
 
@@ -150,7 +152,7 @@ class ZookeeperStore:
         return life
 
     def _deliver(self, calls: Sequence[Call]) -> None:
-        """Run calls on the loop, in order; called on the thread."""
+        """Run calls on the loop, in order; called on the store's thread."""
         self._inbox.extend(calls)
         if self._is_called:
             return
@@ -158,7 +160,7 @@ class ZookeeperStore:
         try:
             self._loop.call_soon_threadsafe(self._receive)
         except RuntimeError:
-            return  # the loop is closed: no callback can run
+            return  # the loop is closed, so no callback can run
 
     def _receive(self) -> None:
         self._is_called = False  # reset first: later items schedule another call
@@ -173,7 +175,7 @@ class ZookeeperStore:
                 )
 
     def _over(self, life: _Life, expired: bool) -> None:
-        """Forget a session that has ended by itself."""
+        """Forget a session that expired or whose thread ended."""
         if life is self._life:
             self._life = None
             self._expired = expired
@@ -184,7 +186,7 @@ class ZookeeperStore:
 
 
 class _Life:
-    """One session, from the first connection to its end: a `LoopSide`."""
+    """One session from its first connection to its end, a `LoopSide`."""
 
     def __init__(self, store: ZookeeperStore) -> None:
         self._store = store
@@ -193,13 +195,14 @@ class _Life:
         self.session_id: int | None = None
         self._generation: int | None = None
         self._watches = ZookeeperWatches()
-        #: Requests that have gone to the thread, and those that wait for a connection.
+        #: Requests that were passed to the thread. `_waiting` are requests that wait for a
+        #: connection.
         self._unanswered: deque[ServerRequest] = deque()
         self._waiting: deque[ServerRequest] = deque()
         self._is_over = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._opened: asyncio.Future[None] = self._loop.create_future()
-        # The caller that opened the session may be gone: then no caller retrieves the error.
+        # If the caller that opened the session is gone, no other caller retrieves the error.
         self._opened.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
         self._patience: asyncio.TimerHandle | None = None
         connect_s = store._connect_timeout_ms / 1000
@@ -212,11 +215,11 @@ class _Life:
         )
 
     async def opened(self) -> None:
-        """Wait for the first connection."""
+        """Wait until the session is open."""
         await asyncio.shield(self._opened)
 
     async def close(self) -> None:
-        """End the session, and the thread if it can receive the request."""
+        """End the session and the thread."""
         is_connected = self._generation is not None
         if is_connected:
             self.thread.beat()
@@ -230,10 +233,10 @@ class _Life:
     # requests
 
     def watch_data(self, path: str, callback: WatchCallback) -> None:
-        """Leave a data watch: it precedes the next request on the wire."""
+        """Set a data watch, by a request that precedes the next request on the wire."""
 
         def settle(exists: object) -> None:
-            if isinstance(exists, bool):  # otherwise the read behind it reports the error
+            if isinstance(exists, bool):  # otherwise the following read reports the error
                 self._watches.watch_data(path, callback, exists)
 
         def read(error: int, _: bytes, __: int) -> bool:
@@ -255,7 +258,7 @@ class _Life:
         return cast("Node | None", await self._asked(wire.get_data(self._full(path)), read))
 
     def get_part(self, paths: Sequence[str]) -> asyncio.Future[list[Node | None]]:
-        """Read as many nodes as one request takes."""
+        """Read the nodes of one request."""
 
         def read(error: int, frame: bytes, offset: int) -> list[Node | None]:
             _check(error, "")
@@ -264,14 +267,15 @@ class _Life:
         return self._asked(wire.multi_read(self._full(path) for path in paths), read)
 
     async def children(self, path: str, watch: WatchCallback | None) -> list[str] | None:
-        """List children."""
+        """List the children of a node."""
 
         def read(error: int, frame: bytes, offset: int) -> list[str] | None:
             if error == wire.NO_NODE:
                 return None
             _check(error, path)
             names = sorted(wire.read_names(frame, offset))
-            # The server's own node: in its root alone, and no child of this store.
+            # The server's own node `zookeeper`, which exists only in its root, is no child of this
+            # store.
             return [name for name in names if path != "/" or self._chroot or name != "zookeeper"]
 
         def answered(answer: object) -> None:
@@ -282,7 +286,7 @@ class _Life:
         return cast("list[str] | None", await self._asked(message, read, answered=answered))
 
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
-        """Apply operations as one multi."""
+        """Apply operations as one multi request."""
         assert self.session_id is not None
         session_id = self.session_id
 
@@ -344,7 +348,7 @@ class _Life:
             self._patience = self._loop.call_at(request.deadline_s, self._give_up)
 
     def _give_up(self) -> None:
-        """Fail requests that have waited for a session timeout: they were certainly not applied."""
+        """Fail requests that have waited for a session timeout, and were certainly not applied."""
         self._patience = None
         now = self._loop.time()
         waiting = self._waiting
@@ -367,7 +371,7 @@ class _Life:
         self._generation = generation
         self._store._session_timeout_ms = self.thread.session_timeout_ms
         if self.session_id is None:
-            self.thread.beat()  # an unopened store has no loop timer that beats
+            self.thread.beat()  # before the session is open, no timer on the loop records beats
             self._check_chroot(session_id)
             return
         for message in self._watches.requests(self._chroot, seen_zxid):
@@ -378,7 +382,7 @@ class _Life:
         self._store._emit(SessionEvent.CONNECTED)
 
     def answered(self, request: ServerRequest, answer: object) -> None:
-        """Settle the oldest request with its response."""
+        """Complete the oldest request with its response."""
         if self._is_over and request.message is not wire.CLOSE:
             return
         oldest = self._unanswered.popleft()
@@ -392,13 +396,13 @@ class _Life:
         for callback, event in self._watches.fire(kind, wire.unchroot_path(self._chroot, path)):
             try:
                 callback(event)
-            except Exception as error:  # the other watches must run too
+            except Exception as error:  # the other watches must run, too
                 self._loop.call_exception_handler(
                     {"message": "a watch of the metadata store failed", "exception": error}
                 )
 
     def dropped(self, reason: str) -> None:
-        """Handle a lost connection: a sent write has an unknown outcome (S2)."""
+        """Handle a lost connection, after which sent writes have an unknown outcome (S2)."""
         self._generation = None
         if self._is_over:
             self.thread.stop()
@@ -435,7 +439,7 @@ class _Life:
             self._store._emit(SessionEvent.EXPIRED)
 
     def ended(self, error: BaseException | None) -> None:
-        """Handle the end of the thread; a fault of its code is a fault of the process."""
+        """Handle the end of the thread; an error of its code fails the process."""
         self.thread.line.close()
         if not self._ended.done():
             self._ended.set_result(None)
@@ -447,7 +451,7 @@ class _Life:
     # opening and ending
 
     def _check_chroot(self, session_id: int) -> None:
-        """Check that the session's tree exists; only then the session counts as open."""
+        """Check that the chroot exists; only then does the session count as open."""
 
         def read(error: int, _: bytes, __: int) -> bool:
             if error not in (wire.OK, wire.NO_NODE):
@@ -515,7 +519,7 @@ class _Life:
         self._store._over(self, expired=False)
 
     def _finish(self, error: StoreError) -> None:
-        """Stop everything of this session."""
+        """Fail the requests of this session and stop its thread."""
         self._is_over = True
         self.session_id = None
         self._stop_timers()
@@ -550,6 +554,6 @@ def _check(error: int, path: str) -> None:
 
 
 def _nothing(error: int, _: bytes, __: int) -> None:
-    """Ignore the response to a request made for its effect: an error ends the connection anyway."""
+    """Ignore the response to a request; an error ends the connection anyway."""
     if error != wire.OK:
         raise wire.error_of(error, "")

@@ -1,7 +1,7 @@
-"""Creation of the ZooKeeper node below which a cluster's metadata lies.
+"""Creation of a chroot, the ZooKeeper node below which a cluster's metadata lies.
 
-A broker refuses a store below a missing chroot: a mistyped chroot would begin an empty cluster
-beside the real one. So an operator must ask for its creation.
+A broker refuses a store with a missing chroot, because a mistyped chroot would begin an empty
+cluster beside the real one. So an operator must request the creation of a chroot.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ async def create_chroot(
     timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
     log: Callable[[str], None] = lambda message: None,
 ) -> bool:
-    """Create the chroot and its parents; return False when it exists. Raises StoreError."""
+    """Create the chroot and its parents; return False if it exists. Raises StoreError."""
     root = dataclasses.replace(servers, chroot="")
     store = ZookeeperStore(root, asyncio.get_running_loop(), timeout_ms, log=log)
     await store.open()

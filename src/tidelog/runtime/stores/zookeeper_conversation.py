@@ -1,9 +1,9 @@
-"""One connection to a ZooKeeper server: frames out, frames in, pings, silence.
+"""One connection to a ZooKeeper server: sending, receiving, pings, and detection of silence.
 
-Requests go out in the order in which the loop made them. Incoming frames become calls for the loop,
-in the order of the wire (S1). The session is renewed, by pings and requests, only while the loop
-turns (DESIGN.md, rule 4). Knows neither how connections are made nor the meaning of requests:
-requests decode their own responses.
+Requests are sent in the order in which the loop made them. Received frames become calls on the
+loop, in the order of the wire (S1). Pings and requests renew the session only while the loop turns
+(DESIGN.md, rule 4). This module neither connects nor interprets requests: each request decodes its
+own response.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog.metadata.store import EventKind, StoreError
 from tidelog.runtime.stores import zookeeper_wire as wire
 
 #: Parts of the session timeout: silence after which a ping is sent; age of the loop's last beat up
-#: to which it is sent; silence of a server after a request, up to which it counts as alive.
+#: to which pings are sent; silence after a request up to which a server counts as alive.
 _PING_PART = 1 / 4
 BEAT_PART = 1 / 3
 _SILENCE_PART = 2 / 3
@@ -38,27 +38,27 @@ Call = Callable[[], None]
 
 
 class Dropped(Exception):
-    """The connection is of no more use."""
+    """The connection must be dropped."""
 
 
 @dataclass(slots=True, eq=False)
 class ServerRequest:
     """A request to the servers.
 
-    `read` makes its result of error code, frame and offset, on the store's thread. `settle` gets
-    that result, or a StoreError, on the loop.
+    `read` makes the result from error code, frame and offset on the store's thread. `settle` gets
+    the result or a StoreError on the loop.
     """
 
     message: wire.Message
     read: Callable[[int, bytes, int], object]
     settle: Callable[[object], None]
-    #: It may change something: without a response its outcome is unknown.
+    #: Whether the request may change the store, so that its outcome is unknown without a response.
     is_write: bool = False
-    #: It means nothing to a later connection.
+    #: Whether the request is valid for one connection only.
     is_of_connection: bool = False
-    #: Set by the thread: it has gone out whole, and may have been applied.
+    #: Whether the thread has sent the whole request, which the server may then have applied.
     is_sent: bool = False
-    #: When the loop gives it up while it waits for a connection; seconds of the loop's clock.
+    #: Time on the loop's clock (s) at which a request that waits for a connection fails.
     deadline_s: float = 0.0
 
 
@@ -88,7 +88,7 @@ class LoopSide(Protocol):
 class Line:
     """The state that the loop and the thread share.
 
-    Each field is written by one of them, or by single operations that need no lock.
+    Either only one of them writes a field, or each write is a single atomic operation.
     """
 
     deliver: Callable[[Sequence[Call]], None]
@@ -99,37 +99,37 @@ class Line:
     seen_zxid: int = 0
     last_contact_s: float = 0.0
     is_stopping: bool = False
-    #: The reason of the last lost or failed connection, for messages.
+    #: Why the last connection failed or was lost, for messages.
     last_failure: str = ""
     wake: int = field(default_factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
     _is_woken: bool = False
 
     def rouse(self) -> None:
-        """Wake the thread to look at the outbox; any thread."""
+        """Wake the thread to check the outbox; may be called on any thread."""
         if not self._is_woken:
             self._is_woken = True
             os.eventfd_write(self.wake, 1)
 
     def hear(self) -> None:
-        """Note that the thread is awake, before it looks at the outbox.
+        """Note that the thread is awake, before it checks the outbox.
 
-        Later requests wake it again.
+        Later requests wake the thread again.
         """
         os.eventfd_read(self.wake)
         self._is_woken = False
 
     def close(self) -> None:
-        """Close the descriptor: the thread has ended, and no request is made any more."""
+        """Close the descriptor after the thread has ended and requests have stopped."""
         os.close(self.wake)
 
     @property
     def loop_turns(self) -> bool:
-        """Whether the last beat is young enough to renew the session."""
+        """Whether the loop's last beat is recent enough to renew the session."""
         return time.monotonic() - self.last_beat_s < self.timeout_s * BEAT_PART
 
 
 class Conversation:
-    """One connection, from its handshake to its end."""
+    """One connection after its handshake, until its end."""
 
     def __init__(self, line: Line, generation: int, sock: socket.socket) -> None:
         self._line = line
@@ -139,7 +139,7 @@ class Conversation:
         self._poll.register(line.wake, select.POLLIN)
         self._poll.register(sock, select.POLLIN)
         self._xid = 0
-        #: Each with its xid, and the number of bytes that had gone out at the request's end.
+        #: Requests without a response, as (xid, request, total bytes sent up to the request's end).
         self._in_flight: deque[tuple[int, ServerRequest, int]] = deque()
         self._queued_bytes = 0
         self._sent_bytes = 0
@@ -149,16 +149,16 @@ class Conversation:
         self._wants_write = False
         now = time.monotonic()
         self._last_sent_s = now
-        #: Since when a response is awaited, or the time of the last byte after that.
+        #: When a response was first awaited, or when the last byte arrived after that.
         self._silent_since_s = now
         line.last_contact_s = now
 
     def serve(self) -> None:
-        """Serve the connection until it drops: raises Dropped, OSError."""
+        """Serve the connection until it drops; always raises Dropped or OSError."""
         try:
             self._serve()
         finally:
-            # A server cannot apply half a request.
+            # A server cannot apply a partly sent request.
             for _, request, end in self._in_flight:
                 request.is_sent = request.is_sent and end <= self._sent_bytes
 
@@ -181,12 +181,12 @@ class Conversation:
 
     def _take_requests(self) -> None:
         if not self._line.loop_turns:
-            return  # a request renews the session as well as a ping
+            return  # a request renews the session like a ping
         outbox = self._line.outbox
         while outbox:
             generation, request = outbox.popleft()
             if generation != self._generation:
-                continue  # the loop resends it over this connection
+                continue  # the loop resends the request over this connection
             self._xid = self._xid % _LAST_XID + 1
             if not self._in_flight and not self._is_ping_out:
                 self._silent_since_s = time.monotonic()
@@ -230,7 +230,7 @@ class Conversation:
     # in
 
     def _receive(self) -> None:
-        """Receive all available bytes; frames complete before a break are delivered, too."""
+        """Receive all available bytes; complete frames are delivered even after an error."""
         try:
             while True:
                 data = self._socket.recv(_RECEIVE_BYTES)
@@ -285,14 +285,16 @@ class Conversation:
             raise Dropped(f"an answer to request {header.xid}, which was not asked")
         request = self._in_flight[0][1]
         if header.error in (wire.SESSION_EXPIRED, wire.SESSION_MOVED):
-            # Rejected as a whole: the next connection learns the session's state.
+            # The server rejected the session's requests; the next connection learns the session's
+            # state.
             for _, unserved, _ in self._in_flight:
                 unserved.is_sent = False
             raise Dropped("the server refuses the session")
         self._in_flight.popleft()
         if request.message is wire.CLOSE:
             line.is_stopping = True
-        # Only responses count: a ping's zxid may be ahead of events that are still to come.
+        # Only responses count, because a ping's zxid may be ahead of events that have not arrived
+        # yet.
         if header.zxid > 0:
             line.seen_zxid = header.zxid
         try:

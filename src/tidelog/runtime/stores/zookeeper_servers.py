@@ -1,7 +1,7 @@
-"""ZooKeeper servers and how they are reached: addresses, chroot, TLS, credentials.
+"""Connection settings of ZooKeeper servers: addresses, chroot, TLS, credentials.
 
-`metadata.store=zookeeper://host:port[,host:port][/chroot]`. Knows no sessions and opens nothing.
-ZooKeeper's client, kazoo, is an extra (`zookeeper` of pyproject.toml); nothing here needs it.
+`metadata.store=zookeeper://host:port[,host:port][/chroot]`. This module opens no connections. The
+ZooKeeper client kazoo is an extra (`zookeeper` in pyproject.toml), which this module does not need.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DEFAULT_PORT = 2181
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """TLS to the servers; files are PEM. Without `ca_file` the system's authorities count."""
+    """TLS settings with PEM files; without `ca_file`, the system's authorities are trusted."""
 
     ca_file: str = ""
     certificate_file: str = ""
@@ -29,10 +29,10 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """An ensemble as its clients see it.
+    """The servers of an ensemble, with their connection settings.
 
-    `sasl`: user and password for SASL DIGEST-MD5. `is_protected`: only the creator of a node may
-    change it.
+    `sasl` is user and password for SASL DIGEST-MD5. `is_protected` means that only the creator of a
+    node may change it.
     """
 
     addresses: tuple[tuple[str, int], ...]
@@ -43,7 +43,7 @@ class Servers:
 
     @property
     def hosts(self) -> str:
-        """`host:port,host:port`."""
+        """The addresses as `host:port,host:port`."""
         return ",".join(_address(host, port) for host, port in self.addresses)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Servers:
 
 
 def parse_servers(text: str) -> Servers:
-    """Parse `zookeeper://host:port,host:port/chroot`, with or without the scheme; ConfigError."""
+    """Parse `zookeeper://host:port,host:port/chroot`, scheme optional; raise ConfigError."""
     rest = text.removeprefix(SCHEME)
     hosts, slash, below = rest.partition("/")
     chroot = slash + below.rstrip("/") if below.rstrip("/") else ""
@@ -71,11 +71,11 @@ def parse_servers(text: str) -> Servers:
 
 
 def require_client(setting: str) -> None:
-    """Raise ConfigError where ZooKeeper's client, which `setting` needs, is not installed."""
+    """Raise ConfigError if the ZooKeeper client, which `setting` needs, is not installed."""
     try:
         importlib.import_module("kazoo")
     except ImportError as error:
-        # This import reads the metadata of installed packages. A broker with the client avoids it.
+        # Imported here, because this import reads the metadata of installed packages.
         from tidelog.runtime.extras import install_command
 
         raise ConfigError(

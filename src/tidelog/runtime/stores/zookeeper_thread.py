@@ -1,10 +1,11 @@
-"""The thread that keeps one session with ZooKeeper: it connects and reconnects.
+"""The thread that keeps one session with ZooKeeper by connecting and reconnecting.
 
-kazoo connects: addresses, TLS, authentication, the session's handshake and its renewal under the
-same id. The conversation after that is tidelog's own (`zookeeper_conversation`): kazoo hands events
-and responses to different threads, loses watches with each connection, and cannot distinguish sent
-from unsent requests. Everything leaves this thread as calls for the loop, in order. A lost
-connection is no expired session (S3): only a server ends a session.
+The client library kazoo connects: addresses, TLS, authentication, the session's handshake and its
+renewal under the same id. After the handshake, tidelog's own `zookeeper_conversation` takes over,
+for three reasons. The library delivers events and responses on different threads, loses watches
+with each connection, and cannot distinguish sent from unsent requests. This thread passes all
+results to the loop as calls, in order. A lost connection does not expire the session; only a server
+ends a session (S3).
 """
 
 from __future__ import annotations
@@ -37,14 +38,15 @@ from tidelog.runtime.stores.zookeeper_conversation import (
 )
 from tidelog.runtime.stores.zookeeper_servers import Servers
 
-#: A loop that does not turn must not renew its session by connecting. The thread waits until this
-#: part of the timeout is over, and connects then to learn the session's state.
+#: Part of the session timeout for which the thread waits while the loop does not turn, so that
+#: connecting does not renew the session. Afterwards, the thread connects to learn the session's
+#: state.
 _STUCK_PART = 1.5
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
-#: How long a server may take for each response of the handshake; doubled after each that came too
-#: late, up to the session timeout: a server that is just starting loses a handshake now and then,
-#: an ensemble under load takes seconds to create a session.
+#: How long a server may take for each response of the handshake. Each timeout doubles this time, up
+#: to the session timeout. A starting server sometimes loses a handshake, and an ensemble under load
+#: takes seconds to create a session.
 _FIRST_HANDSHAKE_TIMEOUT_S = 2.0
 
 _log = logging.getLogger("tidelog.kazoo")
@@ -53,10 +55,10 @@ _log.propagate = False
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's way to sockets, with bounds on connecting that leave time for other servers.
+    """The socket handler for kazoo, with bounds on connecting that leave time for other servers.
 
-    kazoo waits for a handshake as long as a session lasts: a server that swallowed one would cost
-    the session.
+    By default, kazoo waits for a handshake as long as the session timeout. So one lost handshake
+    would cost the session.
     """
 
     def __init__(self, connect_timeout_s: float) -> None:
@@ -84,21 +86,21 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return super().select(readable, writable, failed, bound_s)
 
     def double_handshake_timeout(self, session_timeout_s: float) -> float:
-        """Give the next handshake twice the time; return what the last one had, in seconds."""
+        """Double the time of the next handshake; return the time of the last one in seconds."""
         waited_s = self.handshake_timeout_s
         self.handshake_timeout_s = min(2 * waited_s, session_timeout_s)
         return waited_s
 
     def reset_handshake_timeout(self) -> None:
-        """Give the next handshake the time of the first one."""
+        """Reset the time of the next handshake to its first value."""
         self.handshake_timeout_s = min(_FIRST_HANDSHAKE_TIMEOUT_S, self._connect_timeout_s)
 
 
 class _Client(KazooClient):  # type: ignore[misc]
-    """kazoo's client as holder of addresses, credentials and the session: never started."""
+    """A never started kazoo client, which holds addresses, credentials and the session."""
 
     def _session_callback(self, state: str) -> None:
-        """Do nothing: the thread that made the connection sees its state itself."""
+        """Do nothing, because the thread that connects checks the state itself."""
 
 
 def _client(servers: Servers, timeout_ms: int, handler: _Handler) -> Any:
@@ -126,9 +128,9 @@ def _client(servers: Servers, timeout_ms: int, handler: _Handler) -> Any:
 
 
 class ServerThread:
-    """Thread, session and connection.
+    """The thread of one session, with its current connection.
 
-    `deliver` runs calls on the loop, in order; `log` takes lines worth a warning, on any thread.
+    `deliver` runs calls on the loop, in order; `log` gets warnings, on any thread.
     """
 
     def __init__(
@@ -145,7 +147,7 @@ class ServerThread:
         self._connection = self._client._connection
         self._generation = 0
         self.line = Line(deliver, loop_side, timeout_s=timeout_ms / 1000)
-        # A daemon: a thread that hangs in the resolver must not keep the process.
+        # The thread is a daemon, because a hanging resolver must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="tidelog-zookeeper", daemon=True)
         self._thread.start()
 
@@ -153,23 +155,23 @@ class ServerThread:
 
     @property
     def session_timeout_ms(self) -> int:
-        """The timeout that the server granted; before that the requested one."""
+        """The session timeout in ms that the server granted, or the requested one before."""
         return round(self.line.timeout_s * 1000)
 
     def beat(self) -> None:
-        """Record that the loop turns; requests held back while it did not go on."""
+        """Record that the loop turns, and let requests that were held back be sent."""
         turned = self.line.loop_turns
         self.line.last_beat_s = time.monotonic()
         if not turned:
             self.line.rouse()
 
     def submit(self, generation: int, requests: Sequence[ServerRequest]) -> None:
-        """Send requests over a connection, if it is still that one."""
+        """Send requests over the connection of a generation, if it is still the current one."""
         self.line.outbox.extend([(generation, request) for request in requests])
         self.line.rouse()
 
     def stop(self) -> None:
-        """End the thread, not the session."""
+        """End the thread, but not the session."""
         self.line.is_stopping = True
         self.line.rouse()
 
@@ -186,7 +188,7 @@ class ServerThread:
         line.deliver([lambda: line.loop_side.ended(fault)])
 
     def _live(self) -> None:
-        """Connect and converse until the session is over or the thread is stopped."""
+        """Connect and serve connections until the session ends or the thread is stopped."""
         pause_s = _FIRST_PAUSE_S
         while not self.line.is_stopping:
             addresses = self._connection._expand_client_hosts()
@@ -222,9 +224,10 @@ class ServerThread:
                 self.line.hear()
 
     def _connect(self, host: str, address: str, port: int) -> float:
-        """Connect, authenticate, start or renew the session; raise Dropped, SessionExpiredError.
+        """Connect, authenticate, and start or renew the session.
 
-        Returns the session timeout that the server has granted, in seconds.
+        Returns the session timeout in seconds that the server granted. Raises Dropped,
+        SessionExpiredError.
         """
         where = f"{host}:{port}"
         connection, client = self._connection, self._client
@@ -287,5 +290,5 @@ def _close(sock: socket.socket | None) -> None:
 
 
 def _cause(error: BaseException) -> str:
-    """Return the text of an exception; kazoo's exceptions without text have a name at least."""
+    """Return the text of an exception, or its name if it has no text."""
     return str(error) or type(error).__name__

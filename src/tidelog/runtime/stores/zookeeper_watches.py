@@ -1,8 +1,8 @@
-"""The watches of one session with ZooKeeper, over all its connections (rule S1).
+"""The watches of one ZooKeeper session over all its connections (rule S1).
 
-A server forgets a client's watches with its connection. The client leaves them again over the next
-connection, with the last transaction that it saw. Watches that a later change concerned fire at
-once, so none is missed. Knows paths of the store's nodes, not of the server's.
+A server forgets a client's watches when the connection ends. The client sets the watches again over
+the next connection, with the last transaction that it saw. A watch that a later change triggers
+then fires at once, so no watch is missed. Paths here are the store's, without the chroot.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Iterator
 from tidelog.metadata.store import EventKind, WatchCallback, WatchEvent
 from tidelog.runtime.stores import zookeeper_wire as wire
 
-#: Bytes of paths in one request that leaves watches again: ZooKeeper's own client sends as many.
+#: Bytes of paths in one request that sets watches again, as in ZooKeeper's own client.
 _MAX_REQUEST_BYTES = 128 * 1024
 
 
 class ZookeeperWatches:
-    """Watches by path; each fires once."""
+    """Watches by path, each of which fires once."""
 
     def __init__(self) -> None:
-        # Dictionaries in place of sets: callbacks fire in the order they were left.
+        # Dictionaries instead of sets, because callbacks fire in the order in which they were set.
         self._data: dict[str, dict[WatchCallback, None]] = {}
         self._children: dict[str, dict[WatchCallback, None]] = {}
-        #: The watches of `_data` whose node was missing.
+        #: Paths in `_data` whose node was missing.
         self._missing: set[str] = set()
 
     def watch_data(self, path: str, callback: WatchCallback, exists: bool) -> None:
-        """Leave a watch on a node that exists, or does not."""
+        """Set a watch on a node that exists or is missing."""
         self._data.setdefault(path, {})[callback] = None
         if exists:
             self._missing.discard(path)
@@ -35,11 +35,11 @@ class ZookeeperWatches:
             self._missing.add(path)
 
     def watch_children(self, path: str, callback: WatchCallback) -> None:
-        """Leave a watch on the children of a node."""
+        """Set a watch on the children of a node."""
         self._children.setdefault(path, {})[callback] = None
 
     def fire(self, kind: EventKind, path: str) -> list[tuple[WatchCallback, WatchEvent]]:
-        """Remove the watches that an event concerns; return the calls, in order."""
+        """Remove the watches that an event triggers; return their calls, in order."""
         callbacks: dict[WatchCallback, None] = {}
         if kind is not EventKind.CHILDREN:
             callbacks.update(self._data.pop(path, {}))
@@ -50,7 +50,7 @@ class ZookeeperWatches:
         return [(callback, event) for callback in callbacks]
 
     def requests(self, chroot: str, seen_zxid: int) -> Iterator[wire.Message]:
-        """Yield the requests that leave all watches again over a new connection."""
+        """Yield the requests that set all watches again over a new connection."""
         lists: tuple[list[str], list[str], list[str]] = ([], [], [])
         size_bytes = 0
         for number, path in self._all():

@@ -1,9 +1,9 @@
-"""Requests and responses of ZooKeeper as bytes, where kazoo lacks them or reads too slowly.
+"""Encoding of ZooKeeper requests and responses that kazoo lacks or decodes too slowly.
 
-Jute: integers are big endian, strings and buffers carry their length as an int, -1 for none. A
-frame is an int length, then a request header (xid, type) or a reply header (xid, zxid, error), then
-the record. Records are those of ZooKeeper 3.6 to 3.9 (`zookeeper.jute`, `MultiOperationRecord`,
-`MultiResponse`). Knows the store's contract, neither sockets nor sessions.
+In the encoding Jute, integers are big endian. Strings and buffers begin with their length as an
+int, -1 for null. A frame is an int length, then a request header (xid, type) or a reply header
+(xid, zxid, error), then the record. Records are those of ZooKeeper 3.6 to 3.9 (`zookeeper.jute`,
+`MultiOperationRecord`, `MultiResponse`). This module uses neither sockets nor sessions.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: `jute.maxbuffer`: a server closes the connection of a client that sends as much.
+#: Largest frame by `jute.maxbuffer`; a server closes the connection of a client that sends more.
 MAX_FRAME_BYTES = 0xFFFFF - 1
 
-# xids below zero: frames that are no response to a request of this client.
+# Negative xids of frames that are no response to a request of this client.
 XID_WATCH_EVENT = -1
 XID_PING = -2
 
@@ -43,7 +43,7 @@ _CREATE, _DELETE, _EXISTS, _GET_DATA, _SET_DATA, _GET_CHILDREN = 1, 2, 3, 4, 5, 
 _SYNC, _PING, _CHECK, _MULTI, _CREATE2, _MULTI_READ = 9, 11, 13, 14, 15, 22
 _SET_WATCHES, _CLOSE = 101, -11
 _ERROR = -1
-#: Length of a buffer that is none.
+#: Length of a null buffer.
 _NO_DATA = -1
 
 OK = 0
@@ -89,7 +89,7 @@ _END_OF_OPERATIONS = _MULTI_HEADER.pack(-1, True, -1)
 
 
 class ReplyHeader(NamedTuple):
-    """The header of every response; `zxid` is 0 or below where the server sends none."""
+    """The header of a response; `zxid` is 0 or below if the server sends none."""
 
     xid: int
     zxid: int
@@ -105,11 +105,12 @@ class Access(NamedTuple):
 
 
 _ALL, _READ = 31, 1
-#: Every client may do everything: Kafka's default.
+#: Kafka's default access control list: every client has all rights.
 OPEN = (Access(_ALL, "world", "anyone"),)
-#: The creator may do everything, all others read: Kafka's with `zookeeper.set.acl` (R22).
+#: Kafka's access control list with `zookeeper.set.acl`: the creator has all rights, others may read
+#: (R22).
 PROTECTED = (Access(_ALL, "auth", ""), Access(_READ, "world", "anyone"))
-#: The same for secrets: no other client reads them.
+#: The access control list of secrets with `zookeeper.set.acl`: only the creator has rights.
 SECRET = (Access(_ALL, "auth", ""),)
 _SECRET_ROOT = "/config/users"
 
@@ -127,18 +128,18 @@ def _path_and_flag(path: str, flag: bool) -> bytes:
 
 
 class Message(NamedTuple):
-    """A request before it has its xid."""
+    """A request without its xid."""
 
     kind: int
     record: bytes
 
     def frame(self, xid: int) -> bytes:
-        """Return the bytes on the wire."""
+        """Return the request's frame."""
         return struct.pack(">iii", len(self.record) + 8, xid, self.kind) + self.record
 
     @property
     def frame_bytes(self) -> int:
-        """The size that the server compares with its limit."""
+        """The size of the frame that the server compares with its limit."""
         return len(self.record) + 8
 
 
@@ -147,7 +148,7 @@ CLOSE = Message(_CLOSE, b"")
 
 
 def exists(path: str) -> Message:
-    """Return a request whether a node exists; it leaves a watch either way."""
+    """Return a request that asks whether a node exists, and sets a watch."""
     return Message(_EXISTS, _path_and_flag(path, True))
 
 
@@ -162,7 +163,7 @@ def get_children(path: str, watch: bool) -> Message:
 
 
 def sync(path: str) -> Message:
-    """Return a request that the server catch up with its leader before it answers later ones."""
+    """Return a request that makes the server catch up with its leader before later requests."""
     return Message(_SYNC, _string(path))
 
 
@@ -176,9 +177,9 @@ def multi_read(paths: Iterable[str]) -> Message:
 def set_watches(
     seen_zxid: int, data: Sequence[str], missing: Sequence[str], children: Sequence[str]
 ) -> Message:
-    """Return a request that leaves the watches of an earlier connection again.
+    """Return a request that sets the watches of an earlier connection again.
 
-    Watches that a change after `seen_zxid` concerned fire at once. `missing` are data watches on
+    A watch that a change after `seen_zxid` triggers fires at once. `missing` are data watches on
     nodes that did not exist.
     """
     parts = [struct.pack(">q", seen_zxid)]
@@ -206,7 +207,7 @@ def _acl(access: tuple[Access, ...]) -> bytes:
 
 
 def multi(ops: Sequence[Op], chroot: str, is_protected: bool) -> Message:
-    """Return a transaction. Create is create2: its response has the stat."""
+    """Return a transaction request, with create2 for Create, to get stats in the response."""
     parts: list[bytes] = []
     for op in ops:
         path = _string(chroot_path(chroot, op.path))
@@ -217,8 +218,8 @@ def multi(ops: Sequence[Op], chroot: str, is_protected: bool) -> Message:
             acl = _acl(access_to(op.path, is_protected))
             flags = (_EPHEMERAL if op.ephemeral else 0) | (_SEQUENCE if op.sequence else 0)
             parts.append(_MULTI_HEADER.pack(_CREATE2, False, -1))
-            # No data, as Kafka makes it: its broker below protocol level 3.0 does not start where
-            # /latest_producer_id_block has data of no bytes.
+            # Empty data is sent as null, as in Kafka. A Kafka broker below protocol level 3.0 does
+            # not start if /latest_producer_id_block has empty data that is not null.
             length = len(op.data) or _NO_DATA
             parts.append(path + _INT.pack(length) + op.data + acl + _INT.pack(flags))
         else:
@@ -244,23 +245,23 @@ def unchroot_path(chroot: str, path: str) -> str:
 
 
 def read_header(frame: bytes) -> tuple[ReplyHeader, int]:
-    """Return the header of a response, and where its record begins."""
+    """Return the header of a response and the offset of its record."""
     return ReplyHeader(*_REPLY.unpack_from(frame, 0)), _REPLY.size
 
 
 def read_event(frame: bytes, offset: int) -> tuple[EventKind | None, str]:
-    """Return a watch event; the kind is None for events of the connection."""
+    """Return kind and path of a watch event; the kind is None for events of the connection."""
     kind, _ = _EVENT.unpack_from(frame, offset)
     path, _ = _read_string(frame, offset + _EVENT.size)
     return _EVENTS.get(kind), path
 
 
 def read_node(frame: bytes, offset: int) -> tuple[Node, int]:
-    """Return the node in a response to get_data, and where it ends."""
+    """Return the node in a response to get_data, and its end offset."""
     length = _INT.unpack_from(frame, offset)[0]
     offset += _INT.size
     data = b""
-    if length > 0:  # -1: Kafka's tools make nodes without data, which is empty here
+    if length > 0:  # -1 is null, the data of nodes that Kafka's tools make, which counts as empty
         data = frame[offset : offset + length]
         offset += length
     return Node(data, _read_stat(frame, offset)), offset + _STAT.size
@@ -278,7 +279,7 @@ def read_names(frame: bytes, offset: int) -> list[str]:
 
 
 def read_nodes(frame: bytes, offset: int, paths: Sequence[str]) -> list[Node | None]:
-    """Return the nodes in a response to multi_read; raise StoreError where one may not be read."""
+    """Return the nodes in a response to multi_read; raise StoreError if one is not readable."""
     nodes: list[Node | None] = []
     for path in paths:
         kind, _, _ = _MULTI_HEADER.unpack_from(frame, offset)
@@ -309,7 +310,7 @@ def read_results(
             results.append(OpResult(unchroot_path(chroot, path), _read_stat(frame, offset)))
             offset += _STAT.size
         elif kind == _CREATE and isinstance(op, Create):
-            # Servers before ZOOKEEPER-4026 leave out the stat, all of whose fields are known.
+            # Servers before ZOOKEEPER-4026 leave out the stat, but all its fields are known.
             path, offset = _read_string(frame, offset)
             stat = Stat(0, zxid, zxid, session_id if op.ephemeral else NO_OWNER)
             results.append(OpResult(unchroot_path(chroot, path), stat))
@@ -319,7 +320,7 @@ def read_results(
         elif kind == _ERROR:
             error = _INT.unpack_from(frame, offset)[0]
             offset += _INT.size
-            # Operations before the failed one are OK; the server did not look at those behind it.
+            # Operations before the failed one are OK; the server did not process later ones.
             if error not in (OK, _RUNTIME_INCONSISTENCY):
                 raise TransactionFailed(index, _error_of_op(error, op))
         else:
@@ -328,7 +329,7 @@ def read_results(
 
 
 def error_of(error: int, path: str) -> StoreError:
-    """Return the error that a server's error code means for a node."""
+    """Return the error for a server's error code and a node."""
     known = _ERRORS.get(error)
     if known is not None:
         return known(path)
@@ -337,7 +338,7 @@ def error_of(error: int, path: str) -> StoreError:
 
 def _error_of_op(error: int, op: Op) -> StoreError:
     if error == _BAD_ARGUMENTS and isinstance(op, Delete):
-        return NotEmpty(op.path)  # the server's own root, which is never empty
+        return NotEmpty(op.path)  # the node is the server's own root, which is never empty
     return error_of(error, op.path)
 
 
