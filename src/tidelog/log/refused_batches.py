@@ -1,21 +1,18 @@
 """Batches of idempotent producers that a broker refused with retriable errors.
 
-A producer has several batches in flight. The broker may refuse one batch with a retriable error:
-the disk is full, the ISR is below the minimum, or the leadership has ended or not begun. After the
-refusal, a sequence number is missing before the producer's later batches. An
+A producer has several batches in flight. If the broker refuses one with a retriable error (a full
+disk, an ISR below the minimum, no leadership), later batches miss a sequence number. An
 OUT_OF_ORDER_SEQUENCE_NUMBER error would make librdkafka bump its epoch and resend batches that
-other partitions have already stored. So all batches after a refused batch get the same error,
-stored or not, and the producer resends them in order (V38). A batch that was refused after its
-append (REQUEST_TIMED_OUT) also counts as refused.
+other partitions have stored. So all batches after a refused batch get the same error, stored or
+not, and the producer resends them in order (V38). Refusals after the append (REQUEST_TIMED_OUT)
+count.
 
 A gap is a range of refused sequence numbers. A gap ends when its batches are stored or
-acknowledged, when the producer has a newer epoch, or `REFUSED_BATCH_AWAITED_MS` after the last
-refusal. If the producer gave up its refused batch, its later batches then get
-OUT_OF_ORDER_SEQUENCE_NUMBER. But if the producer still resends a batch that the gap refused, the
-gap continues from the earliest such batch. A gap survives a demotion of the leader. The number of
-gaps is bounded. A new leader also expects the batches that the former leader refused
-(`check_skipped`). This module uses no files and no clock. Sources: rdkafka_request.c
-(rd_kafka_handle_idempotent_Produce_error), TransactionManager.
+acknowledged, by a newer producer epoch, or `REFUSED_BATCH_AWAITED_MS` after the last refusal. A
+later batch then gets OUT_OF_ORDER_SEQUENCE_NUMBER. If a batch that the gap refused is still resent,
+the gap continues from the earliest such batch. Gaps survive a demotion, and their number is
+bounded. A new leader also expects batches that the former leader refused (`check_skipped`).
+Sources: rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error), TransactionManager.
 """
 
 from __future__ import annotations
