@@ -6,6 +6,8 @@ Tests with the mark `soak` are left to `make soak`: `--soak` runs them, and no o
 from __future__ import annotations
 
 import gc
+import os
+from collections.abc import Callable, Iterator
 
 import pytest
 from tests.support import draws
@@ -39,6 +41,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left = frozenset(kept)
         config.hook.pytest_deselected(items=[item for item in items if item not in left])
         items[:] = kept
+
+
+@pytest.fixture(autouse=True, scope="session")
+def cpu_time(record_testsuite_property: Callable[[str, object], None]) -> Iterator[None]:
+    """CPU seconds of this process and of those that it waited for, in the JUnit file."""
+    yield
+    record_testsuite_property("cpu_s", round(sum(os.times()[:4]), 1))
 
 
 def pytest_collection_finish() -> None:

@@ -3,9 +3,10 @@
 `python tests/run.py check` is lint, types, contracts, tidy and unit tests; `test` is everything;
 further words choose single parts. A part is a command, or a pytest run over one folder of tests/: a
 folder that is not named here still runs. The parts of `soak` are what `make test` leaves to `make
-soak`. Parts run side by side, and what they print is shown when they end: first those that only
-compute, one per core (`--jobs`), then those of real processes, which have timeouts to meet and wait
-more than they compute, one more than there are cores. Each part has a time limit, counts come from
+soak`. Parts run side by side, and what they print is shown when they end. Parts of real processes
+have timeouts to meet, and wait more than they compute: one more of them runs than there are cores.
+Parts that only compute run beside them, one per core (`--jobs`), at the lowest priority: they get
+the time in which the others wait. Each part has a time limit. Counts and CPU time come from
 pytest's JUnit files, skips are listed with their reasons, processes that a part left behind are an
 error. The last line is `N passed, N failed, N skipped` with the reasons of the skips; the exit code
 is 0 only if nothing failed.
@@ -35,6 +36,10 @@ TESTS = ROOT / "tests"
 BIN = Path(sys.executable).parent
 #: Names a run to its processes, so that what they leave behind is found.
 MARK = "TEST_RUN_OF_TIDELOG"
+#: The niceness of parts that only compute, beside others, and how many times longer they may take.
+LOWEST, YIELDING_LIMIT = 19, 2
+#: Of pytest's results (`tests/conftest.py`).
+CPU_PROPERTY = "cpu_s"
 #: A test file that cannot be read hides no other.
 PYTEST_OPTIONS = ("--continue-on-collection-errors",)
 #: A part of pytest that is at its limit gets SIGABRT first: pytest has faulthandler print where
@@ -85,7 +90,7 @@ class Part:
     commands: tuple[tuple[str, ...], ...]
     pytest: bool = False
     limit_s: int = 600
-    #: Real processes with timeouts to meet: what only computes may not keep the cores busy.
+    #: Real processes with timeouts to meet: parts that only compute leave the cores to them.
     has_processes: bool = False
     #: Of its environment, beside what there is.
     variables: tuple[tuple[str, str], ...] = ()
@@ -103,6 +108,8 @@ class Outcome:
     skips: Counter[str] = field(default_factory=Counter)
     expected_failures: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    #: CPU seconds of the tests and of all processes that they waited for.
+    cpu_s: float = 0.0
 
 
 def command(name: str, *words: str, limit_s: int = 600) -> Part:
@@ -308,22 +315,23 @@ class Runner:
 
     def run(self, parts: list[Part], jobs: int) -> list[Outcome]:
         """The outcomes, in the order of the parts."""
+        # The longest first, so that none is left over for one core at the end.
+        order = sorted(parts, key=lambda part: -part.limit_s)
         outcomes: dict[str, Outcome] = {}
-        for has_processes in (False, True):
-            now = [part for part in parts if part.has_processes == has_processes]
-            # The longest first, so that none is left over for one core at the end.
-            now.sort(key=lambda part: -part.limit_s)
-            if jobs == 1 or len(now) == 1:
-                for part in now:
-                    print(f"\n=== {part.name}", flush=True)
-                    outcomes[part.name] = self._run(part, None)
-            else:
-                outcomes |= self._side_by_side(now, jobs + has_processes)
+        if jobs == 1 or len(parts) == 1:
+            for part in sorted(order, key=lambda part: part.has_processes):
+                print(f"\n=== {part.name}", flush=True)
+                outcomes[part.name] = self._run(part, None)
+        else:
+            outcomes = self._side_by_side(order, jobs)
         return [outcomes[part.name] for part in parts]
 
     def _side_by_side(self, parts: list[Part], jobs: int) -> dict[str, Outcome]:
-        with ThreadPoolExecutor(jobs) as threads:
-            begun = [threads.submit(self._run_and_show, part) for part in parts]
+        with ThreadPoolExecutor(jobs) as computing, ThreadPoolExecutor(jobs + 1) as waiting:
+            begun = [
+                (waiting if part.has_processes else computing).submit(self._run_and_show, part)
+                for part in parts
+            ]
             try:
                 return {outcome.part: outcome for outcome in (each.result() for each in begun)}
             except BaseException:
@@ -346,6 +354,8 @@ class Runner:
         outcome = Outcome(part.name, 0.0)
         results = self._scratch / f"{part.name}.xml"
         mark = f"{self._run_id}-{part.name}"
+        yields = out is not None and not part.has_processes
+        limit_of_all_s = part.limit_s * (YIELDING_LIMIT if yields else 1)
         for number, words in enumerate(part.commands):
             is_pytest = part.pytest and number == 0
             if is_pytest:
@@ -353,8 +363,8 @@ class Runner:
             environment = {**os.environ, **dict(part.variables), MARK: mark}
             # Hundreds of processes would compile the same modules, a quarter of each one's start.
             environment.pop("PYTHONDONTWRITEBYTECODE", None)
-            limit_s = part.limit_s - (time.monotonic() - started)
-            code = self._call(words, limit_s, environment, out, is_pytest)
+            limit_s = limit_of_all_s - (time.monotonic() - started)
+            code = self._call(words, limit_s, environment, out, is_pytest, yields)
             if is_pytest and results.exists():
                 count(results, outcome)
             if code != 0 and (not is_pytest or outcome.failed == 0):
@@ -375,6 +385,7 @@ class Runner:
         environment: dict[str, str],
         out: BinaryIO | None,
         is_pytest: bool,
+        yields: bool,
     ) -> int | str:
         """The exit code of a command, which is ended with its whole group at its limit."""
         with self._lock:
@@ -389,6 +400,8 @@ class Runner:
                 stderr=out and subprocess.STDOUT,
             )
             self._processes.add(process)
+        if yields:
+            yield_to_others(process.pid)
         try:
             return process.wait(timeout=max(limit_s, 1))
         except subprocess.TimeoutExpired:
@@ -414,8 +427,24 @@ class Runner:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+def yield_to_others(pid: int) -> None:
+    """Give a process, and those that it will start, the lowest priority.
+
+    Where the kernel schedules sessions as groups (sched_autogroup), a group has a niceness as well.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.setpriority(os.PRIO_PROCESS, pid, LOWEST)
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(LOWEST))
+
+
 def count(results: Path, outcome: Outcome) -> None:
-    for case in ElementTree.parse(results).getroot().iter("testcase"):
+    """Add what a JUnit file says of tests to an outcome."""
+    root = ElementTree.parse(results).getroot()
+    for each in root.iter("property"):
+        if each.get("name") == CPU_PROPERTY:
+            outcome.cpu_s += float(each.get("value", ""))
+    for case in root.iter("testcase"):
         kinds = {child.tag: child for child in case}
         if "failure" in kinds or "error" in kinds:
             outcome.failed += 1
@@ -460,13 +489,14 @@ def processes_of(mark: str) -> dict[int, str]:
 
 def report(outcomes: list[Outcome], seconds: float) -> bool:
     """Print the table and the closing line; True if nothing failed."""
-    print(f"\n{'part':<14}{'seconds':>8}{'passed':>8}{'failed':>8}{'skipped':>8}")
+    names = ("seconds", "CPU s", "passed", "failed", "skipped")
+    print(f"\n{'part':<14}{''.join(f'{name:>8}' for name in names)}")
     for outcome in outcomes:
         print(
-            f"{outcome.part:<14}{outcome.seconds:>8.1f}{outcome.passed:>8}{outcome.failed:>8}"
-            f"{outcome.skipped:>8}"
+            f"{outcome.part:<14}{outcome.seconds:>8.1f}{outcome.cpu_s:>8.1f}{outcome.passed:>8}"
+            f"{outcome.failed:>8}{outcome.skipped:>8}"
         )
-    print(f"{'all':<14}{seconds:>8.1f}")
+    print(f"{'all':<14}{seconds:>8.1f}{sum(outcome.cpu_s for outcome in outcomes):>8.1f}")
     for outcome in outcomes:
         for note in outcome.notes:
             print(f"FAILED {outcome.part}: {note}")

@@ -30,6 +30,7 @@ from confluent_kafka.admin import (
 )
 from kafka.admin import ConfigResource as PythonConfigResource
 from kafka.admin import KafkaAdminClient
+from tests.cluster.conftest import NewStore
 from tests.support.cluster.raw_connections import ask
 
 from tidelog.local import LocalCluster
@@ -51,11 +52,13 @@ OPERATIONS = {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, new_store: NewStore
+) -> Iterator[LocalCluster]:
     """Three brokers that are up; a test that stops one starts it again."""
     directory = str(tmp_path_factory.mktemp("administration") / "cluster")
     config = {"auto.leader.rebalance.enable": "false", "log.retention.hours": "2"}
-    made = LocalCluster(directory, 3, config=config)
+    made = LocalCluster(directory, 3, config=config, store=new_store())
     try:
         made.up()
         yield made

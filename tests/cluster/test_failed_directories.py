@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.cluster.conftest import eventually
+from tests.cluster.conftest import NewStore, eventually
 from tests.support.cluster.failing_disks import UNMOUNTED, WAYS, FailingDisk
 from tests.support.cluster.numbered_producer import NumberedProducer
 from tests.support.cluster.values import read_values, write_values
@@ -40,12 +40,13 @@ MakeBroken = Callable[[str, str], tuple[LocalCluster, FailingDisk]]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[MakeBroken]:
+def make(tmp_path: Path, new_store: NewStore) -> Iterator[MakeBroken]:
     """A cluster whose broker 1 has a log directory (the first) that fails in the named way."""
     ends = ExitStack()
 
     def make_one(way: str, role: str) -> tuple[LocalCluster, FailingDisk]:
-        cluster = LocalCluster(str(tmp_path / "cluster"), 3, config=CONFIG, log_dirs=2)
+        directory = str(tmp_path / "cluster")
+        cluster = LocalCluster(directory, 3, config=CONFIG, log_dirs=2, store=new_store())
         ends.callback(cluster.down, timeout_s=5.0)
         cluster.up()
         cluster.stop(BROKER)

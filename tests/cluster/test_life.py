@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.conftest import tidelog
+from tests.cluster.conftest import NewStore, tidelog
 from tests.support.cluster.values import read_values, write_values
 
 from tidelog.core.types import TopicPartition
@@ -175,6 +175,9 @@ def test_an_existing_topic_is_not_made_twice(one_broker: LocalCluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def one_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(str(tmp_path_factory.mktemp("one") / "cluster"), 1) as cluster:
+def one_broker(
+    tmp_path_factory: pytest.TempPathFactory, new_store: NewStore
+) -> Iterator[LocalCluster]:
+    directory = str(tmp_path_factory.mktemp("one") / "cluster")
+    with LocalCluster(directory, 1, store=new_store()) as cluster:
         yield cluster

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kafka.admin import KafkaAdminClient
 from kafka.structs import TopicPartition as PythonPartition
-from tests.cluster.conftest import eventually
+from tests.cluster.conftest import NewStore, eventually
 from tests.support.cli import run
 
 from tidelog.client.configs import BROKER, TOPIC, ConfigChange, ConfigResource
@@ -23,10 +23,13 @@ RECORDS = [NewRecord(None, b"%d" % number, 1) for number in range(500)]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, new_store: NewStore
+) -> Iterator[LocalCluster]:
     """Four brokers that are up; a test that stops one starts it again."""
     directory = str(tmp_path_factory.mktemp("reassignment") / "cluster")
-    made = LocalCluster(directory, 4, config={"log.segment.delete.delay.ms": "100"})
+    config = {"log.segment.delete.delay.ms": "100"}
+    made = LocalCluster(directory, 4, config=config, store=new_store())
     try:
         made.up()
         yield made

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
-from tests.cluster.conftest import eventually
+from tests.cluster.conftest import NewStore, eventually
 from tests.support.cli import run
 
 from tidelog.cli import stores
@@ -23,10 +23,13 @@ Tree = dict[str, bytes]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, new_store: NewStore
+) -> Iterator[LocalCluster]:
     """Three brokers; their store is edited from outside."""
     directory = str(tmp_path_factory.mktemp("strays") / "cluster")
-    made = LocalCluster(directory, 3, config={"auto.create.topics.enable": "false"})
+    config = {"auto.create.topics.enable": "false"}
+    made = LocalCluster(directory, 3, config=config, store=new_store())
     try:
         made.up()
         yield made

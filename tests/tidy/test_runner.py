@@ -55,17 +55,32 @@ def test_parts_with_processes_are_one_more_than_the_cores(tmp_path: Path) -> Non
     assert [(one.passed, one.failed) for one in outcomes] == [(1, 0)] * 3
 
 
-def test_what_has_processes_runs_when_all_else_has_ended(tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    quiet = python(
-        "quiet",
-        "import os, sys; sys.exit(not os.path.exists(sys.argv[1]))",
-        str(made),
-        has_processes=True,
+def test_parts_that_only_compute_run_beside_those_with_processes(tmp_path: Path) -> None:
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    parts = [python("computing", MEET, a, b), python("real", MEET, b, a, has_processes=True)]
+    outcomes = Runner(tmp_path).run(parts, jobs=2)
+    assert [(one.part, one.failed) for one in outcomes] == [("computing", 0), ("real", 0)]
+
+
+@pytest.mark.parametrize("has_processes", [False, True])
+def test_only_parts_that_compute_yield_the_cores(tmp_path: Path, has_processes: bool) -> None:
+    text = "import os, sys\nwhile os.getpriority(os.PRIO_PROCESS, 0) != int(sys.argv[1]): pass"
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    niceness = usual if has_processes else run.LOWEST
+    parts = [python("part", text, str(niceness), has_processes=has_processes), python("any", "")]
+    assert [one.failed for one in Runner(tmp_path).run(parts, jobs=2)] == [0, 0]
+
+
+def test_cpu_time_is_read_from_the_results(tmp_path: Path) -> None:
+    results = tmp_path / "results.xml"
+    test = "tests/tidy/test_runner.py::test_clusters_are_tested_on_both_stores"
+    words = (sys.executable, "-m", "pytest", "-q", test, f"--junitxml={results}")
+    assert (
+        subprocess.run(words, cwd=run.ROOT, stdout=subprocess.DEVNULL, check=False).returncode == 0
     )
-    computing = python("computing", "import sys; open(sys.argv[1], 'w').close()", str(made))
-    outcomes = Runner(tmp_path).run([quiet, computing], jobs=2)
-    assert [(one.part, one.failed) for one in outcomes] == [("quiet", 0), ("computing", 0)]
+    outcome = Outcome("one", 0.0)
+    run.count(results, outcome)
+    assert outcome.passed == 1 and outcome.cpu_s > 0
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
