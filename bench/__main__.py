@@ -1,13 +1,13 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
 Parts: throughput produce walk failover clients scale controller shutdown isr flush groups offsets
-compaction memory reassign jbod simulation spark. With
-`--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
-and a registry are; where they are not, one line says so and the parts go on without. The parts
-scale, controller and isr measure both stores, or with `--store` one of them. With `--against` each
-part runs in turns with another checkout, so that a change is measured where it is made; produce
-runs both clusters at the same time. The part spark takes Spark's official connector beside ours,
-and the cases named with `--cases` alone.
+compaction memory unread reassign jbod simulation spark. With `--beside` Apache Kafka of that
+version runs next to us and is measured in turns, where Java, Maven and a registry are; where they
+are not, one line says so and the parts go on without. The parts scale, controller and isr measure
+both stores, or with `--store` one of them. With `--against` each part runs in turns with another
+checkout, so that a change is measured where it is made; produce runs both clusters at the same
+time. The part spark takes Spark's official connector beside ours, and the cases named with
+`--cases` alone.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from bench import (
     shutdown,
     simulation,
     throughput,
+    unread,
     walk,
 )
 from bench.rig import MIB
@@ -58,6 +59,7 @@ PARTS = (
     "offsets",
     "compaction",
     "memory",
+    "unread",
     "reassign",
     "jbod",
     "simulation",
@@ -157,6 +159,8 @@ def _tables(
             return log.compactions(rounds)
         case "memory":
             return memory.run(systems, run_bytes)
+        case "unread":
+            return unread.run(systems, rounds)
         case "reassign":
             return reassign.run(systems, rounds, volume_bytes)
         case "jbod":
