@@ -36,6 +36,8 @@ _WINDOW_S = 3.0
 #: Between two events. franz-go waits 5 s between two requests for metadata, unless a broker refuses
 #: it, and asks twice after each event.
 _SETTLE_S = 11.0
+#: Kills of one system before it is the other's turn.
+_TURN = 5
 _POLL_S = 0.02
 _BEFORE_US = 50_000
 _HERE = Path(__file__).resolve().parent / "clients"
@@ -78,7 +80,8 @@ _AIM_MS = 100
 class _Client:
     """A running client, and the times of its records by partition, in microseconds."""
 
-    def __init__(self, words: Sequence[str], log: Path) -> None:
+    def __init__(self, name: str, words: Sequence[str], log: Path) -> None:
+        self.name = name
         self.times: dict[int, list[int]] = defaultdict(list)
         with log.open("wb") as errors:
             self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors)
@@ -94,14 +97,17 @@ class _Client:
     def await_records(self, partitions: int, since_us: int) -> None:
         """Wait until every partition has a record later than that."""
         deadline = time.monotonic() + _LIMIT_S
-        while any(
-            not self.times[number] or self.times[number][-1] <= since_us
+        while silent := [
+            number
             for number in range(partitions)
-        ):
+            if not self.times[number] or self.times[number][-1] <= since_us
+        ]:
             if self.process.poll() is not None:
-                raise SystemExit(f"bench: a client ended with {self.process.returncode}")
+                raise SystemExit(f"bench: {self.name} ended with {self.process.returncode}")
             if time.monotonic() > deadline:
-                raise SystemExit(f"bench: a client got no record for {_LIMIT_S:.0f} s")
+                raise SystemExit(
+                    f"bench: {self.name} got no record of partitions {silent} for {_LIMIT_S:.0f} s"
+                )
             time.sleep(_POLL_S)
 
     def silence_ms(self, partition: int, since_us: int) -> float:
@@ -120,9 +126,11 @@ class _Client:
 
 
 @contextmanager
-def _client(command: Command, *words: str) -> Iterator[_Client]:
-    log = Path(os.environ.get("TIDELOG_BENCH_LOG", os.devnull))
-    client = _Client([*command(), *words], log)
+def _client(name: str, *words: str) -> Iterator[_Client]:
+    """Run a client; it logs into a file in the directory TIDELOG_BENCH_LOGS, if that is set."""
+    logs = os.environ.get("TIDELOG_BENCH_LOGS")
+    log = Path(logs, "-".join([*name.split(), words[0]])) if logs else Path(os.devnull)
+    client = _Client(name, [*CLIENTS[name](), *words], log)
     try:
         yield client
     finally:
@@ -134,25 +142,23 @@ def run(systems: Sequence[System], rounds: int, names: str = "", kills: bool = F
 
     With `kills`, of producers at a SIGKILL, all of them at the same time.
     """
-    commands = {name: each for name, each in CLIENTS.items() if names in name}
+    chosen = [name for name in CLIENTS if names in name]
     rows = []
     with started(systems) as running:
         for one in running:
             with BlockingClient(one.bootstrap) as client:
-                for topic in commands:
+                for topic in chosen:
                     client.create_topic(_topic(topic), _PARTITIONS, 3, _CONFIGS)
                     client.await_topic(_topic(topic), 3)
         if kills:
-            at_once = [
-                _silences(one, commands, rounds, reads=False, kinds=_KILLS) for one in running
-            ]
-            for name in commands:
+            at_once = _kills(running, chosen, rounds)
+            for name in chosen:
                 rows += _rows(name, [found[name] for found in at_once], reads=False)
         else:
-            for name, command in commands.items():
+            for name in chosen:
                 for reads in (False, True):
                     measured = [
-                        _silences(one, {name: command}, rounds, reads)[name] for one in running
+                        _silences(one, [name], range(rounds), reads)[name] for one in running
                     ]
                     rows += _rows(name, measured, reads)
     how = "producers at the same time" if kills else "clients in turns"
@@ -160,6 +166,27 @@ def run(systems: Sequence[System], rounds: int, names: str = "", kills: bool = F
     return [
         table(title, rows, ("median (worst) of", *(each.name for each in systems), "aim: worst"))
     ]
+
+
+def _kills(
+    running: Sequence[Running], names: Sequence[str], rounds: int
+) -> list[dict[str, Silences]]:
+    """Return the silences of all producers in each system; systems take turns after some kills."""
+    found: list[dict[str, Silences]] = [
+        {name: defaultdict(list) for name in names} for _ in running
+    ]
+    for first in range(0, rounds, _TURN):
+        turn = range(first, min(first + _TURN, rounds))
+        for one, told in zip(running, found, strict=True):
+            for name, silences in _silences(one, names, turn, reads=False, kinds=_KILLS).items():
+                for kind, times in silences.items():
+                    told[name][kind] += times
+                print(
+                    f"after {turn.stop} kills of {one.name}: {name}",
+                    dict(silences),
+                    file=sys.stderr,
+                )
+    return found
 
 
 def _topic(client: str) -> str:
@@ -195,24 +222,24 @@ Silences = dict[str, list[float]]
 
 def _silences(
     running: Running,
-    commands: Mapping[str, Command],
-    rounds: int,
+    names: Iterable[str],
+    rounds: range,
     reads: bool,
     kinds: Sequence[str] = _KINDS,
 ) -> dict[str, Silences]:
     """Return each client's silences, of the partitions that an event moves and of the others."""
-    found: dict[str, Silences] = {name: defaultdict(list) for name in commands}
+    found: dict[str, Silences] = {name: defaultdict(list) for name in names}
     with ExitStack() as stack:
         clients = {}
-        for name, command in commands.items():
+        for name in names:
             words = ("produce", running.bootstrap, _topic(name), str(_PARTITIONS))
             if reads:
-                stack.enter_context(_client(CLIENTS["librdkafka"], *words))
+                stack.enter_context(_client("librdkafka", *words))
                 words = ("consume", running.bootstrap, _topic(name), f"bench-{next(_GROUPS)}")
-            clients[name] = stack.enter_context(_client(command, *words))
+            clients[name] = stack.enter_context(_client(name, *words))
         for client in clients.values():
             client.await_records(_PARTITIONS, 0)
-        for number in range(rounds):
+        for number in rounds:
             for kind in kinds:
                 _event(running, clients, kind, number % BROKERS + 1, found)
     return found
