@@ -12,7 +12,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Apache's Java client with its defaults: see bench/failover_clients.py. */
 public class Default {
-    static final long PACE_NS = 10_000_000;
+    static final long PACE_NS = 1_000_000 * Long.parseLong(System.getenv("TIDELOG_BENCH_PACE_MS"));
 
     public static void main(String[] words) {
         if (words[0].equals("produce")) {

@@ -6,7 +6,7 @@ import os
 import time
 
 #: A client writes one record to each partition this often.
-PACE_S = 0.01
+PACE_S = int(os.environ["TIDELOG_BENCH_PACE_MS"]) / 1000
 
 
 def say(partition: int) -> None:

@@ -12,8 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-const pace = 10 * time.Millisecond
-
 func say(partition int32) {
 	fmt.Printf("%d %d\n", partition, time.Now().UnixMicro())
 }
@@ -24,7 +22,11 @@ func produce(bootstrap []string, topic string, partitions int32) error {
 	if err != nil {
 		return err
 	}
-	for range time.Tick(pace) {
+	milliseconds, err := strconv.Atoi(os.Getenv("TIDELOG_BENCH_PACE_MS"))
+	if err != nil {
+		panic(err)
+	}
+	for range time.Tick(time.Duration(milliseconds) * time.Millisecond) {
 		for partition := int32(0); partition < partitions; partition++ {
 			record := &kgo.Record{Topic: topic, Partition: partition, Value: []byte("value")}
 			client.Produce(context.Background(), record, func(done *kgo.Record, err error) {
