@@ -1,25 +1,26 @@
 """The controller's decisions: no I/O, no clock, no randomness, no logging.
 
-The shell that reads, writes and sends is `tidelog.broker.controller`.
+`tidelog.broker.controller` is the shell around it: the shell reads and writes the store and sends
+commands.
 
-Begin with `controller`: events in, a decision out, effects once the decision is durable. `events`
-go in, and `settings` hold for a term. `agenda` names the partitions to look at. `decision` passes
-from phase to phase, `draft` is published state overlaid with its writes. `writes` and
-`state_writes` go to the store; `settlement` follows their success.
+Begin with `controller`, which turns events into a decision, and a durable decision into effects.
+`events` are the inputs, and `settings` hold for a term. `agenda` names the partitions to check.
+`decision` passes from phase to phase. `draft` is published state overlaid with the writes of the
+decision. `writes` and `state_writes` go to the store; `settlement` collects their consequences.
 
-Knowledge: `image` holds published state in `records`. `incarnations` are the lives of brokers,
-`lifecycle` is the first and last state of a partition.
+The image (`image`) holds published state, whose values `records` defines. `incarnations` detects
+restarted brokers. `lifecycle` derives the first and the last state of a partition.
 
-By concern: `topics`, `partitions`, `elections`, `reassignments`, `registrations`, `shutdowns`,
-`replica_answers`, `producer_ids`. Each owns its events, its answers, its orders to brokers, and its
-writes.
+The concerns are `topics`, `partitions`, `elections`, `reassignments`, `registrations`, `shutdowns`,
+`replica_answers` and `producer_ids`. Each concern owns its events, its answers, its orders to
+brokers, and its writes.
 
-Results: `answers` to requests, `orders` to brokers. `command_builder` turns orders into commands,
-and `commands` holds what a broker has yet to receive. `overdue` finds the brokers that do not
-acknowledge.
+`answers` go to the senders of requests, `orders` to brokers. `command_builder` turns orders into
+commands, and `commands` holds the commands that a broker has yet to receive. `overdue` finds the
+brokers that do not acknowledge their commands.
 
-Observation: `notices` and `cluster_events` report what happened. `isr_shrinks` and `failover`
-explain shrinks and measure failovers. `activity` detects stalls (V42).
+`notices` and `cluster_events` report what happened. `isr_shrinks` and `failover` explain shrinks
+and measure failovers. `activity` detects stalls (V42).
 
-A store that lost its recent past (E8): `store_went_back` and `unproven_states`.
+`store_went_back` and `unproven_states` handle a store that lost its latest writes (E8).
 """

@@ -1,12 +1,12 @@
 """Stall detection for a broker's part in controlling the cluster, judged tick by tick (V42).
 
-The flow that competes for `/controller` and serves as controller either rests or works. A resting
-flow has nothing to do. A working flow waits for the store, whose contract gives every request an
-outcome. A flow that works for `STALLED_TICKS` ticks without an outcome is stalled. The node of a
-stalled flow, if it has one, belongs to a controller that does not act. A resting flow checks its
-claim, so that a node of its own session that no controller acts for is found, too. Ticks are
-counted instead of time: a process that was stopped gets one tick for all that time. Knows nothing
-of clocks, of the store, or of what the caller does about a stalled flow.
+One flow of a broker competes for `/controller` and acts as the controller. A flow without anything
+to do rests. A working flow waits for the store, which owes every request an outcome. A flow that
+works for `STALLED_TICKS` ticks without an outcome is stalled. If a stalled flow owns the
+`/controller` node, the cluster has a controller that does not act. A resting flow checks its claim
+to `/controller`, and so finds a node of its own session for which no controller acts. The flow
+counts ticks instead of time, because a process that was stopped gets one tick for the whole stop.
+This module knows nothing of clocks, of the store, or of the caller's reaction to a stalled flow.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ STALLED_TICKS: Final = 4
 class ActivityVerdict(Enum):
     """The result of a tick."""
 
-    #: The flow rests: it should check whether its claim is as it believes.
+    #: The flow rests: it should check whether its claim to `/controller` is as it believes.
     LOOK = "look"
     #: The flow works.
     WAIT = "wait"
-    #: The flow's work does not move: its term, if it has one, must end, and the flow must start
-    #: over.
+    #: The flow's work makes no progress: the flow must end its term, if it has one, and start over.
     STALLED = "stalled"
 
 
@@ -40,7 +39,7 @@ class Activity:
         self._ticks = 0
 
     def moved(self) -> None:
-        """Note that the flow works: it got something to do, or an outcome, good or bad."""
+        """Note that the flow works: it got an event to handle, or an outcome, good or bad."""
         self._is_resting = False
         self._ticks = 0
 
@@ -49,7 +48,7 @@ class Activity:
         self._is_resting = True
 
     def tick(self) -> ActivityVerdict:
-        """Judge the flow; after STALLED the count starts again."""
+        """Judge the flow; the count of ticks starts again after STALLED."""
         if self._is_resting:
             return ActivityVerdict.LOOK
         self._ticks += 1

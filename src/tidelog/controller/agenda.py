@@ -1,8 +1,8 @@
 """Agenda: the partitions and reassignments that the next decision looks at.
 
 Several concerns add entries; the next decision removes them. Other state that lasts from one
-decision to the next belongs to its concern. All is level-triggered: the decision about an entry
-follows from the image, so a superfluous entry costs one look.
+decision to the next belongs to its concern. The agenda is level-triggered: the decision about an
+entry follows from the image, so a superfluous entry costs one check.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Agenda:
     def __init__(self) -> None:
         #: Partitions that may need another leader or ISR (V11).
         self.partitions: dict[TopicPartition, None] = {}
-        #: Reassignments that may be complete, or over (V50).
+        #: Reassignments that may be complete, or cancelled (V50).
         self.reassignments: dict[TopicPartition, None] = {}
         #: Reassignments whose former replicas may have to be deleted (V52).
         self.departures: dict[TopicPartition, None] = {}
-        #: Whether a node may ask for reassignments to begin, or may be done, or all reassignments
-        #: are to be cancelled.
+        #: Whether the store may hold a node that requests reassignments or their cancel, or may be
+        #: done.
         self.has_requests = False
 
     def __bool__(self) -> bool:
@@ -34,27 +34,27 @@ class Agenda:
         return bool(self.partitions or self.reassignments or self.departures or self.has_requests)
 
     def look_at(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Look at the leaders and the ISRs of partitions."""
+        """Add partitions whose leaders and ISRs the next decision checks."""
         self.partitions.update(dict.fromkeys(topic_partitions))
 
     def look_at_reassignments(
         self, topic_partitions: Iterable[TopicPartition], image: Image
     ) -> None:
-        """Look at the partitions among these that are being reassigned."""
+        """Add the partitions of these that are being reassigned."""
         moving = image.moving
         self.reassignments.update(
             dict.fromkeys(partition for partition in topic_partitions if partition in moving)
         )
 
     def look_at_departures(self, topic_partitions: Iterable[TopicPartition], image: Image) -> None:
-        """Look at partitions that are being reassigned, and at replicas that they leave behind."""
+        """Add the reassignments of these partitions, and the replicas that those leave behind."""
         for topic_partition in topic_partitions:
             if topic_partition in image.moving:
                 self.reassignments[topic_partition] = None
                 self.departures[topic_partition] = None
 
     def look_at_requests(self, image: Image) -> None:
-        """Look at the nodes that ask for reassignments or for their cancel, where one exists."""
+        """Add the nodes that request reassignments or their cancel, if such a node exists."""
         self.has_requests = self.has_requests or image.has_requests
 
     def copy(self) -> Agenda:
@@ -67,7 +67,7 @@ class Agenda:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for agendas after which a controller goes on alike."""
+        """Return a value that is equal for agendas that lead to equal decisions (model checker)."""
         return (
             tuple(self.partitions),
             tuple(self.reassignments),

@@ -1,7 +1,8 @@
 """Answers to requests: the result of each part of a request once the decision is durable.
 
-A result that needs a write names it. The answer is made from the outcomes of the writes. So no
-broker or client learns of a state that is not durable (V2, A1). Outcomes do not change a decision.
+A result that needs a write names that write, and the answer is made from the outcomes of the
+writes. So no broker or client learns of a state that is not durable (V2, A1). Outcomes do not
+change a decision.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Subject = TypeVar("Subject")
 
 
 class Precedence(IntEnum):
-    """The order in which the answers of one decision are given; leaders wait for theirs."""
+    """The order in which the answers of one decision are given; leaders come first."""
 
     ALTER_PARTITION = 0
     CREATE_TOPICS = 1
@@ -35,12 +36,12 @@ class Precedence(IntEnum):
 
 @dataclass(slots=True)
 class Result(Generic[Subject]):
-    """The result of a request for one of the things that it names."""
+    """The result of a request for one partition, topic or broker that the request names."""
 
     subject: Subject
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
-    #: Index of the write that must succeed first, None where nothing is written.
+    #: Index of the write that must succeed first, None for a result without a write.
     write: int | None = None
 
     def refuse(self, error: KafkaError) -> None:
@@ -67,12 +68,11 @@ class Answer(Generic[Subject]):
     respond: Callable[[Sequence[Result[Subject]]], Any]
     on_conflict: OnConflict[Subject] = changed_meanwhile
     results: list[Result[Subject]] = field(default_factory=list)
-    #: The request, where a conflict of its write makes the controller decide again instead of
-    #: answering.
+    #: The request to decide again if its write conflicts; None to answer with the conflict.
     again: Event | None = None
 
     def is_due_again(self, outcomes: Sequence[Outcome]) -> bool:
-        """Return whether the request must be decided again."""
+        """Return whether the request must be decided again, because its write conflicted."""
         return self.again is not None and any(
             isinstance(_outcome(result, outcomes), Conflict) for result in self.results
         )

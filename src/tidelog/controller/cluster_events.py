@@ -1,10 +1,10 @@
 """Cluster events: what happened in the cluster, for later readers (V80).
 
-Derives from facts which events to report, and their keys; docs/reference/events.md describes each
-kind. An event is reported only when it is durable and did happen. A state change is reported when
-its write is done, and only by the controller that wrote it. A key names the event itself, so that a
-reader recognises an event that it meets twice. Knows nothing of topics, batches or brokers'
-connections.
+This module derives from facts which events to report, and their keys; docs/reference/events.md
+describes each kind. An event is reported only after it happened and is durable. The controller that
+wrote a state change reports the change, once its write is done. An event's key identifies the
+event, so that a reader recognises an event that arrives twice. The module knows nothing of topics,
+batches or brokers' connections.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tidelog.core.types import (
     topic_id_to_text,
 )
 
-#: Version of the event documents. It changes when a field goes or means something else; readers
-#: ignore fields that they do not know.
+#: Version of the event documents. The version rises when a field is removed or changes its meaning;
+#: readers ignore fields that they do not know.
 VERSION: Final = 1
 LEADER_CHANGE: Final = "leader_change"
 ISR_CHANGE: Final = "isr_change"
@@ -84,7 +84,7 @@ class StateChange(NamedTuple):
     topic_id: TopicId
     before: PartitionState | None
     after: PartitionState
-    #: The leader asked for the change (AlterPartition).
+    #: Whether the leader asked for the change (AlterPartition).
     asked_by_leader: bool = False
     #: The replicas that left the ISR with this change, and why.
     shrinks: Sequence[tuple[int, ShrinkCause]] = ()
@@ -93,10 +93,10 @@ class StateChange(NamedTuple):
 def of_state(
     change: StateChange, brokers: Brokers, preferred: int, controller_epoch: int
 ) -> ClusterEvent | None:
-    """Return a leader change, an ISR change, or None where neither changed.
+    """Return the leader change or the ISR change of a state change, None if neither changed.
 
     A new leader epoch of the same leader with the same ISR is a leader change, too: the leader's
-    term is another. `preferred` is the first replica of the assignment.
+    term is a new one. `preferred` is the first replica of the assignment.
     """
     topic_partition, topic_id, before, after, asked_by_leader, shrinks = change
     fields: dict[str, Any] = {

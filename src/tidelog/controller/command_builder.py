@@ -1,7 +1,8 @@
 """Derivation of commands to brokers from the image, after a decision was applied (V17, V30, V35).
 
-`build` gives each broker that needs commands its `Commands`. All brokers share the metadata, and
-all replicas of a partition share its roles: a failover costs what it changes.
+`build` gives each broker that needs commands its `Commands`. All brokers share one map of metadata,
+and all replicas of a partition share one role. So the cost of a failover grows with the partitions
+that it changes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class CommandBuilder:
         self._image = image
         self._brokers = tuple(image.brokers[broker_id] for broker_id in sorted(image.brokers))
         self._commands: dict[int, Commands] = {}
-        #: Metadata that all brokers share.
+        #: Metadata map that all brokers share.
         self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
         self._full: list[int] = []
         self._brokers_changed = False
@@ -54,9 +55,9 @@ class CommandBuilder:
     ) -> None:
         """Send all live replicas of a partition their roles.
 
-        Nothing is sent without a state, or once the partition is to be deleted: a later role would
-        create the replica again (V22, V71). `new_replicas` are created, though the other replicas
-        exist (D3).
+        The partition gets no role if it has no state or is to be deleted: a later role would create
+        the replica again (V22, V71). The brokers of `new_replicas` create their replicas, although
+        the other replicas exist (D3).
         """
         if not self._has_roles(topic_partition):
             return
@@ -67,7 +68,7 @@ class CommandBuilder:
                 self._of(replica).roles[topic_partition] = as_new(role) if made else role
 
     def resend_role(self, broker_id: int, topic_partition: TopicPartition) -> None:
-        """Send a live broker its role in a partition, unless this decision sends it already."""
+        """Send a live broker its role in a partition, unless this decision already sends it."""
         if broker_id in self._image.brokers and self._has_roles(topic_partition):
             roles = self._of(broker_id).roles
             if topic_partition not in roles and not self._may_not_lead(broker_id, topic_partition):
@@ -76,7 +77,7 @@ class CommandBuilder:
     def stop_following(self, broker_id: int, topic_partition: TopicPartition) -> None:
         """Command a leaving broker to stop following a partition and keep the log (V43).
 
-        The stop replaces any role in the partition. Nothing is sent where the broker leads.
+        The stop replaces any role in the partition. A broker that leads the partition gets no stop.
         """
         image = self._image
         if broker_id not in image.brokers or not self._has_roles(topic_partition):
@@ -90,8 +91,8 @@ class CommandBuilder:
     def _may_not_lead(self, broker_id: int, topic_partition: TopicPartition) -> bool:
         """Return whether the state names a broker as leader that has restarted since (V10).
 
-        A leader below protocol level 2.7 may have written that state right before its end, so that
-        the election was in conflict and comes with the next decision (A12).
+        A leader below protocol level 2.7 may have written that state right before its end. The
+        election then met a conflict and follows with the next decision (A12).
         """
         state = self._image.states[topic_partition]
         return state.leader == broker_id and incarnations.is_leader_restarted(
@@ -108,7 +109,7 @@ class CommandBuilder:
         )
 
     def send_metadata(self, topic_partition: TopicPartition) -> None:
-        """Send every broker the published state of a partition; nothing without a state."""
+        """Send every broker the published state of a partition, if the partition has a state."""
         self._show(topic_partition, self._shown)
 
     def _show(
@@ -161,9 +162,10 @@ class CommandBuilder:
         topic_partition: TopicPartition,
         shown: dict[ShownKey, UpdateMetadataPartitionState],
     ) -> None:
-        """Show the end of a partition whose state cannot be read, once its topic is deleted.
+        """Add metadata of a partition with an unreadable state: in full commands, or to delete it.
 
-        A full command shows that the partition exists; other brokers keep what they know of it.
+        A full command shows that the partition exists. Other commands leave unchanged what brokers
+        know of the partition, until its topic is deleted.
         """
         deleting = self._image.is_deleting(topic_partition.topic)
         if topic_partition not in self._image.unreadable_states or (
@@ -182,7 +184,7 @@ class CommandBuilder:
         )
 
     def _unreadable(self) -> dict[TopicPartition, BrokerRole]:
-        """Return roles that state only that a replica, if there is one, is no stray (V35)."""
+        """Return roles that only mark a replica, if the broker has one, as no stray (V35)."""
         return {
             topic_partition: self._kept(topic_partition)
             for topic_partition in self._image.unreadable_states
@@ -190,7 +192,7 @@ class CommandBuilder:
         }
 
     def _kept(self, topic_partition: TopicPartition) -> BrokerRole:
-        """Return the role of a replica that stays as it is, and obeys nothing."""
+        """Return the role of a replica that stays unchanged and follows no leader."""
         image = self._image
         return BrokerRole(
             image.topics[topic_partition.topic].topic_id,
@@ -212,23 +214,23 @@ class CommandBuilder:
         self._of(broker_id).stops[topic_partition] = Stop(leader_epoch, True)
 
     def ask_for_log_end(self, broker_id: int, topic_partition: TopicPartition) -> None:
-        """Ask a broker for the end of its log of a partition, once it has its role there (E6)."""
+        """Ask a broker for its log end of a partition, once the broker has its role there (E6)."""
         topic = self._image.topics.get(topic_partition.topic)
         if topic is not None and broker_id in self._image.brokers:
             key = (topic.topic_id, topic_partition.partition)
             self._of(broker_id).log_ends[key] = topic_partition
 
     def send_everything(self, broker_id: int) -> None:
-        """Send a broker everything that it should hold and know (V35, V41)."""
+        """Send a live broker all its roles and all metadata (V35, V41)."""
         if broker_id in self._image.brokers:
             self._full.append(broker_id)
 
     def send_everything_to_all(self) -> None:
-        """Send every live broker everything that it should hold and know."""
+        """Send every live broker all its roles and all metadata."""
         self._full.extend(self._image.brokers)
 
     def build(self) -> dict[int, Commands]:
-        """Return the commands by broker id, for brokers that have any."""
+        """Return the commands by broker id, for brokers that have any commands."""
         everything = self._everything() if self._full else {}
         for broker_id in self._full:
             self._make_full(self._of(broker_id), broker_id, everything)
@@ -255,8 +257,8 @@ class CommandBuilder:
                     continue
                 role = known.get(topic_partition)
                 roles[topic_partition] = role or self._role(topic_partition, False)
-            # Otherwise the replica is to go, or the partition has no roles: if it reappears, it is
-            # a stray (V45).
+            # A replica without a role here is to be deleted, or its partition has no roles. If such
+            # a replica reappears, it is a stray (V45).
         roles.update(self._unreadable())
         commands.roles = roles
         commands.shown = everything

@@ -1,13 +1,13 @@
-"""What waits for one broker: LeaderAndIsr, StopReplica, UpdateMetadata, questions (V17, V30, V35).
+"""Commands that wait for one broker: control requests and questions for log ends (V17, V30, V35).
 
-`CommandBuilder` derives the content from the image. `Commands` merge while they wait (V81): the
-last state of a partition wins, and StopReplica(delete) followed by LeaderAndIsr keeps both in
-order. The backlog is bounded. Topics that come and go leave traces in it; when the traces exceed
-the whole cluster, the broker is sent everything instead. `Commands.requests` returns the requests
-in sending order. UpdateMetadata with the live brokers is first, where they changed, so that a
-follower knows its leader. StopReplica and LeaderAndIsr follow. UpdateMetadata with the partitions
-is last, so that clients learn of a leader that already leads. Versions are those that Kafka 3.9
-sends at the controller's level.
+`CommandBuilder` derives the content of commands from the image. `Commands` merge while they wait
+(V81): the last state of a partition wins, and a StopReplica(delete) followed by a LeaderAndIsr
+keeps this order. The backlog is bounded. Deleted topics leave traces in the backlog; when it
+outgrows the whole cluster, the broker gets a full command instead. `Commands.requests` returns the
+requests in sending order. An UpdateMetadata with changed live brokers is first, so that a follower
+knows its leader. StopReplica and LeaderAndIsr follow. The UpdateMetadata with the partitions is
+last, so that clients learn of a leader that already leads. The request versions are those that
+Kafka 3.9 sends at the controller's protocol level.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ INCREMENTAL, FULL = 1, 2
 #: EpochDuringDelete).
 LEADER_DURING_DELETE = -2
 EPOCH_DURING_DELETE = -2
-#: Leader, and epochs, of a partition whose state cannot be read. Its broker keeps its replica and
-#: what it knows of the partition, and obeys nothing (V35).
+#: Leader, and epochs, of a partition whose state cannot be read. A broker with a replica of the
+#: partition keeps the replica and its metadata, and neither leads nor follows (V35).
 UNREADABLE = -1
 _SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
@@ -64,7 +64,7 @@ class Sender(NamedTuple):
     controller_id: int
     controller_epoch: int
     listener: str
-    #: Of the requests, by the controller's own level (A12).
+    #: Versions of the requests, which depend on the controller's own protocol level (A12).
     versions: RequestVersions = protocol_level.request_versions(protocol_level.NEWEST)
 
 
@@ -101,8 +101,8 @@ class Outgoing(NamedTuple):
     message: Any
 
 
-#: A partition of one incarnation of a topic: the id separates it from an earlier topic of that
-#: name.
+#: Key of a partition of one topic incarnation: the topic id separates the topic from an earlier
+#: topic of the same name.
 ShownKey = tuple[TopicId, TopicPartition]
 Shown = Mapping[ShownKey, UpdateMetadataPartitionState]
 
@@ -112,29 +112,29 @@ class Commands:
     """Commands that one broker has yet to receive."""
 
     brokers: tuple[BrokerInfo, ...]
-    #: Whether the broker may not know these brokers yet.
+    #: Whether the broker may not know the live brokers yet.
     brokers_changed: bool = False
-    #: Whether `roles` is everything that the broker should hold.
+    #: Whether `roles` has every replica that the broker should hold.
     full: bool = False
-    #: Whether `shown` is everything that the broker should know.
+    #: Whether `shown` has the metadata of every partition.
     shows_all: bool = False
     #: Topics that a full command does not describe; the broker keeps their replicas and metadata.
     keep: tuple[str, ...] = ()
     #: Number of partitions in the cluster when the commands were decided.
     partition_count: int = 0
-    #: Name of the mark of a store that went back, empty without one (E8).
+    #: Name of the mark of a store that lost its latest writes, empty without one (E8).
     store_mark: str = ""
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     roles: dict[TopicPartition, BrokerRole] = field(default_factory=dict)
     shown: Shown = field(default_factory=dict)
-    #: Partitions for the end of whose log the controller asks (E6).
+    #: Partitions for which the controller asks the broker for its log end (E6).
     log_ends: dict[tuple[TopicId, int], TopicPartition] = field(default_factory=dict)
-    #: The same map as `shown`, where this broker owns it; None where it is shared with other
+    #: The same map as `shown` if this broker alone uses the map; None for a map shared with other
     #: brokers.
     _own_shown: dict[ShownKey, UpdateMetadataPartitionState] | None = None
 
     def merge(self, later: Commands) -> None:
-        """Add commands that were decided later; none of these commands has been sent."""
+        """Add commands that were decided later; none of the earlier commands has been sent."""
         self.brokers = later.brokers
         self.brokers_changed = self.brokers_changed or later.brokers_changed
         self.partition_count = later.partition_count
@@ -162,7 +162,7 @@ class Commands:
         roles: Mapping[TopicPartition, BrokerRole],
         before: Mapping[TopicPartition, BrokerRole],
     ) -> None:
-        """Add roles; a replica that the broker has not been sent to create yet stays new (D3)."""
+        """Add roles; a replica whose creation command has not been sent yet stays new (D3)."""
         for topic_partition, role in roles.items():
             earlier = before.get(topic_partition)
             if (
@@ -301,9 +301,9 @@ def _log_ends(asked: Sequence[tuple[TopicId, int]]) -> Outgoing:
 
 
 def endpoint_of(broker: BrokerInfo, listener: str) -> Endpoint:
-    """Return the endpoint on which other brokers reach this broker.
+    """Return the endpoint on which other brokers connect to a broker.
 
-    It is the endpoint on that listener, else the broker's first.
+    The result is the broker's endpoint on `listener`, else the broker's first endpoint.
     """
     for endpoint in broker.endpoints:
         if endpoint.listener == listener:
@@ -312,7 +312,7 @@ def endpoint_of(broker: BrokerInfo, listener: str) -> Endpoint:
 
 
 def as_new(role: BrokerRole) -> BrokerRole:
-    """Return the role of a replica that the broker may create (D3)."""
+    """Return a copy of a role that allows the broker to create its replica (D3)."""
     return BrokerRole(role.topic_id, replace(role.state, is_new=True))
 
 

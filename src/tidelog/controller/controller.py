@@ -1,14 +1,15 @@
 """The controller: events in, a decision out, effects once the decision is durable (V1, V2).
 
-`offer` queues events; `decide` takes all of them and returns one `Decision`. When its writes are
-done, `applied` changes the image and returns what to send and what to answer. One decision is in
-flight. Events that arrive meanwhile are decided together on the applied image (DESIGN.md, rule 6).
+`offer` queues events; `decide` takes all queued events and returns one `Decision`. When the
+decision's writes are done, `applied` changes the image and returns the messages and answers to
+send. One decision is in flight. Events that arrive during a decision are decided together on the
+applied image (DESIGN.md, rule 6).
 
-The image changes at two times, and is read only at all others. Readings of the store and answers of
-brokers are facts: `decide` takes them over first. `applied` takes over the writes, and the commands
-that follow from them; commands are built after that. Elections are level-triggered: the decision on
-a partition follows from the image alone. So a conflict in the store, a new controller and a
-repeated event all take the same way (V15, V41).
+The image changes at two times, and is read-only at all others. Readings of the store and answers of
+brokers are facts: `decide` applies them before it decides. `applied` applies the writes and the
+changes that follow from their commands, and builds commands last. Elections are level-triggered:
+the decision on a partition follows from the image alone. So the same code handles a conflict in the
+store, a new controller and a repeated event (V15, V41).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Controller:
 
     def __init__(self, settings: ControllerSettings) -> None:
         self.image = Image()
-        #: Settings as given at the beginning, with changes since.
+        #: Settings given at the beginning of the term, with later changes.
         self.settings = settings
         self._events: list[Event] = []
         self._deciding: Decision | None = None
@@ -81,7 +82,7 @@ class Controller:
 
     @property
     def has_work(self) -> bool:
-        """Return whether `decide` would find anything to do."""
+        """Return whether `decide` would find any work."""
         return bool(
             self._events
             or self._agenda
@@ -93,27 +94,27 @@ class Controller:
 
     @property
     def balance(self) -> Balance:
-        """Leaderships due to return to preferred replicas automatically, for the caller to read."""
+        """Leaderships due to return to preferred replicas automatically; callers only read them."""
         return self._preferred.balance
 
     def wanted_former(self) -> list[TopicPartition]:
         """Return partitions that are about to be added and whose former incarnations are unknown.
 
-        The controller needs a `FormerRead` of them before it can decide (V71).
+        The controller needs a `FormerRead` of these partitions before it can decide (V71).
         """
         return self._additions.wanted_former(self._events, self.image)
 
     def give_up(self, ticket: int) -> Any | None:
-        """Return the answer to a DeleteTopics whose timeout is over.
+        """Return the answer to a DeleteTopics request whose timeout is over.
 
-        Returns None while the request is not decided; the answer then comes as soon as it is.
+        Returns None while the request is not decided; its answer then follows the decision.
         """
         return self._deletions.give_up(ticket)
 
     # deciding
 
     def decide(self) -> Decision:
-        """Take all events; the caller must make the decision durable and pass it to `applied`."""
+        """Take all events into a decision; the caller makes it durable and calls `applied`."""
         if self._deciding is not None:
             raise InvariantError("a decision is in flight")
         events, self._events = self._events, []
@@ -128,7 +129,7 @@ class Controller:
         return self._deciding
 
     def _learn(self, event: Event, draft: Draft, refused: refusals.RefusedRequests) -> None:
-        """Take over an event that is a fact; a request of a client or a broker is none."""
+        """Apply an event that is a fact; requests of clients and brokers are ignored."""
         image, agenda = self.image, self._agenda
         match event:
             case registrations.BrokersRead():
@@ -196,7 +197,7 @@ class Controller:
     def _decide(
         self, draft: Draft, events: Sequence[Event], refused: refusals.RefusedRequests
     ) -> None:
-        """Decide what is due, then the requests; each part builds on what was decided before it."""
+        """Decide the work of the agenda, then the requests; each part builds on earlier parts."""
         self._shutdowns.look_at_next(draft, self._agenda)
         refused.write(draft)
         removal.write_due(draft)
@@ -208,7 +209,7 @@ class Controller:
         self._serve(draft, requests.ReassignmentRequests(reassignments, nodes), events)
         self._additions.write(draft)
         if not draft.full:
-            # A new controller resumes reassignments once its full commands are out (V41).
+            # A new controller resumes reassignments once it has sent its full commands (V41).
             self._advance(reassignments, nodes)
         nodes.close()
         reassignments.close()
@@ -222,7 +223,7 @@ class Controller:
         reassignments: requests.ReassignmentRequests,
         events: Sequence[Event],
     ) -> None:
-        """Serve requests; a request that conflicts with this decision so far is decided later."""
+        """Serve requests; a request that conflicts with an earlier part of this decision waits."""
         names: creation.TakenNames | None = None
         for event in events:
             # Elections go first: AlterPartition is judged against the leaders elected here.
@@ -276,7 +277,7 @@ class Controller:
     # effects
 
     def applied(self, decision: Decision, outcomes: Sequence[Outcome]) -> Effects:
-        """Apply the decision, whose writes are done with these outcomes in their order."""
+        """Apply the decision; `outcomes` are the results of its writes, in the same order."""
         if decision is not self._deciding:
             raise InvariantError("not the decision in flight")
         self._deciding = None
@@ -334,7 +335,7 @@ class Controller:
     def key(self) -> tuple[object, ...]:
         """Return a value that is equal for controllers that will decide alike.
 
-        The model checker compares states by it. It ignores events and tickets.
+        The model checker compares states by this value, which ignores events and tickets.
         """
         return (
             self.image.key(),

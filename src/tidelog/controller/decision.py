@@ -1,7 +1,7 @@
-"""A decision and its effects: all that passes between the phases of the controller.
+"""A decision and its effects, the values that pass between the phases of the controller.
 
-`Decision` lists what to write, answer, send and report; nothing of it has happened yet. `Effects`
-is the same once the writes are done and the image holds them.
+`Decision` lists what to write, answer, send and report, before any of these steps has happened.
+`Effects` lists what remains to do once the writes are done and the image holds them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.controller.writes import Write
 
 @dataclass(slots=True)
 class Decision:
-    """All consequences of the events taken; nothing of it has happened yet."""
+    """All consequences of a batch of events, before any of them is carried out."""
 
     writes: list[Write] = field(default_factory=list)
     #: Answers that wait for the writes.
@@ -31,8 +31,8 @@ class Decision:
 class Effects:
     """The effects of a decision that is durable."""
 
-    #: Commands by broker id, for the broker's registration as the image has it.
+    #: Commands by broker id, for the registration of the broker that is in the image.
     commands: dict[int, Commands]
-    #: (ticket, message).
+    #: (ticket, message) of each answer.
     answers: list[tuple[int, Any]]
     notices: Notices

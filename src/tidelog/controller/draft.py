@@ -1,8 +1,8 @@
 """A decision under construction: published state overlaid with the writes of this decision.
 
-Later events of the same decision are judged against the results of earlier ones. So a partition is
-written at most once, and a topic's node too. Every answer names the write for which it waits. Reads
-the image, changes nothing in it.
+Later events of the same decision are judged against the results of earlier ones. So a decision
+writes a partition's state at most once, and a topic's node at most once. Every answer names the
+write for which it waits. A draft reads the image and does not change it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Draft:
         self.settings = settings
         #: Index of the write that publishes a partition's state.
         self._written: dict[TopicPartition, int] = {}
-        #: Topics whose number of partitions, or the requests to change it, this decision writes.
-        #: `reassigned` are the topics whose node it writes for reassignments.
+        #: `reassigned` are topics whose nodes this decision writes for reassignments.
         self.resized: dict[str, None] = {}
         self.reassigned: dict[str, None] = {}
         #: Topics that this decision queues for deletion.
         self.queued: dict[str, None] = {}
-        #: Partitions whose metadata changed without a write (replicas went offline or came back).
+        #: Partitions whose metadata changed without a write because replicas went offline or came
+        #: back.
         self._shown: dict[TopicPartition, None] = {}
         #: Brokers that get a full command: new registrations, and all brokers for a new controller.
         self._full: dict[int, None] = {}
@@ -60,17 +60,17 @@ class Draft:
         return index
 
     def replace_state(self, index: int, state: PartitionState, is_new: bool) -> None:
-        """Replace the state in a write of this decision; no leader's request may wait for it."""
+        """Replace the state in a write of this decision that no AlterPartition waits for."""
         write = self.decision.writes[index]
         assert isinstance(write, WritePartitionState) and not write.asked_by_leader
         self.decision.writes[index] = replace(write, state=state, is_new=write.is_new or is_new)
 
     def written(self, topic_partition: TopicPartition) -> int | None:
-        """Return the index of the write that publishes the partition's state, None without one."""
+        """Return the index of the write of a partition's state, None without such a write."""
         return self._written.get(topic_partition)
 
     def state(self, topic_partition: TopicPartition) -> PartitionState | None:
-        """Return the state of a partition as this decision leaves it."""
+        """Return the state of a partition after the writes of this decision so far."""
         index = self._written.get(topic_partition)
         if index is None:
             return self.image.states.get(topic_partition)
@@ -89,9 +89,9 @@ class Draft:
         return min(wanted, len(replicas))
 
     def has_changed(self, names: Iterable[str]) -> bool:
-        """Return whether this decision writes the node of one of these topics, or resizes one.
+        """Return whether this decision writes the node of one of these topics, or resizes a topic.
 
-        To resize is to change the number of partitions, or the stored requests to do so.
+        Resizing a topic changes its number of partitions, or the stored requests for such a change.
         """
         return any(name in self.resized or name in self.reassigned for name in names)
 
@@ -110,7 +110,7 @@ class Draft:
         self._shown.update(dict.fromkeys(topic_partitions))
 
     def send_everything(self, brokers: Iterable[int]) -> None:
-        """Send these brokers everything that they should hold and know."""
+        """Send these brokers full commands: all their roles and all metadata."""
         self._full.update(dict.fromkeys(brokers))
 
     @property

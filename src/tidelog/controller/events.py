@@ -1,13 +1,13 @@
 """Events of the controller: readings of the store, answers of brokers, requests.
 
-Each concern defines the events that it takes. Events queue while a decision is in flight and are
-decided together afterwards (DESIGN.md, rule 6).
+Each concern of the controller defines its own events. Events queue while a decision is in flight
+and are decided together afterwards (DESIGN.md, rule 6).
 """
 
 from __future__ import annotations
 
 
 class Event:
-    """A fact or a request; a request carries a ticket, under which it is answered."""
+    """A fact or a request; a request carries a ticket, which its answer names."""
 
     __slots__ = ()

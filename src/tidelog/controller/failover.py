@@ -1,12 +1,12 @@
-"""Latency budget of failovers: how long each of their phases took (V80).
+"""Latency budget of failovers: the duration of each phase of a failover (V80).
 
-A turn of the controller is a failover if it finds brokers gone, or takes leaderships from leaving
-brokers. Its phases are: noticed (the store's watch), read, decided, written, commanded. It is over
-when each new leader has acknowledged its command, or its partition has another leader by then. New
-leaders observe the later phases (`replication.takeover`). Partitions are sampled evenly above
-`SAMPLED`. The count of partitions that are published and not led yet is not sampled. Times are
-arguments, in ms of a clock that never goes back. Decides nothing about the cluster, and nothing
-waits for it.
+A turn of the controller is a failover if it finds brokers gone, or moves leaderships away from
+leaving brokers. The phases of a failover are noticed (by the store's watch), read, decided, written
+and commanded. A failover ends when each new leader has acknowledged its command, or its partition
+has yet another leader. New leaders observe the later phases (`replication.takeover`). A failover of
+more than `SAMPLED` partitions is sampled evenly. The count of published leaders that do not lead
+yet is not sampled. Times are arguments, in ms of a clock that never goes back. This module decides
+nothing about the cluster, and nothing waits for it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tidelog.core.types import NO_LEADER, TopicPartition
 
 #: Maximum number of partitions of one failover whose times are kept.
 SAMPLED: Final = 1_000
-#: Causes: either every one of the brokers was leaving (V43), or at least one was not.
+#: Causes of failovers: all lost leaders were leaving (V43), or at least one was not.
 SHUTDOWN: Final = "shutdown"
 DEATH: Final = "death"
 
 
 @dataclass(slots=True)
 class TurnTimes:
-    """When one turn of the controller reached each of its phases."""
+    """Times at which one turn of the controller reached each of its phases."""
 
     noticed_ms: int
     read_ms: int = 0
@@ -37,12 +37,12 @@ class TurnTimes:
 
 @dataclass(slots=True)
 class LostLeaders:
-    """Brokers that no longer lead, as one turn finds them."""
+    """Brokers that no longer lead, as one turn of the controller finds them."""
 
     brokers: Sequence[int]
-    #: Whether all of them were leaving.
+    #: Whether all of these brokers were leaving.
     is_shutdown: bool = False
-    #: When the first of them showed signs of failure; None where none were seen.
+    #: When the first of these brokers showed signs of failure; None if no sign was seen.
     silent_since_ms: int | None = None
 
 
@@ -53,7 +53,7 @@ class _Failover:
     turn: TurnTimes
     commanded_ms: int
     partition_count: int
-    #: Partitions of the sample whose leader has not acknowledged its role, with its leader epoch.
+    #: Sampled partitions whose leader has not acknowledged its role, with the leader epoch.
     waiting: dict[TopicPartition, int] = field(default_factory=dict)
     sample: list[dict[str, Any]] = field(default_factory=list)
     superseded: int = 0
@@ -66,22 +66,22 @@ class Failovers:
         self._controller_epoch = controller_epoch
         self._begun = 0
         self._open: dict[int, _Failover] = {}
-        #: The failover in whose sample a partition is.
+        #: The failover that has a partition in its sample.
         self._of: dict[TopicPartition, _Failover] = {}
-        #: Leaders that were published and have not acknowledged that they lead.
+        #: Published leaders that have not acknowledged their leadership.
         self._unled: dict[TopicPartition, int] = {}
 
     @property
     def unled(self) -> int:
-        """Number of partitions published and not led yet, to this controller's knowledge."""
+        """Number of partitions whose published leader does not lead yet, as far as is known."""
         return len(self._unled)
 
     def commanded(
         self, turn: TurnTimes, now_ms: int, loss: LostLeaders | None, changes: Iterable[StateChange]
     ) -> list[ClusterEvent]:
-        """Note that the commands of a turn are queued; with a `loss` the turn is a failover.
+        """Record that the commands of a turn are queued; a turn with a `loss` is a failover.
 
-        Returns the failovers that end thereby.
+        Returns the events of failovers that end with this turn.
         """
         moved = [
             change
@@ -115,9 +115,9 @@ class Failovers:
     def answered(
         self, broker_id: int, partitions: Iterable[TopicPartition], now_ms: int
     ) -> list[ClusterEvent]:
-        """Note that a broker has acknowledged its roles in partitions.
+        """Record that a broker has acknowledged its roles in partitions.
 
-        Returns the failovers that end thereby.
+        Returns the events of failovers that end with this acknowledgement.
         """
         over: list[ClusterEvent] = []
         for topic_partition in partitions:
@@ -139,7 +139,7 @@ class Failovers:
         return over
 
     def removed(self, topic: str, now_ms: int) -> list[ClusterEvent]:
-        """Note that a topic is gone; return the failovers that end thereby."""
+        """Record that a topic is gone; return the events of failovers that end with the topic."""
         over: list[ClusterEvent] = []
         for topic_partition in [partition for partition in self._unled if partition.topic == topic]:
             del self._unled[topic_partition]
@@ -161,7 +161,7 @@ class Failovers:
         return [self._event(failover, now_ms)]
 
     def resigned(self, now_ms: int) -> list[ClusterEvent]:
-        """End the term; return the unfinished failovers as far as they are known."""
+        """End the term; return events of the unfinished failovers with the times known so far."""
         unfinished = [self._event(failover, now_ms) for failover in self._open.values()]
         self._open.clear()
         self._of.clear()

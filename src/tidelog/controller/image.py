@@ -1,11 +1,12 @@
-"""The controller's image: published state, and the progress of its commands.
+"""The controller's image: published state, and the progress of commands to brokers.
 
-Changes only by `apply`. A change is a fact: read from the store, written to it, or answered by a
-broker (DESIGN.md, rule 6). Decides nothing. While a decision is made, and while commands are built,
-the image is read only. Partitions are indexed by the brokers to which they are assigned, so that an
-event costs what it touches. Topics whose nodes cannot be read are known by name only: they are left
-alone and named as "keep" in full commands (V35). So are single partitions whose state nodes cannot
-be read; the image has no state of them.
+The image changes only by `apply`. A change is a fact: read from the store, written to the store, or
+reported by a broker (DESIGN.md, rule 6). The image decides nothing, and is read-only while a
+decision is made and while commands are built. Partitions are indexed by the brokers to which they
+are assigned, so that the cost of an event grows with the partitions that it affects. Topics whose
+nodes cannot be read are known by name only: the controller leaves them unchanged and names them as
+"keep" in full commands (V35). The controller also leaves a partition unchanged if its state node
+cannot be read; the image has no state of such a partition.
 """
 
 from __future__ import annotations
@@ -54,21 +55,22 @@ _NOBODY: dict[int, Presence] = {}
 
 
 class Image:
-    """The controller's knowledge of the cluster, free to read; only `apply` changes it."""
+    """The controller's knowledge of the cluster: all modules read it, only `apply` changes it."""
 
     def __init__(self) -> None:
         self.brokers: Mapping[int, BrokerInfo] = {}
         self.topics: dict[str, Topic] = {}
         self.unreadable: dict[str, str] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
-        #: Why the state node of a partition cannot be read; it has no state above.
+        #: Why the state node of a partition cannot be read; such a partition is not in `states`.
         self.unreadable_states: dict[TopicPartition, str] = {}
         self.deletions: dict[str, Deletion] = {}
         self.removals: dict[str, Removal] = {}
-        #: Last states of partitions that a topic no longer has; None where it never had the
-        #: partition. Holds only numbers that were looked up.
+        #: Last states of partitions that a topic no longer has; None for a partition that it never
+        #: had. The map has only partitions that were looked up in the store.
         self.former: dict[TopicPartition, PartitionState | None] = {}
-        #: None until the node was read, or where it cannot be read.
+        #: The last allocated producer id; None until its node was read, or if the node cannot be
+        #: read.
         self.producer_ids: LastProducerId | None = None
         #: Partitions that are being reassigned.
         self.moving: dict[TopicPartition, None] = {}
@@ -76,33 +78,35 @@ class Image:
         self.reassignments: RequestedReassignments | None = None
         #: Whether `/admin/cancel_reassignment_in_progress` exists (R2).
         self.cancels_all = False
-        #: Whether `/admin/reassign_cancel` exists: no reassignment begins (R11).
+        #: Whether `/admin/reassign_cancel` exists, which keeps reassignments from beginning (R11).
         self.is_frozen = False
         #: Content of `/admin/reassign_partitions_queue`; None where the node does not exist (R8).
         self.queue: RequestedReassignments | None = None
-        #: Requests of the store that were not accepted yet (R12).
+        #: Requests to reassign in the store that were not accepted yet (R12).
         self.request_nodes: tuple[RequestNode, ...] = ()
         #: Accepted requests whose reassignments are not over (R12).
         self.accepted: dict[TopicPartition, AcceptedRequest] = {}
-        #: Reassignments whose added replicas do not copy for the moment, and why.
+        #: Reassignments whose added replicas do not copy at present, and the reason.
         self.paused: dict[TopicPartition, str] = {}
-        #: Live brokers that were commanded to give up their replica, and have not acknowledged it
-        #: (V52).
+        #: Live brokers that were commanded to delete a removed replica, and have not acknowledged
+        #: it (V52).
         self.leaving: dict[TopicPartition, dict[int, None]] = {}
-        #: Replica presence by broker (D3, D4). Kept only while a broker reported that the replica
-        #: is lost or offline.
+        #: Replica presence by broker (D3, D4). An entry exists only while a broker reports its
+        #: replica as lost or offline.
         self.presences: dict[TopicPartition, dict[int, Presence]] = {}
         #: Recoveries by proof under way (E6).
         self.recoveries: dict[TopicPartition, Recovery] = {}
         #: The serial number of the next recovery.
         self.next_recovery = 0
-        #: What partitions without a leader wait for, as last sent to the brokers; for display only.
+        #: The members that partitions without a leader wait for, as last sent to brokers; for
+        #: display only.
         self.waits: dict[TopicPartition, LeaderWait] = {}
-        #: Why replicas are outside the ISR, where this term knows it; for display only.
+        #: Why replicas are outside the ISR, if this controller term knows the cause; for display
+        #: only.
         self.shrinks: dict[TopicPartition, dict[int, ShrinkCause]] = {}
-        #: Brokers that are not registered any more: whether they shut down in a controlled way.
+        #: Brokers whose last registration has ended, and whether it ended by a controlled shutdown.
         self.ended: dict[int, bool] = {}
-        #: The mark of a store that went back; None where there is none (E8).
+        #: The mark of a store that lost its latest writes; None without such a mark (E8).
         self.went_back: StoreWentBack | None = None
         self._names: dict[TopicId, str] = {}
         self._hosted: dict[int, dict[TopicPartition, None]] = {}
@@ -117,7 +121,8 @@ class Image:
     def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
         """Return the replicas that count; empty for a partition that does not exist.
 
-        Replicas that a reassignment removes count until its target is reached (V52).
+        A replica that a reassignment removes counts until the reassignment reaches its target
+        (V52).
         """
         topic = self.topics.get(topic_partition.topic)
         if topic is None:
@@ -153,7 +158,7 @@ class Image:
 
     @property
     def has_requests(self) -> bool:
-        """Whether a node of the store asks for reassignments, or for their cancel."""
+        """Whether a node of the store requests reassignments or their cancel."""
         return bool(
             self.reassignments is not None
             or self.queue is not None
@@ -167,15 +172,15 @@ class Image:
         return self.leaving.get(topic_partition) == {}
 
     def is_deleting(self, topic: str) -> bool:
-        """Return whether the topic is queued for deletion."""
+        """Return whether a topic is queued for deletion."""
         return topic in self.deletions
 
     def closing(self, topic: str) -> range:
         """Return the partitions of a topic that accept no more records, before their removal.
 
-        These are the highest partitions, as far down as all are requested, and never the first
-        (V71). The range is empty while any partition of the topic is being reassigned: removals
-        wait for that.
+        These are the highest partitions, down to the first number whose removal is not requested,
+        and never partition 0 (V71). The range is empty while any partition of the topic is being
+        reassigned: removals wait for the end of the reassignment.
         """
         removal, known = self.removals.get(topic), self.topics.get(topic)
         if removal is None or known is None or known.moves or self.is_deleting(topic):
@@ -186,7 +191,7 @@ class Image:
         return range(first, count)
 
     def hosted_by(self, broker_id: int) -> Iterable[TopicPartition]:
-        """Return the partitions assigned to a broker, including those of topics being deleted."""
+        """Return the partitions assigned to a broker, also those of topics being deleted."""
         return self._hosted.get(broker_id, {}).keys()
 
     def count_hosted_by(self, broker_id: int) -> int:
@@ -199,11 +204,11 @@ class Image:
             yield from topic.partitions
 
     def presence(self, topic_partition: TopicPartition) -> Mapping[int, Presence]:
-        """Return what each reporting broker has; empty where none lacks the replica."""
+        """Return the reported replica presence by broker; empty if every broker has its replica."""
         return self.presences.get(topic_partition, _NOBODY)
 
     def absent(self, topic_partition: TopicPartition) -> tuple[int, ...]:
-        """Return live brokers without a replica that serves: it is lost or offline (D3, V12)."""
+        """Return live brokers whose replica does not serve, as it is lost or offline (D3, V12)."""
         answers = self.presences.get(topic_partition)
         if answers is None:
             return ()
@@ -221,7 +226,7 @@ class Image:
     def as_far_as_proven(
         self, topic_partition: TopicPartition, state: PartitionState
     ) -> PartitionState:
-        """Return a state as it counts: one from before the store went back proves nothing (E8)."""
+        """Return a state, marked as unproven if it is older than a loss of store writes (E8)."""
         mark = self.went_back
         if mark is None or state.is_unproven or state.removed or not state.isr:
             return state
@@ -230,7 +235,7 @@ class Image:
         return unproven(state, self.assigned(topic_partition), mark.skipped)
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for images that decide alike."""
+        """Return a value that is equal for images that lead to equal decisions (model checker)."""
         return (
             tuple(
                 sorted(
@@ -331,14 +336,14 @@ class Image:
     # changing
 
     def apply(self, change: Change) -> None:
-        """Apply a fact; raises InvariantError while the image is read only."""
+        """Apply a fact to the image. Raises InvariantError while the image is read-only."""
         if self._is_read_only:
             raise InvariantError(f"the image changes while it is read: {change}")
         change.apply(self)
 
     @contextmanager
     def read_only(self) -> Iterator[None]:
-        """Forbid changes of the image meanwhile, so that values derived from it are consistent."""
+        """Forbid changes of the image in this context, so that derived values are consistent."""
         self._is_read_only = True
         try:
             yield
@@ -348,7 +353,7 @@ class Image:
     # Building blocks of changes.
 
     def add_topic(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
-        """Add a topic, in place of any topic of its name; moves that pause go on pausing."""
+        """Add a topic in place of any topic of its name; paused reassignments stay paused."""
         paused = {each: why for each, why in self.paused.items() if each.topic == topic.name}
         self.remove_topic(topic.name)
         self.unreadable.pop(topic.name, None)
@@ -357,7 +362,7 @@ class Image:
         self.paused.update({each: why for each, why in paused.items() if each in self.moving})
 
     def place(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
-        """Take over a topic's node, with states that were published meanwhile."""
+        """Take over a topic's node, with the states that were published since the last reading."""
         self.topics[topic.name] = topic
         for topic_partition in topic.partitions:
             for replica in topic.assignments[topic_partition.partition]:
@@ -370,7 +375,7 @@ class Image:
             self.moving[TopicPartition(topic.name, partition)] = None
 
     def assign(self, topic: Topic) -> None:
-        """Take over other replicas, or other reassignments, of a topic; states stay."""
+        """Take over changed replicas or reassignments of a topic; its partition states stay."""
         before = self.topics[topic.name]
         assert before.partitions == topic.partitions, f"other partitions: {topic}"
         for partition, replicas in before.assignments.items():
@@ -385,13 +390,13 @@ class Image:
         self.place(topic, {})
 
     def end_move(self, topic_partition: TopicPartition) -> None:
-        """Drop a reassignment, and which brokers had to give up replicas for it."""
+        """Drop a reassignment, and the list of brokers that had to delete replicas for it."""
         self.moving.pop(topic_partition, None)
         self.leaving.pop(topic_partition, None)
         self.paused.pop(topic_partition, None)
 
     def remove_topic(self, name: str) -> None:
-        """Drop a topic with its partitions."""
+        """Drop a topic and its partitions."""
         topic = self.topics.pop(name, None)
         if topic is None:
             return
@@ -410,7 +415,7 @@ class Image:
     def remove_partition(self, topic_partition: TopicPartition) -> None:
         """Drop a partition that its topic no longer has.
 
-        Its last state is kept as a former incarnation (V71).
+        The partition's last state is kept as that of a former incarnation (V71).
         """
         self.former[topic_partition] = self.states.pop(topic_partition, None)
         self.unreadable_states.pop(topic_partition, None)
@@ -425,6 +430,6 @@ class Image:
         self.shrinks.pop(topic_partition, None)
 
     def forget_former(self, name: str) -> None:
-        """Drop the former incarnations of a topic's partitions: they must be read again (V71)."""
+        """Drop the former incarnations of a topic's partitions, which must be read again (V71)."""
         for topic_partition in [partition for partition in self.former if partition.topic == name]:
             del self.former[topic_partition]

@@ -1,11 +1,11 @@
 """Incarnations of brokers: restarted, bounced and proven members (V10, E3, E6, E7).
 
-A broker epoch is the creation transaction id of a registration. Another epoch under the same broker
-id is another incarnation. The state node of a partition records under which epoch each ISR member
-was in sync. So any controller detects a bounce, also a controller that was elected meanwhile (V10).
-A registration may prove that the previous incarnation ended cleanly (E3), or that its process
-lives on (E7). The log of a member that bounced may be shorter than published state believes. Knows
-nothing of leaders.
+A broker epoch is the creation transaction id of a registration. A broker id with another broker
+epoch is another incarnation of the broker. The state node of a partition records the broker epoch
+under which each ISR member was in sync. So any controller detects a bounce, also a controller that
+was elected after the bounce (V10). A registration may prove that the previous incarnation ended
+cleanly (E3), or that its process still runs (E7). The log of a member that bounced may be shorter
+than published state assumes. This module knows nothing of leaders beyond their incarnation.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Brokers = Mapping[int, BrokerInfo]
 def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
     """Return ISR members that have restarted since they were in sync, cleanly or not.
 
-    Where no epoch is recorded, a registration above the node's last modification counts as a
-    restart.
+    If no broker epoch is recorded for a member, a registration above the node's last modification
+    counts as a restart.
     """
     restarted: tuple[int, ...] = ()
     for member, recorded in zip(state.isr, eligible_replicas.isr_epochs(state), strict=True):
@@ -35,9 +35,10 @@ def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...
 
 
 def is_leader_restarted(state: PartitionState, brokers: Brokers) -> bool:
-    """Return whether the leader is alive in another incarnation than the one that was elected.
+    """Return whether the leader is alive in another incarnation than the elected one.
 
-    An election is due then, and the broker must not lead before it: its log may be shorter (V10).
+    An election is then due, and the broker must not lead before the election: its log may be
+    shorter (V10).
     """
     leader = brokers.get(state.leader)
     if leader is None or state.leader not in state.isr:
@@ -49,12 +50,13 @@ def is_leader_restarted(state: PartitionState, brokers: Brokers) -> bool:
 
 
 def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
-    """Return whether the recorded incarnation provably left its log as it was.
+    """Return whether the recorded incarnation provably left its log unchanged.
 
-    Its process shut down cleanly (E3), or lives on under another registration (E7). A broker may
-    prove several such incarnations: no controller need have recorded each of them. A broker epoch
-    that the broker does not name is of an incarnation with another disk, even if it lies between
-    two that it names: this disk may be older, as a restored backup is.
+    The process of that incarnation shut down cleanly (E3), or still runs under another registration
+    (E7). A broker may prove several such incarnations, because no controller need have recorded
+    each of them. A broker epoch that the broker does not name belongs to an incarnation with
+    another disk, even if the epoch lies between two named epochs. The present disk may then be
+    older, as a restored backup is.
     """
     if recorded_epoch == NO_BROKER_EPOCH:
         return False
@@ -65,9 +67,9 @@ def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
 
 
 def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
-    """Return ISR members that restarted without such a proof.
+    """Return ISR members that restarted without proof that they lost nothing.
 
-    Their logs may have lost records (V10).
+    The logs of these members may have lost records (V10).
     """
     restarted = restarted_members(state, brokers)
     if not restarted:
@@ -83,8 +85,9 @@ def proven_members(
 ) -> dict[int, int]:
     """Return the live members that provably have every committed record, with their live epochs.
 
-    Each lives in the recorded incarnation, or lost nothing when that ended (E6). The ISR is first.
-    `bounced` is the result of `bounced_members` where the caller has it.
+    Each of these members lives in the recorded incarnation, or lost nothing when that incarnation
+    ended (E6). Members of the ISR come first. `bounced` is the result of `bounced_members`, if the
+    caller has it.
     """
     if bounced is None:
         bounced = bounced_members(state, brokers)

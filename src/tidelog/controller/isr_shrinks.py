@@ -1,9 +1,9 @@
-"""Why replicas are outside the ISR, as the controller knows it (V10, V43, V62, D3).
+"""Causes for which replicas are outside the ISR, as the controller knows them (V10, V43, V62, D3).
 
-A leader sends its reasons with AlterPartition. Where the controller itself takes members out, the
-reason follows from its image. The image keeps the reasons of replicas that are still out, for all
-brokers to show. They are lost with the term: the next controller knows none, and brokers go on with
-those that they had. Decides nothing.
+A leader sends its causes with AlterPartition. If the controller itself removes members, the cause
+follows from its image. The image keeps the causes of replicas that are still outside the ISR, and
+all brokers show them. The causes are lost with the controller's term: the next controller knows
+none, and brokers keep the causes that they received. This module decides nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tidelog.controller.incarnations import Brokers
 from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.types import PartitionState, TopicPartition
 
-#: Replicas that left, with their causes, in the order of the ISR before.
+#: Replicas that left the ISR, with their causes, in the order of the previous ISR.
 Shrinks = tuple[tuple[int, ShrinkCause], ...]
 
 
 def keep_causes(
     image: Image, topic_partition: TopicPartition, isr: Collection[int], shrinks: Shrinks
 ) -> None:
-    """Keep the causes of the replicas outside `isr`; `shrinks` have just left it."""
+    """Keep the causes of the replicas outside `isr`; those in `shrinks` have just left it."""
     known = image.shrinks.get(topic_partition)
     if not known and not shrinks:
         return
@@ -50,12 +50,12 @@ def shrinks(
     offline: Collection[int] = (),
     reported: Mapping[int, ShrinkCause] | None = None,
 ) -> Shrinks:
-    """Return why each replica left the ISR with this change.
+    """Return the cause for which each replica leaves the ISR with this change.
 
-    `ended`: brokers whose last registration ended, and whether that was a controlled shutdown.
-    `absent`: live brokers that reported the replica missing or offline; `offline`: those of them
-    whose log directory has failed. `reported`: what the leader says.
-    Replicas that are not assigned any more have left for good and are not named.
+    `ended` maps brokers whose last registration ended to whether it ended by a controlled shutdown.
+    `absent` are live brokers that reported the replica missing or offline. `offline` are the
+    brokers of `absent` whose log directory has failed. `reported` are the causes that the leader
+    sent. Replicas that are no longer assigned are not named.
     """
     if before is None:
         return ()
@@ -77,7 +77,7 @@ def shrinks(
 
 
 def _cause_of_move(member: int, after: PartitionState) -> ShrinkCause:
-    """Return MOVED for a replica that the end of a reassignment leaves out (V52), else UNKNOWN."""
+    """Return MOVED for a replica that a completed reassignment removes (V52), else UNKNOWN."""
     leaves = after.reassigned_to and member not in after.reassigned_to
     return ShrinkCause.MOVED if leaves else ShrinkCause.UNKNOWN
 

@@ -1,7 +1,7 @@
 """First and last published state of a partition (V20, V71).
 
-Pure functions of the replicas and the live brokers. `elections` and `isr` derive the states in
-between.
+These are pure functions of the replicas and the live brokers. `elections` and `isr` derive the
+states in between.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ def first_state(
 
     The first live replica leads, and all live replicas are the ISR. Leaving replicas are left out,
     unless all live replicas are leaving. Returns None while no replica is alive. `former` is the
-    content of the state node of a removed partition of that number. The epochs continue above it,
-    so that nothing of that incarnation counts in this one (V71).
+    content of the state node of a removed partition with the same number. The epochs of the new
+    partition continue above those of `former`, so that no epoch of the former incarnation counts
+    (V71).
     """
     registered = tuple(replica for replica in replicas if replica in brokers)
     live = tuple(replica for replica in registered if not brokers[replica].is_leaving) or registered
@@ -61,9 +62,9 @@ def tombstone(state: PartitionState, controller_epoch: int) -> PartitionState:
 
 
 def is_tombstone(state: PartitionState) -> bool:
-    """Return whether a state is that of a removed partition.
+    """Return whether a state is the tombstone of a removed partition.
 
-    A controller that does not know removals may have dropped the mark, but an ISR is never empty
-    otherwise.
+    A controller that does not know removals may have dropped the tombstone's mark. The empty ISR
+    still identifies a tombstone, because no other state has an empty ISR.
     """
     return state.removed or not state.isr

@@ -1,4 +1,4 @@
-"""Notices: what a decision brings about, for the log, for traces and for observers of the cluster.
+"""Notices of a decision's effects, for the log, for traces and for observers of the cluster.
 
 Each concern has its own kinds of notice. Notices change nothing in the controller.
 """
@@ -13,20 +13,20 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class UnmetRequest:
-    """A request left in the store that cannot be carried out; for the log."""
+    """A request in the store that cannot be carried out; for the log."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOutdated:
-    """Another writer has changed a topic's node, which must be read again."""
+    """Notice that another writer has changed a topic's node, which must be read again."""
 
     name: str
 
 
 class Notices:
-    """Notices by kind, each kind in the order in which its notices came about."""
+    """Notices by kind, each kind in the order in which its notices were added."""
 
     __slots__ = ("_by_kind",)
 
@@ -34,7 +34,7 @@ class Notices:
         self._by_kind: dict[type, list[Any]] = {}
 
     def add(self, notice: object) -> None:
-        """Add a notice behind those of its kind."""
+        """Add a notice after earlier notices of its kind."""
         self._by_kind.setdefault(type(notice), []).append(notice)
 
     def of(self, kind: type[Kind]) -> list[Kind]:

@@ -1,8 +1,8 @@
-"""Orders: what a decision sends to brokers, as values that `CommandBuilder` turns into commands.
+"""Orders: the messages of a decision to brokers, which `CommandBuilder` turns into commands.
 
-An order names brokers and partitions. Orders are given once the image holds every change of the
-decision (DESIGN.md, rule 6), so the commands reflect the applied image. This module has the orders
-that several concerns share; each concern defines its own besides.
+An order is a value that names brokers and partitions. Orders are given once the image holds every
+change of the decision (DESIGN.md, rule 6), so the commands reflect the applied image. This module
+has the orders that several concerns share; each concern defines further orders of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tidelog.core.types import TopicPartition
 class Rank(IntEnum):
     """The sequence in which the orders of one decision are given.
 
-    A broker has one role or one stop per partition: a later order replaces an earlier one.
+    A broker has one role or one stop per partition: a later order for the partition replaces an
+    earlier order.
     """
 
     STATE = 0
@@ -45,18 +46,18 @@ class Order(ABC):
 
     @abstractmethod
     def give(self, builder: CommandBuilder) -> None:
-        """Add the order to the commands."""
+        """Add the order's commands to the builder."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendState(Order):
-    """Send a published state to every broker, and roles to its replicas.
+    """Send a published state to every broker, and roles to the partition's replicas.
 
-    A leader that asked for the state gets it in its response: `has_roles` is False.
+    A leader that asked for the state gets the state in its response instead: `has_roles` is False.
     """
 
     topic_partition: TopicPartition
-    #: Whether every replica may be created; otherwise only `new_replicas` may be (D3).
+    #: Whether every replica may be created; otherwise only `new_replicas` may be created (D3).
     is_new: bool = False
     new_replicas: tuple[int, ...] = ()
     has_roles: bool = True
@@ -64,7 +65,7 @@ class SendState(Order):
     rank: ClassVar[Rank] = Rank.STATE
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add metadata and roles."""
+        """Add the partition's metadata and roles to the commands."""
         builder.send_metadata(self.topic_partition)
         if self.has_roles:
             builder.send_role(self.topic_partition, self.is_new, self.new_replicas)
@@ -72,7 +73,7 @@ class SendState(Order):
 
 @dataclass(frozen=True, slots=True)
 class SendFoundState(SendState):
-    """Send the state that another writer published, found by a conflict in the store (V15)."""
+    """Send a state that another writer published, found by a conflict in the store (V15)."""
 
     rank: ClassVar[Rank] = Rank.FOUND_STATE
 
@@ -86,14 +87,14 @@ class SendMetadata(Order):
     rank: ClassVar[Rank] = Rank.METADATA
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the metadata."""
+        """Add the partitions' metadata to the commands."""
         for topic_partition in self.topic_partitions:
             builder.send_metadata(topic_partition)
 
 
 @dataclass(frozen=True, slots=True)
 class SendRoleAgain(Order):
-    """Send a broker its role in a partition that did not change, unless it is sent anyway."""
+    """Send a broker its role in an unchanged partition, unless this decision sends it already."""
 
     broker_id: int
     topic_partition: TopicPartition
@@ -101,13 +102,13 @@ class SendRoleAgain(Order):
     rank: ClassVar[Rank] = Rank.ROLE_AGAIN
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the role."""
+        """Add the role to the broker's commands."""
         builder.resend_role(self.broker_id, self.topic_partition)
 
 
 @dataclass(frozen=True, slots=True)
 class SendEverything(Order):
-    """Send a broker everything that it should hold and know (V35, V41)."""
+    """Send a broker a full command with all its roles and all metadata (V35, V41)."""
 
     broker_id: int
 

@@ -1,9 +1,9 @@
-"""Overdue commands: when the controller reports a broker that does not acknowledge them (V81).
+"""Overdue commands: when the controller reports a broker that does not acknowledge commands (V81).
 
-A broker is behind from the moment that a command is queued for it while none was waiting. It is
-behind again from each acknowledgement that leaves other commands waiting. A broker that is behind
-for longer than the limit is overdue. This is reported once, and once more when it has caught up.
-Time is an argument; the shell reports and counts.
+A broker is behind from the moment at which a command joins its empty queue. An acknowledgement that
+leaves other commands waiting starts the delay again. A broker that is behind for longer than the
+limit is overdue. The delay is reported once, and once more when the broker has caught up. Time is
+an argument; the shell reports and counts delays.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ class Overdue:
         self._since_ms: int | None = None
 
     def queued(self, now_ms: int) -> None:
-        """Note that a command is queued."""
+        """Record that a command is queued for the broker."""
         if self._since_ms is None:
             self._since_ms = now_ms
 
     def behind_ms(self, now_ms: int) -> int:
-        """Return for how many ms the broker has left commands unacknowledged; 0 without any."""
+        """Return for how many ms the broker has left commands unacknowledged; 0 if none waits."""
         return 0 if self._since_ms is None else now_ms - self._since_ms
 
     def failed(self, now_ms: int) -> int | None:
-        """Note that the commands must be sent again.
+        """Record that the broker's commands must be sent again.
 
-        Returns for how many ms the broker is behind, if that is to be reported now.
+        Returns for how many ms the broker is behind if this delay is to be reported now, else None.
         """
         if self._since_ms is None or self.is_overdue or now_ms - self._since_ms < self.limit_ms:
             return None
@@ -39,9 +39,9 @@ class Overdue:
         return now_ms - self._since_ms
 
     def answered(self, now_ms: int, *, more: bool) -> int | None:
-        """Note that the broker acknowledged its commands, and has `more` waiting.
+        """Record that the broker acknowledged its commands; with `more`, other commands wait.
 
-        Returns after how many ms, if it was overdue.
+        Returns the delay in ms if the broker was overdue, else None.
         """
         since_ms, self._since_ms = self._since_ms, now_ms if more else None
         if not self.is_overdue or since_ms is None:

@@ -1,7 +1,7 @@
 """Allocation of producer id blocks to brokers (G3).
 
-One write of a decision covers all brokers that ask. A conflict means that another writer allocated
-ids meanwhile: the requests are decided again on the node's new content.
+One write of a decision covers all brokers that request producer ids. A conflict means that another
+writer allocated ids in the meantime: the requests are decided again on the node's new content.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX_PRODUCER_ID = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsRead(Event):
-    """Content of `/latest_producer_id_block`, None where it cannot be read."""
+    """Content of `/latest_producer_id_block`; None if the node cannot be read."""
 
     found: LastProducerId | None
 
@@ -43,20 +43,20 @@ class ProducerIdsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsFound(Change):
-    """New content of `/latest_producer_id_block`, None where it cannot be read."""
+    """New content of `/latest_producer_id_block`; None if the node cannot be read."""
 
     found: LastProducerId | None
 
     def apply(self, image: Image) -> None:
-        """Take over the content."""
+        """Keep the last allocated producer id."""
         image.producer_ids = self.found
 
 
 @dataclass(frozen=True, slots=True)
 class TakeProducerIds(Write):
-    """Record that producer ids up to `last` are allocated.
+    """Record in the store that producer ids up to `last` are allocated.
 
-    `broker_id` gets the ids from `first` to `last`.
+    Broker `broker_id` gets the ids from `first` to `last`.
     """
 
     broker_id: int
@@ -68,7 +68,7 @@ class TakeProducerIds(Write):
         assert 0 <= self.first <= self.last <= _MAX_PRODUCER_ID, f"no block: {self}"
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Take over the last allocated id."""
+        """Record the last allocated id in the image."""
         if isinstance(outcome, Conflict):
             settlement.apply(ProducerIdsFound(outcome.producer_ids))
         else:
@@ -79,7 +79,7 @@ class TakeProducerIds(Write):
 def give_producer_ids(asked: Iterable[ProducerIdsAsked], draft: Draft) -> None:
     """Allocate a block to each request; one write covers all of them.
 
-    A request is decided again if that write conflicts.
+    If the write conflicts, the requests are decided again.
     """
     found = draft.image.producer_ids
     last = None if found is None else found.last_id

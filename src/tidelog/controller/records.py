@@ -1,6 +1,7 @@
-"""Records of which the image is made: topics, reassignments, deletions and removals.
+"""Records that make up the image: topics, reassignments, deletions and removals.
 
-The records are values without behaviour of their own. The image knows which of them are published.
+The records are values without behaviour of their own. The image knows which of these records are
+published.
 """
 
 from __future__ import annotations
@@ -16,18 +17,20 @@ Replicas = tuple[int, ...]
 
 
 class Presence(Enum):
-    """What a live broker reported about its replica of a partition (D3, D4)."""
+    """A live broker's report about its replica of a partition (D3, D4)."""
 
     HERE = "here"
-    #: There is none, and every log directory is good: what it held is lost.
+    #: The broker has no replica, and all its log directories are good: the replica's records are
+    #: lost.
     LOST = "lost"
-    #: Its log directory has failed, or takes no new replica: it serves nothing for now.
+    #: The replica's log directory has failed, or takes no new replica, so the replica serves no
+    #: records for now.
     OFFLINE = "offline"
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A reassignment under way; the assigned replicas include what it adds and what it removes."""
+    """A reassignment under way; assigned replicas include the added and the removed replicas."""
 
     #: Replicas that were not assigned when the reassignment began.
     adding: Replicas
@@ -37,13 +40,14 @@ class Move:
     #: Assignment when the reassignment began, in that order; empty where it was not recorded (R1,
     #: R6).
     original: Replicas
-    #: Transaction that gave the topic's node this target, or at the latest the transaction of its
-    #: reading. An older partition state shows that the replicas may not have been sent the target
-    #: (V41).
+    #: Transaction that gave the topic's node this target, or at the latest the transaction in which
+    #: the node was read. An older partition state shows that the replicas may not have been sent
+    #: the target (V41).
     since_zxid: int = 0
-    #: Bytes a second that brokers may copy for it, 0 for no throttle of its own (R4).
+    #: Bytes a second that brokers may copy for the reassignment, 0 for no throttle of its own (R4).
     throttle: int = 0
-    #: It may pause while too few replicas are in sync: enough were when it began.
+    #: Whether the reassignment may pause while too few replicas are in sync, because enough were in
+    #: sync when it began.
     is_guarded: bool = False
 
 
@@ -54,10 +58,10 @@ def target_of(replicas: Sequence[int], move: Move) -> Replicas:
 
 
 def is_completing(state: PartitionState | None, replicas: Sequence[int], move: Move) -> bool:
-    """Return whether the target is already reached (V52).
+    """Return whether a reassignment's target is already reached (V52).
 
-    Only replicas that are out for good, and the topic's node, are left to be put right. A replica
-    in the ISR is not out.
+    Only the deletion of removed replicas, and the write of the topic's node, are then left to do. A
+    removed replica must not be in the ISR.
     """
     if state is None or not state.reassigned_to:
         return False
@@ -66,22 +70,23 @@ def is_completing(state: PartitionState | None, replicas: Sequence[int], move: M
 
 
 def before(replicas: Replicas, move: Move) -> Replicas:
-    """Return the replicas of which a move began, as far as they are known (R1)."""
+    """Return the replicas with which a move began, as far as they are known (R1)."""
     return move.original or tuple(replica for replica in replicas if replica not in move.adding)
 
 
 def unwanted(replicas: Replicas, move: Move) -> Replicas:
-    """Return the replicas that only an earlier target added, or a move that is cancelled (R10)."""
+    """Return the replicas added by an earlier target, or by a move that is now cancelled (R10)."""
     original = before(replicas, move)
     return tuple([each for each in move.removing if each not in original])
 
 
 def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool) -> Replicas:
-    """Return the replicas that do not copy: the move pauses, or needs them no more (R3, R10).
+    """Return the replicas that do not copy, as the move pauses or does not need them (R3, R10).
 
-    Those that a cancel or another target has made superfluous are deleted when the move ends.
-    Members of the ISR go on. So do superfluous replicas that are eligible, because committed
-    records may be on few others. While the move pauses, eligible ones keep what they have.
+    Added replicas become superfluous by a cancel or another target, and are deleted when the move
+    ends. Members of the ISR continue to copy. Superfluous replicas that are eligible also continue,
+    because few other replicas may have the committed records. While the move pauses, eligible
+    replicas stop copying and keep their records.
     """
     out = (*state.isr, *state.elr)
     found = dict.fromkeys(each for each in unwanted(replicas, move) if each not in out)
@@ -91,18 +96,18 @@ def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool)
 
 
 class LogEnd(NamedTuple):
-    """The end of a replica's log as its broker reported it: the greater pair has more (E6)."""
+    """The end of a replica's log as its broker reported it; a greater pair has more (E6)."""
 
-    #: Leader epoch of the last record; -1 without any.
+    #: Leader epoch of the last record; -1 for a log without records.
     leader_epoch: int
     end_offset: int
-    #: Start of the log: every record below it was committed once.
+    #: Start of the log; every record below the start was once committed.
     start_offset: int = -1
 
 
-#: The broker has no copy of the log: it counts as a member that lost its data.
+#: The broker has no copy of the log, and counts as a member that lost its data.
 NO_LOG = LogEnd(-1, -1)
-#: The broker cannot read its copy now: it counts as a member that is not there.
+#: The broker cannot read its copy of the log now, and counts as a member that is not registered.
 UNREADABLE_LOG = LogEnd(-2, -1)
 
 
@@ -110,13 +115,13 @@ UNREADABLE_LOG = LogEnd(-2, -1)
 class Recovery:
     """Progress of a partition's recovery by proof (E6)."""
 
-    #: Distinguishes the recoveries of one controller's term.
+    #: Number that distinguishes the recoveries of one controller term.
     serial: int = 0
-    #: leader.recovery.wait.ms is over.
+    #: Whether leader.recovery.wait.ms is over.
     is_due: bool = False
-    #: Brokers that were asked for the ends of their logs, and have not answered.
+    #: Brokers that were asked for their log ends, and have not answered.
     asked: dict[int, None] = field(default_factory=dict)
-    #: Ends of logs by broker, under the present registrations.
+    #: Log ends by broker, reported under the present registrations.
     logs: dict[int, LogEnd] = field(default_factory=dict)
 
     def copy(self) -> Recovery:
@@ -143,7 +148,8 @@ class Topic:
     moves: Mapping[int, Move] = field(default_factory=dict)
     #: The topic's own min.insync.replicas; None where the topic has none.
     min_insync_replicas: int | None = None
-    #: Partitions of the topic, ascending. Made once, as every look at the topic goes through them.
+    #: Partitions of the topic, ascending; computed once, because every check of the topic needs
+    #: them.
     partitions: tuple[TopicPartition, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -177,7 +183,7 @@ class AcceptedRequest:
     """A request that was accepted for one partition: `/admin/reassignments/T/P` (R12)."""
 
     replicas: Replicas
-    #: The transaction that made the node; it names one reassignment.
+    #: The transaction that created the node, which identifies one reassignment.
     request_id: int
 
 
@@ -200,7 +206,7 @@ class Deletion:
 
     @property
     def done(self) -> bool:
-        """Whether no live broker holds the topic any more, so that its nodes can go."""
+        """Whether no live broker holds a replica of the topic, so that its nodes can be removed."""
         return self.commanded and not self.waiting
 
 
@@ -208,26 +214,26 @@ class Deletion:
 class Removal:
     """The removal of partitions of one topic (V71)."""
 
-    #: Partition number -> whether every consumer group must have read the partition first.
+    #: Whether every consumer group must have read the partition first, by partition number.
     requested: dict[int, bool] = field(default_factory=dict)
-    #: Partitions that the topic's node no longer has: no request exists that could be withdrawn.
+    #: Partitions that the topic's node no longer has, so that no request can be withdrawn.
     by_edit: dict[int, None] = field(default_factory=dict)
-    #: Partitions whose leaders were sent to accept no more records; they are still read.
+    #: Partitions whose leaders were commanded to accept no more records; consumers still read them.
     closed: dict[int, None] = field(default_factory=dict)
     #: Partitions that every consumer group has read to the end.
     drained: dict[int, None] = field(default_factory=dict)
-    #: Partitions whose brokers have been sent the deletion.
+    #: Partitions whose brokers have been sent the command to delete them.
     commanded: dict[int, None] = field(default_factory=dict)
     #: Replicas on live brokers that have not acknowledged the deletion, by broker.
     waiting: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)
 
     @property
     def done(self) -> bool:
-        """Whether no live broker holds a commanded partition, so the topic's node can drop it."""
+        """Whether no live broker holds a removed partition, so the topic's node can drop it."""
         return bool(self.commanded) and not self.waiting
 
     def forget(self, partition: int) -> None:
-        """Drop a partition that is removed."""
+        """Drop a partition whose removal is done."""
         for kept in (self.requested, self.by_edit, self.closed, self.drained, self.commanded):
             kept.pop(partition, None)
 

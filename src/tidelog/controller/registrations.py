@@ -1,8 +1,8 @@
 """Registrations of brokers: what a new reading of `/brokers/ids` changes (V10, V11, V41).
 
-A broker epoch is the creation transaction id of a registration: an id whose epoch differs has
-bounced. The controller looks at every partition of a broker that arrived or left. A broker that
-arrived is sent everything.
+A broker epoch is the creation transaction id of a registration: a broker whose epoch differs has
+bounced. The controller checks every partition of a broker that arrived or left. A broker that
+arrived gets a full command.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelog.core.types import BrokerInfo, StoreWentBack
 
 @dataclass(frozen=True, slots=True)
 class BrokersRead(Event):
-    """All current registrations (V10), and whether the store went back (E8)."""
+    """All current registrations (V10), and whether the store lost its latest writes (E8)."""
 
     brokers: Mapping[int, BrokerInfo]
     went_back: StoreWentBack | None = None
@@ -33,14 +33,14 @@ class BrokersRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class BrokerGone:
-    """A registration ended."""
+    """Notice that a broker's registration ended."""
 
     broker: BrokerInfo
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerArrived:
-    """A broker registered, for the first time or in another incarnation."""
+    """Notice that a broker registered, for the first time or in another incarnation."""
 
     broker: BrokerInfo
 
@@ -52,7 +52,7 @@ class SendBrokers(Order):
     rank: ClassVar[Rank] = Rank.BROKERS
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the live brokers."""
+        """Add the live brokers to all commands."""
         builder.send_brokers()
 
 
@@ -63,7 +63,7 @@ class BrokersChanged(Change):
     brokers: Mapping[int, BrokerInfo]
 
     def apply(self, image: Image) -> None:
-        """Take over the registrations; each stays marked as leaving until it ends (V43)."""
+        """Replace the registrations; a leaving broker stays marked until its own ends (V43)."""
         before, after = image.brokers, dict(self.brokers)
         image.brokers = after
         for broker_id in after:
@@ -79,7 +79,7 @@ class BrokersChanged(Change):
 
 
 def _forget_answers_of(broker_id: int, image: Image) -> None:
-    """Drop a broker's reports, and requests to it, because its registration has ended (V22, D3)."""
+    """Drop a broker's reports, and the requests to it, as its registration has ended (V22, D3)."""
     ending: list[Deletion | Removal] = [*image.deletions.values(), *image.removals.values()]
     for pending in ending:
         pending.waiting.pop(broker_id, None)
@@ -99,11 +99,11 @@ def _forget_answers_of(broker_id: int, image: Image) -> None:
 class BrokerChanges:
     """Differences between two views of the registrations; ids ascending."""
 
-    #: Registered now, under an id that was not registered before or had another epoch.
+    #: Brokers registered now, under an id that was not registered before or had another epoch.
     arrived: tuple[int, ...]
-    #: No longer registered.
+    #: Brokers that are no longer registered.
     gone: tuple[int, ...]
-    #: Same registration, other content (an endpoint changed).
+    #: Brokers with the same registration but other content, such as a changed endpoint.
     updated: tuple[int, ...]
 
     def __bool__(self) -> bool:
@@ -111,9 +111,9 @@ class BrokerChanges:
 
 
 def broker_changes(before: Brokers, after: Brokers) -> BrokerChanges:
-    """Return the differences between two readings.
+    """Return the differences between two readings of the registrations.
 
-    An id whose epoch differs has bounced, and counts as arrived.
+    A broker whose epoch differs has bounced, and counts as arrived.
     """
     arrived, updated = [], []
     for broker_id in sorted(after):
@@ -127,16 +127,17 @@ def broker_changes(before: Brokers, after: Brokers) -> BrokerChanges:
 
 
 class Registrations:
-    """What a controller keeps of its readings."""
+    """A controller's knowledge of its readings of the registrations."""
 
     __slots__ = ("has_read",)
 
     def __init__(self) -> None:
-        #: Whether a first reading was taken: the brokers that it finds do not count as arrivals.
+        #: Whether a first reading was applied; the brokers of the first reading do not count as
+        #: arrivals.
         self.has_read = False
 
     def read(self, event: BrokersRead, draft: Draft, agenda: Agenda) -> BrokerChanges:
-        """Take over a reading; return the changes."""
+        """Apply a reading of the registrations; return the changes."""
         image = draft.image
         store_went_back.found(event.went_back, draft, agenda)
         before = image.brokers

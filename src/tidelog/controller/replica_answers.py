@@ -1,8 +1,9 @@
-"""Brokers' answers to commands: replicas that they have, lack, or have stopped (D3, D4, V22, V52).
+"""Brokers' answers to commands: replicas that exist, are missing or are stopped (D3, D4, V22, V52).
 
-An answer counts only under the broker's present registration. A broker also reports by itself that
-a log directory has failed: it is sent all its roles then, and its answers name the offline replicas
-(D4). A new controller learns of them in the same way, because it sends everything (D8).
+An answer counts only under the broker's present registration. A broker also reports on its own that
+a log directory has failed: the controller then sends the broker all its roles, and the answers name
+the offline replicas (D4). A new controller learns of offline replicas in the same way, because it
+sends full commands (D8).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from tidelog.core import eligible_replicas
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 
-#: Outcomes of a role that show that the replica exists: Kafka's brokers reject a role of a leader
-#: epoch that they already know.
+#: Error codes that show that the replica exists: a Kafka broker rejects a role of a leader epoch
+#: that it already knows.
 _HAS_REPLICA = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
 
 
@@ -45,10 +46,10 @@ class StopReplicaAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class CommandsDropped(Event):
-    """A broker must be sent everything.
+    """A broker must be sent a full command.
 
-    Either its backlog grew so large that part of it was dropped (V81), or it got a replica back
-    (V35).
+    Either its backlog grew so large that part of it was dropped (V81), or a replica returned to the
+    broker (V35).
     """
 
     broker_id: int
@@ -57,7 +58,7 @@ class CommandsDropped(Event):
 
 @dataclass(frozen=True, slots=True)
 class LogDirEventsRead(Event):
-    """Brokers left word in the store that a log directory of theirs has failed (D4)."""
+    """Brokers reported in the store that one of their log directories has failed (D4)."""
 
     broker_ids: Sequence[int]
 
@@ -71,26 +72,27 @@ class ReplicaAnswered(Change):
     presence: Presence
 
     def apply(self, image: Image) -> None:
-        """Keep the answer as long as any broker lacks the replica."""
+        """Keep the answer while any broker lacks the replica."""
         answers = image.presences.setdefault(self.topic_partition, {})
         answers[self.broker_id] = self.presence
         is_here = self.presence is Presence.HERE
         if all(found is Presence.HERE for found in answers.values()):
             del image.presences[self.topic_partition]
         if is_here and _reported_no_log(image, self.topic_partition, self.broker_id):
-            # The replica came back, for example a restored stray: its broker is asked again (E6).
+            # The replica returned, for example as a restored stray: its broker is asked for the log
+            # end again (E6).
             del image.recoveries[self.topic_partition].logs[self.broker_id]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicasStopped(Change):
-    """A broker acknowledged StopReplica for partitions that are deleted, or that it leaves."""
+    """A broker acknowledged StopReplica for deleted partitions, or replicas moved elsewhere."""
 
     broker_id: int
     topic_partitions: Sequence[TopicPartition]
 
     def apply(self, image: Image) -> None:
-        """Stop waiting for these replicas."""
+        """Stop waiting for the broker's acknowledgement of these replicas."""
         for topic_partition in self.topic_partitions:
             image.leaving.get(topic_partition, {}).pop(self.broker_id, None)
             for ending in (
@@ -105,10 +107,11 @@ class ReplicasStopped(Change):
 
 
 def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> None:
-    """Note which replicas a broker has; look at partitions where this changes what is known.
+    """Record which replicas a broker has; check the partitions for which this is news.
 
-    A broker that reports a missing replica while it is no member answers a command of former state.
-    It gets its role once more, and then creates the replica: no other command may follow for hours.
+    A broker that reports a missing replica while it is no member answers an outdated command. The
+    controller sends the broker its role once more, to create the replica, because no other command
+    may follow for hours.
     """
     image = draft.image
     if not _is_current(event.broker_id, event.broker_epoch, image):
@@ -140,25 +143,25 @@ def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> 
 
 
 def directory_failed(event: LogDirEventsRead, draft: Draft) -> None:
-    """Command brokers everything: their answers name the replicas that have failed (D4)."""
+    """Send full commands to these brokers: their answers name the failed replicas (D4)."""
     draft.send_everything([each for each in event.broker_ids if each in draft.image.brokers])
 
 
 def stop_answered(event: StopReplicaAnswered, image: Image, agenda: Agenda) -> None:
-    """Note which replicas a broker has stopped."""
+    """Record which replicas a broker has stopped."""
     if _is_current(event.broker_id, event.broker_epoch, image):
         image.apply(ReplicasStopped(event.broker_id, tuple(event.topic_partitions)))
         agenda.look_at_reassignments(event.topic_partitions, image)
 
 
 def commands_dropped(event: CommandsDropped, draft: Draft) -> None:
-    """Send everything to a broker."""
+    """Send a full command to a broker."""
     if _is_current(event.broker_id, event.broker_epoch, draft.image):
         draft.send_everything((event.broker_id,))
 
 
 def _reported_no_log(image: Image, topic_partition: TopicPartition, broker_id: int) -> bool:
-    """Return whether a recovery under way holds the broker's report that it has no log."""
+    """Return whether a recovery under way holds a report that the broker has no log."""
     recovery = image.recoveries.get(topic_partition)
     return recovery is not None and recovery.logs.get(broker_id) == NO_LOG
 

@@ -1,7 +1,7 @@
 """Settings that a controller gets when its term begins.
 
-They are the values of the broker's configuration on which decisions depend. Two of them, the
-cluster's unclean.leader.election.enable and min.insync.replicas, may change within the term.
+Decisions depend on these values of the broker's configuration. Two of them, the cluster's
+unclean.leader.election.enable and min.insync.replicas, may change within the term.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-#: Checks the configuration of a topic and returns it as it is stored; raises ConfigError.
+#: Function that checks a topic's configuration and returns it as stored; raises ConfigError.
 ConfigValidator = Callable[[Mapping[str, str | None]], Mapping[str, str]]
 
 
@@ -30,13 +30,15 @@ class ControllerSettings:
     controller_id: int
     controller_epoch: int
     topic_defaults: TopicDefaults
-    #: unclean.leader.election.enable of the cluster; a topic may have its own.
+    #: unclean.leader.election.enable of the cluster; a topic may have its own value.
     unclean: bool = False
-    #: min.insync.replicas of the cluster; a topic may have its own.
+    #: min.insync.replicas of the cluster; a topic may have its own value.
     min_insync_replicas: int = 1
-    #: isr.expand.linger.ms: how long an expansion may be held back; 0 holds none (A11).
+    #: isr.expand.linger.ms: how long an ISR expansion may be held back; 0 disables holding back
+    #: (A11).
     isr_expand_linger_ms: int = 0
-    #: reassignment.max.concurrent.partitions: how many moves the queue has under way (R8).
+    #: reassignment.max.concurrent.partitions: maximum number of reassignments under way from the
+    #: queue (R8).
     concurrent_reassignments: int = 50
     #: reassignment.max.concurrent.partitions.per.broker.
     concurrent_reassignments_per_broker: int = 5

@@ -1,8 +1,8 @@
-"""Settlement: changes of the image, orders and notices of a decision whose writes are done.
+"""Settlement: changes of the image, orders and notices that follow from a decision's writes.
 
-Each write settles itself here, in the order of the writes. A conflict in the store is a fact like
-any other: the image takes over the node's content, or the node is read again (V15). Nothing is
-decided.
+Each write settles its own outcome, in the order of the writes. A conflict in the store is a fact
+like any other: the image takes over the node's content, or the node is read again (V15). A
+settlement decides nothing.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from tidelog.controller.orders import Order
 
 
 class Settlement:
-    """The consequences of one decision, as they come about."""
+    """The consequences of one decision, collected as its writes settle."""
 
     __slots__ = ("agenda", "apply", "image", "notices", "orders")
 
     def __init__(
         self, image: Image, agenda: Agenda, orders: Sequence[Order], notices: Notices
     ) -> None:
-        """Start with `orders` and `notices` of the decision, which stays as it is."""
+        """Start with the `orders` and `notices` of the decision, which stays unchanged."""
         self.image = image
-        #: Entries for the next decision to look at.
+        #: Entries that the next decision checks.
         self.agenda = agenda
         self.orders = list(orders)
         self.notices = notices.copy()
-        #: Changes the image; bound here, because each write of thousands calls it.
+        #: Changes the image; stored here, because each write of thousands calls the method.
         self.apply: Callable[[Change], None] = image.apply

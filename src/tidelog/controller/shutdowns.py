@@ -1,10 +1,11 @@
 """Controlled shutdown: a broker that is about to stop transfers its leaderships (V43, A3).
 
-Decides whether to accept a request, in which order to look at the broker's partitions, and which
-leaderships remain. The leaderships go first, in batches of one decision each; the memberships in
-ISRs follow. The outcome for each partition follows from published state and the live brokers, which
-include the mark of the leaving broker (`elections`). The store is not read again. Knows nothing of
-the broker's own retries, and does not remember a broker beyond its registration.
+This module decides whether to accept a request, in which order to check the broker's partitions,
+and which leaderships remain. The leaderships are transferred first, in batches of one decision
+each; removals from ISRs follow. The result for each partition follows from published state and the
+live brokers, among which the leaving broker is marked (`elections`). The store is not read again.
+The module knows nothing of the broker's own retries, and forgets a broker when its registration
+ends.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tidelog.wire.messages.controlled_shutdown import (
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdownAsked(Event):
-    """A request of a broker that is about to stop, to transfer its leaderships (V43)."""
+    """A stopping broker's request to transfer its leaderships (V43)."""
 
     ticket: int
     request: ControlledShutdownRequest
@@ -43,7 +44,7 @@ class ControlledShutdownAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class ShutdownBegun(Change):
-    """A live broker has asked for a controlled shutdown (V43); it leaves with its registration."""
+    """A live broker has requested a controlled shutdown, and leaves with its registration (V43)."""
 
     broker_id: int
 
@@ -55,7 +56,7 @@ class ShutdownBegun(Change):
 
 @dataclass(frozen=True, slots=True)
 class LeadershipsTransferred:
-    """The transfer of a broker's leaderships is over; the broker still leads `remaining`."""
+    """Notice that a broker's leaderships were transferred, except those in `remaining`."""
 
     broker_id: int
     remaining: Sequence[TopicPartition]
@@ -63,7 +64,7 @@ class LeadershipsTransferred:
 
 @dataclass(frozen=True, slots=True)
 class StopFollowing(Order):
-    """Command a leaving broker to stop following partitions; their logs stay (V43)."""
+    """Command a leaving broker to stop following partitions and to keep their logs (V43)."""
 
     broker_id: int
     topic_partitions: Sequence[TopicPartition]
@@ -71,25 +72,26 @@ class StopFollowing(Order):
     rank: ClassVar[Rank] = Rank.CONTROLLED_SHUTDOWN
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the stops."""
+        """Add the stops to the broker's commands."""
         for topic_partition in self.topic_partitions:
             builder.stop_following(self.broker_id, topic_partition)
 
 
 @dataclass(slots=True)
 class Shutdown:
-    """The controlled shutdown of one registration, under way."""
+    """A controlled shutdown under way, of one registration."""
 
     broker_id: int
-    #: Tickets of the requests to answer; more than one where the broker asked again meanwhile.
+    #: Tickets of the requests to answer; several if the broker repeated its request.
     tickets: list[int] = field(default_factory=list)
-    #: Partitions whose leadership is to move, and then partitions whose ISR is to lose the broker.
+    #: Partitions whose leadership is to be transferred; the broker leaves the ISRs of `followed`
+    #: after that.
     led: dict[TopicPartition, None] = field(default_factory=dict)
     followed: dict[TopicPartition, None] = field(default_factory=dict)
 
     @property
     def is_done(self) -> bool:
-        """Whether every partition was looked at."""
+        """Whether every partition of the shutdown was checked."""
         return not self.led and not self.followed
 
     def copy(self) -> Shutdown:
@@ -99,7 +101,7 @@ class Shutdown:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownBatch:
-    """Partitions of a leaving broker that one decision looks at."""
+    """Partitions of a leaving broker that one decision checks."""
 
     partitions: Sequence[TopicPartition]
     #: Whether the broker follows these partitions, and is commanded to stop following them.
@@ -115,13 +117,14 @@ class Shutdowns:
         self._under_way: dict[int, Shutdown] = {}
 
     def __bool__(self) -> bool:
-        """Return whether a decision has partitions of a leaving broker to look at."""
+        """Return whether a decision has partitions of a leaving broker to check."""
         return bool(self._under_way)
 
     def begin(self, asked: ControlledShutdownAsked, draft: Draft) -> None:
         """Mark a broker as leaving until its registration ends.
 
-        Where the broker asks again, its partitions are looked at again, including any added since.
+        If the broker repeats its request, its partitions are checked again, including partitions
+        added since.
         """
         image = draft.image
         error = refusal(asked.request, image.brokers)
@@ -142,7 +145,7 @@ class Shutdowns:
                 _refuse(ticket, ErrorCode.STALE_BROKER_EPOCH, draft)
 
     def look_at_next(self, draft: Draft, agenda: Agenda) -> None:
-        """Look at the next partitions of brokers that are leaving (V43)."""
+        """Add the next partitions of leaving brokers to the agenda (V43)."""
         for broker_id, shutdown in self._under_way.items():
             batch = next_batch(shutdown)
             agenda.look_at(batch.partitions)
@@ -152,7 +155,7 @@ class Shutdowns:
     def settle(self, settlement: Settlement) -> list[tuple[int, Any]]:
         """Answer brokers whose last partitions were decided.
 
-        A partition that another writer has changed is looked at again first.
+        A partition that another writer has changed is first checked again.
         """
         image = settlement.image
         answers: list[tuple[int, Any]] = []
@@ -182,7 +185,7 @@ class Shutdowns:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for shutdowns that will decide alike, ignoring tickets."""
+        """Return a value that is equal for shutdowns that will decide alike, except for tickets."""
         return tuple(
             (key, len(shutdown.led), len(shutdown.followed))
             for key, shutdown in self._under_way.items()
@@ -203,9 +206,9 @@ def _response(error: ErrorCode, left: Sequence[TopicPartition]) -> ControlledShu
 
 
 def refusal(request: ControlledShutdownRequest, brokers: Brokers) -> ErrorCode:
-    """Return the error of a controlled shutdown, NONE where it may begin.
+    """Return the error of a controlled shutdown, NONE if it may begin.
 
-    Before version 2 a request has no broker epoch.
+    A request before version 2 has no broker epoch.
     """
     broker = brokers.get(request.broker_id)
     if broker is None:
@@ -216,7 +219,7 @@ def refusal(request: ControlledShutdownRequest, brokers: Brokers) -> ErrorCode:
 
 
 def look_at(shutdown: Shutdown, image: Image, topic_partitions: Iterable[TopicPartition]) -> None:
-    """Note which of these partitions the broker leads and which it follows, to look at them."""
+    """Sort these partitions into those that the broker leads and those that it follows."""
     for topic_partition in topic_partitions:
         state = image.states.get(topic_partition)
         if state is None or image.is_deleting(topic_partition.topic):
@@ -228,9 +231,9 @@ def look_at(shutdown: Shutdown, image: Image, topic_partitions: Iterable[TopicPa
 
 
 def next_batch(shutdown: Shutdown) -> ShutdownBatch:
-    """Take the partitions of the next decision.
+    """Remove and return the partitions of the next decision.
 
-    A decision never has both leaderships and followed partitions.
+    A batch never mixes leaderships and followed partitions.
     """
     are_followed = not shutdown.led
     source = shutdown.followed if are_followed else shutdown.led
@@ -243,7 +246,7 @@ def next_batch(shutdown: Shutdown) -> ShutdownBatch:
 def remaining(image: Image, broker_id: int) -> list[TopicPartition]:
     """Return partitions that the broker leads and could still transfer if it waited.
 
-    In such a partition another replica is alive, is not itself leaving, and has yet to catch up.
+    In such a partition another replica is alive and not leaving, and has yet to catch up.
     """
     found = []
     for topic_partition in image.hosted_by(broker_id):

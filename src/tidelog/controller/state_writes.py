@@ -1,7 +1,7 @@
-"""Publication of a partition's state: the write, and what the image learns of it.
+"""Publication of a partition's state: the write, and its effect on the image.
 
-The state node is written if its version is the one that the image knows. After a conflict the image
-takes over the node's content, and the partition is looked at again (V15).
+The write succeeds if the state node has the version that the image knows. After a conflict the
+image takes over the node's content, and the partition is checked again (V15).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class StatePublished(Change):
 
     topic_partition: TopicPartition
     state: PartitionState
-    #: The replicas that have just left the ISR, and why.
+    #: The replicas that have just left the ISR, with the causes.
     shrinks: Shrinks = ()
 
     def apply(self, image: Image) -> None:
-        """Take over the state; nothing where the topic is gone."""
+        """Set the partition's state, unless the topic is gone."""
         topic_partition, state = self.topic_partition, self.state
         if topic_partition.topic in image.topics:
             image.states[topic_partition] = image.as_far_as_proven(topic_partition, state)
@@ -48,13 +48,13 @@ class StatePublished(Change):
 
 @dataclass(frozen=True, slots=True)
 class StateUnreadable(Change):
-    """A partition's state node is malformed; the partition is left alone."""
+    """A partition's state node is malformed, so the controller leaves the partition unchanged."""
 
     topic_partition: TopicPartition
     reason: str
 
     def apply(self, image: Image) -> None:
-        """Drop the known state."""
+        """Drop the partition's state, and record why it cannot be read."""
         image.states.pop(self.topic_partition, None)
         image.presences.pop(self.topic_partition, None)
         image.recoveries.pop(self.topic_partition, None)
@@ -63,12 +63,12 @@ class StateUnreadable(Change):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasRemade(Change):
-    """Brokers are commanded to create the partition: their earlier reports do not count (D3)."""
+    """Brokers are commanded to create the partition, so their earlier reports do not count (D3)."""
 
     topic_partition: TopicPartition
 
     def apply(self, image: Image) -> None:
-        """Drop the reports of missing replicas."""
+        """Drop the reports of missing replicas of the partition."""
         image.presences.pop(self.topic_partition, None)
 
 
@@ -79,13 +79,14 @@ class WritePartitionState(Write):
     topic_partition: TopicPartition
     state: PartitionState
     expected_epoch: int
-    #: Brokers may create the replica, because this decision creates the partition (D3).
+    #: Whether brokers may create the replica, because this decision creates the partition (D3).
     is_new: bool = False
-    #: The change comes from the leader, which gets the result in its response.
+    #: Whether the leader proposed the change, and gets the result in its response.
     asked_by_leader: bool = False
-    #: Where the partition exists, only these replicas may be created: a reassignment adds them.
+    #: Replicas that a reassignment adds to an existing partition; only their brokers may create a
+    #: replica.
     new_replicas: tuple[int, ...] = ()
-    #: Why a leader asks for a shrink, or a broker to leave, by replica; empty where it did not say.
+    #: Causes that the leader or a leaving broker reported for removed members, by replica.
     shrinks: Shrinks = ()
 
     def __post_init__(self) -> None:
@@ -93,7 +94,7 @@ class WritePartitionState(Write):
         assert self.state.partition_epoch == self.expected_epoch + 1, f"not the next: {self}"
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Take over what the node holds now."""
+        """Apply the content that the node has after the write or the conflict."""
         if isinstance(outcome, Conflict):
             self._found(outcome, settlement)
         else:
@@ -145,7 +146,7 @@ class WritePartitionState(Write):
 
 
 def last_known(topic_partition: TopicPartition, state: PartitionState) -> str:
-    """Return a report of a partition that is left alone, with its last known state."""
+    """Return a report of a partition that stays unchanged, with its last known state."""
     return (
         f"partition {topic_partition} is left alone until its state node is repaired: it was led by"
         f" {state.leader} under leader epoch {state.leader_epoch}, ISR {list(state.isr)}; another"
@@ -156,7 +157,7 @@ def last_known(topic_partition: TopicPartition, state: PartitionState) -> str:
 def strangers_reported(
     topic_partition: TopicPartition, state: PartitionState, assigned: Sequence[int]
 ) -> str:
-    """Return a report of eligible replicas outside the assignment; empty where there is none."""
+    """Return a report of eligible replicas outside the assignment, or "" without any."""
     strangers = eligible_replicas.strangers(state, assigned)
     if not strangers:
         return ""
@@ -168,14 +169,14 @@ def strangers_reported(
 
 
 def first_states(states: Mapping[int, PartitionState], mzxid: int) -> dict[int, PartitionState]:
-    """Return the first states of partitions as this transaction wrote them."""
+    """Return the first states of partitions, as written by this transaction."""
     return {partition: state.written_by(mzxid) for partition, state in states.items()}
 
 
 def send_first_states(
     topic: Topic, states: Mapping[int, PartitionState], settlement: Settlement
 ) -> None:
-    """Command the replicas of new partitions to be created."""
+    """Order the creation of the replicas of new partitions."""
     for partition, state in states.items():
         topic_partition = TopicPartition(topic.name, partition)
         settlement.orders.append(SendState(topic_partition, is_new=True))

@@ -1,10 +1,10 @@
-"""A metadata store that went back: its partition states prove nothing (E8).
+"""A metadata store that lost its latest writes, so that its partition states prove nothing (E8).
 
-A broker that had seen a later store marks the store when it registers. What was written before the
-mark is from before the copy was taken, or was decided by that. So every replica that is assigned
-may have the committed records, and none is proven. The states are taken over as unproven, and
-recovery by proof compares the logs of all replicas (E6). A state that is written after the mark
-counts as usual.
+A broker that had seen a later store marks the store when it registers. State written before the
+mark comes from a restored copy of the store, or was decided from such state. So every assigned
+replica may have the committed records, and none is proven. The image takes over these states as
+unproven, and recovery by proof compares the logs of all replicas (E6). A state that is written
+after the mark counts as usual.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.core.types import NO_STAMP, StoreWentBack
 
 @dataclass(frozen=True, slots=True)
 class StoreFoundOlder:
-    """These partitions were taken over from a store that went back; for the log and for events."""
+    """Notice of partitions taken over from a store that lost its latest writes."""
 
     found: StoreWentBack
     partitions: int
@@ -27,19 +27,19 @@ class StoreFoundOlder:
 
 @dataclass(frozen=True, slots=True)
 class WentBackKnown(Change):
-    """The mark in the store; None where there is none, or where it was accepted."""
+    """The mark in the store; None if there is no mark, or if it was accepted."""
 
     found: StoreWentBack | None
 
     def apply(self, image: Image) -> None:
-        """Keep the mark, and take over the states before it as unproven."""
+        """Keep the mark, and make the states before the mark unproven."""
         image.went_back = self.found
         for topic_partition, state in image.states.items():
             image.states[topic_partition] = image.as_far_as_proven(topic_partition, state)
 
 
 def found(mark: StoreWentBack | None, draft: Draft, agenda: Agenda) -> None:
-    """Take over the mark as read from the store; look at every partition that it concerns."""
+    """Apply the mark as read from the store, and check every partition that it concerns."""
     image = draft.image
     if mark == image.went_back:
         return
@@ -52,7 +52,7 @@ def found(mark: StoreWentBack | None, draft: Draft, agenda: Agenda) -> None:
 
 
 def text(mark: StoreWentBack) -> str:
-    """Return what the mark says, for people."""
+    """Return the mark's content as a text for people."""
     stamp = f"of transaction {mark.found}" if mark.found != NO_STAMP else "missing"
     return (
         f"the metadata store went back, as broker {mark.broker_id} found when it registered: its"

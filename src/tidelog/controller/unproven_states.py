@@ -1,7 +1,8 @@
-"""States of partitions of which nothing proves a replica, because the store went back (E8).
+"""States of partitions without a proven replica, because the store lost its latest writes (E8).
 
-Every assigned replica is a member then, and the recorded epoch of each is one that no registration
-has. Pure values: `store_went_back` decides which states these are.
+Every assigned replica is a member of such a partition, and its recorded epoch belongs to no
+registration. This module has pure functions: `store_went_back` decides which states become
+unproven.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from typing import Final
 from tidelog.core.eligible_replicas import BOUNCED_EPOCH
 from tidelog.core.types import PartitionState
 
-#: `mzxid` of a state that differs from its node: the next decision writes it.
+#: `mzxid` of a state that differs from its node, so that the next decision writes the state.
 NOT_WRITTEN: Final = -1
 
 
 def unproven(state: PartitionState, replicas: Sequence[int], epochs_skipped: int) -> PartitionState:
-    """Return the state whose members are all replicas, none of them proven.
+    """Return a state whose members are all assigned replicas, none of them proven.
 
-    Its leader epoch is above all that the store may have lost, so that none is given twice.
+    Its leader epoch is above all epochs that the store may have lost, so that no epoch is assigned
+    twice.
     """
     others = tuple(replica for replica in replicas if replica not in state.isr)
     return replace(

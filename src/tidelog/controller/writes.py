@@ -1,7 +1,8 @@
 """Writes of a decision to the store, and their outcomes.
 
-Each concern defines its writes. The writer turns each into operations on the store and reports
-their outcomes in order. An outcome is `Written`, or `Conflict` with what the node holds instead.
+Each concern defines its writes. The writer turns each write into operations on the store and
+reports their outcomes in order. An outcome is `Written`, or `Conflict` with the present content of
+the node.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class Written:
 class Conflict:
     """Outcome of a rejected write: the node is not as expected.
 
-    `state` is the content of a state node, None where it is gone or cannot be read (`reason`);
-    `producer_ids` likewise.
+    `state` is the content of a state node, None if it is gone or cannot be read (`reason`).
+    `producer_ids` is the content of the producer ids' node, None likewise.
     """
 
     state: PartitionState | None = None
@@ -42,4 +43,4 @@ class Write:
     __slots__ = ()
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Take over the outcome; nothing where the image does not know the node."""
+        """Apply the outcome to the image, which ignores an unknown node."""

@@ -1,11 +1,12 @@
-"""Leader elections: which replica leads a partition next, and when the controller looks at that.
+"""Leader elections: which replica becomes a partition's leader, and when an election is due.
 
 `election` derives the next published state of one partition from its `circumstances`, as a pure
-function. `leaders` looks at partitions whose circumstances changed and serves ElectLeaders. `waits`
-reports partitions without a leader.
+function. `leaders` checks the partitions whose circumstances changed and serves ElectLeaders.
+`waits` reports partitions without a leader.
 
-`preferred` returns leaderships to preferred replicas, `balance` finds the leaderships to return.
+`preferred` returns leaderships to preferred replicas, and `balance` finds these leaderships.
 `relinquishing` moves leaderships away from brokers that step back (F11, V68, D13, D14).
 
-Recovery by proof (E6): `recovery` decides which member leads, `recoveries` keeps the progress.
+`recovery` decides which member leads after a recovery by proof (E6), and `recoveries` keeps the
+progress of recoveries.
 """

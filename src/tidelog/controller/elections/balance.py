@@ -1,13 +1,14 @@
-"""Automatic election of preferred replicas: which partitions get them as leaders, and when (V46).
+"""Automatic election of preferred replicas: which leaderships return to them, and when (V46).
 
-A broker is out of balance when others lead more than a given share of the partitions that prefer
-it. All of those partitions are then due. They go back in steps of bounded size, so that clients do
-not all refresh their metadata at once. A broker that has returned gets them only once it has caught
-up. Before that, it is outside the ISR of a partition with a live leader, and is busy fetching.
-Partitions that are being reassigned, removed or deleted do not count there. The wait has an end: a
-broker that joined no further ISR between two looks is not waited for any longer. A client that asks
-for an election (V8) depends on the ISR alone. Reads the image only; looks and steps come from
-outside, so time is not known here.
+A broker is out of balance when other brokers lead more than a given share of the partitions that
+prefer this broker. All of those partitions are then due. Leaderships return in steps of bounded
+size, so that clients do not all refresh their metadata at once. A broker that has returned gets its
+leaderships only after it has caught up. A broker has to catch up while it is outside the ISR of a
+partition with a live leader; it is then busy fetching. Partitions that are being reassigned,
+removed or deleted do not count as such. The wait is bounded: the controller does not wait for a
+broker that joined no further ISR between two rebalance checks. An election that a client requests
+(V8) depends on the ISR alone. This module only reads the image; the caller times checks and steps,
+so the module knows no time.
 """
 
 from __future__ import annotations
@@ -21,34 +22,36 @@ from tidelog.controller.records import Topic
 from tidelog.core.limits import MAX_AUTOMATIC_ELECTIONS_PER_STEP
 from tidelog.core.types import TopicPartition
 
-#: Looks at the balance before a broker with slow reads may lead again by itself: more than one
+#: Rebalance checks before a broker with slow reads may lead again automatically: more than one
 #: interval (leader.imbalance.check.interval.seconds), at most two.
 SLOW_LOOKS = 2
 
 
 @dataclass(slots=True)
 class _Registration:
-    """Findings about a broker that is to get leaderships back, in its present incarnation."""
+    """Findings about a broker that is to get leaderships back, for its present incarnation."""
 
     broker_epoch: int
-    #: Number of partitions on which it had to catch up at the last look.
+    #: Number of partitions on which the broker had to catch up at the last rebalance check.
     behind: int
-    #: It has caught up, or the controller does not wait for it.
+    #: Whether the broker has caught up, or the controller does not wait for it.
     may_lead: bool
-    #: A partition on which it still has to catch up.
+    #: A partition on which the broker still has to catch up.
     witness: TopicPartition | None = None
 
 
 class Balance:
-    """Partitions that are to return to their preferred leaders, in the order of those replicas."""
+    """Partitions that are to return to their preferred leaders, in the order of those leaders."""
 
     __slots__ = ("_brokers", "_slow", "_unfit", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, None] = {}
-        #: Brokers that reported slow reads, in which incarnation, and the looks to leave out (F11).
+        #: Brokers that reported slow reads: their broker epoch, and the rebalance checks to skip
+        #: (F11).
         self._slow: dict[int, tuple[int, int]] = {}
-        #: Replicas on full and slow disks, by broker, likewise (D13, D14).
+        #: Replicas on full or slow disks: the broker epoch, and the rebalance checks to skip (D13,
+        #: D14).
         self._unfit: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
         self._brokers: dict[int, _Registration] = {}
 
@@ -59,8 +62,8 @@ class Balance:
     def look(self, image: Image, percentage: int) -> None:
         """Find brokers that are out of balance.
 
-        `percentage` is leader.imbalance.per.broker.percentage. A partition that waited since the
-        last look stays only where it is found again.
+        `percentage` is leader.imbalance.per.broker.percentage. A partition that waits since the
+        last check remains only if this check finds it again.
         """
         self._slow = {
             broker_id: (epoch, looks - 1)
@@ -88,7 +91,7 @@ class Balance:
             )
 
     def step(self, image: Image) -> list[TopicPartition]:
-        """Take out and return the next partitions to give back."""
+        """Remove and return the partitions whose leaderships return in the next step."""
         due: list[TopicPartition] = []
         held: dict[int, bool] = {}
         for topic_partition in list(self._waiting):
@@ -112,31 +115,32 @@ class Balance:
         return due
 
     def note_slow(self, broker_id: int, image: Image) -> None:
-        """Give a live broker no leaderships before the second look from now (F11)."""
+        """Return no leadership to a live broker before the second next rebalance check (F11)."""
         self._slow[broker_id] = (image.brokers[broker_id].broker_epoch, SLOW_LOOKS)
 
     def is_slow(self, broker_id: int, image: Image) -> bool:
-        """Return whether a broker reported slow reads lately, in its present incarnation."""
+        """Return whether the broker's present incarnation reported slow reads lately."""
         broker = image.brokers.get(broker_id)
         found = self._slow.get(broker_id)
         return broker is not None and found is not None and found[0] == broker.broker_epoch
 
     def note_unfit(self, broker_id: int, topic_partition: TopicPartition, image: Image) -> None:
-        """Give a live broker no leadership of this partition: its disk is full or slow (D13, D14).
+        """Exclude a live broker from leading this partition: its disk is full or slow (D13, D14).
 
-        Until the broker takes that back, or to the second look from now: the report may be lost.
+        The exclusion ends when the broker withdraws its report, or at the second rebalance check
+        from now: the withdrawal may be lost.
         """
         epoch = image.brokers[broker_id].broker_epoch
         self._unfit[broker_id, topic_partition] = (epoch, SLOW_LOOKS)
 
     def note_fit(self, broker_id: int) -> None:
-        """Forget that disks of a broker are full or slow: one of them is well again."""
+        """Drop the reports that disks of a broker are full or slow, as a disk has recovered."""
         self._unfit = {
             replica: found for replica, found in self._unfit.items() if replica[0] != broker_id
         }
 
     def is_avoided(self, broker_id: int, topic_partition: TopicPartition, image: Image) -> bool:
-        """Return whether a broker should not lead a partition: slow reads, unfit disk."""
+        """Return whether a broker should not lead a partition, for slow reads or an unfit disk."""
         if self.is_slow(broker_id, image):
             return True
         broker = image.brokers.get(broker_id)
@@ -145,11 +149,11 @@ class Balance:
 
     @property
     def counts_looks(self) -> bool:
-        """Whether looks are due even if no leadership returns automatically."""
+        """Whether rebalance checks are due even if no leadership returns automatically."""
         return bool(self._slow or self._unfit)
 
     def held_back(self) -> tuple[int, ...]:
-        """Return the brokers that had to catch up first, at the last step."""
+        """Return the brokers that still had to catch up at the last step."""
         return tuple(
             sorted(broker_id for broker_id, seen in self._brokers.items() if not seen.may_lead)
         )
@@ -175,7 +179,7 @@ class Balance:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for balances that will decide alike (model checker)."""
+        """Return a value that is equal for instances that will decide alike (model checker)."""
         return (
             tuple(self._waiting),
             tuple(
@@ -188,8 +192,8 @@ class Balance:
 def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
     """Return partitions to give back to their preferred replicas.
 
-    Such a partition is led by another replica. Its preferred broker is alive, is not leaving, and
-    lacks the leadership of more than the percentage of the partitions that prefer it.
+    Another replica leads such a partition. Its preferred broker is alive and is not leaving. That
+    broker lacks the leadership of more than the percentage of the partitions that prefer it.
     """
     preferring: dict[int, int] = {}
     elsewhere: dict[int, list[TopicPartition]] = {}
@@ -218,7 +222,7 @@ def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
 def behind(image: Image, broker_id: int) -> Iterator[TopicPartition]:
     """Yield the partitions on which a broker has to catch up.
 
-    Such a partition is assigned to the broker, has another live leader, and its ISR lacks the
+    Such a partition is assigned to the broker and has another live leader, and its ISR lacks the
     broker.
     """
     return (

@@ -1,7 +1,7 @@
-"""The circumstances of a partition's election: all that its result depends on beside its state.
+"""The circumstances of a partition's election: every input of the election beside the state.
 
-A value: replicas, live brokers, configuration, missing replicas, and what a recovery by proof has
-found so far. Decides nothing.
+`Circumstances` is a value: replicas, live brokers, configuration, missing replicas, and the
+findings of a recovery by proof so far. This module decides nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.core.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What an election depends on beside the partition's published state."""
+    """Inputs of an election beside the partition's published state."""
 
     #: Replicas in the order of preference.
     replicas: Sequence[int]
@@ -25,22 +25,23 @@ class Circumstances:
     controller_epoch: int
     #: The effective minimum: min(min.insync.replicas, number of replicas).
     minimum: int = 1
-    #: Live brokers without a replica that serves: lost or offline (D3, D4).
+    #: Live brokers whose replica does not serve, because it is lost or offline (D3, D4).
     absent: Sequence[int] = ()
     #: The effective unclean.leader.election.enable.
     unclean: bool = False
-    #: An operator asked for an unclean election: it waits for no recovery.
+    #: Whether an operator requested an unclean election, which waits for no recovery.
     is_forced: bool = False
-    #: None before the recovery began.
+    #: Progress of the recovery by proof; None before the recovery began.
     recovery: Recovery | None = None
-    #: Those of `absent` whose replica is in a failed log directory: it may hold every record.
+    #: The brokers of `absent` whose replica is in a failed log directory; the replica may hold
+    #: every record.
     offline: Sequence[int] = ()
-    #: Leader epochs that a partition skips where the store went back (E8).
+    #: Leader epochs that a partition skips after the store lost its latest writes (E8).
     epochs_skipped: int = 0
 
     @property
     def lost(self) -> Sequence[int]:
-        """Live brokers that reported that their replica is lost."""
+        """Live brokers that reported that they lost their replica."""
         if not self.offline:
             return self.absent
         return [broker_id for broker_id in self.absent if broker_id not in self.offline]
@@ -50,12 +51,12 @@ class Circumstances:
         return broker_id in self.brokers and broker_id not in self.absent
 
     def can_lead(self, broker_id: int) -> bool:
-        """Return whether a broker may become the leader as far as its life is concerned."""
+        """Return whether a broker is alive, not leaving, and has a replica that serves."""
         return self.has_replica(broker_id) and not self.brokers[broker_id].is_leaving
 
 
 def circumstances(topic_partition: TopicPartition, draft: Draft) -> Circumstances:
-    """Return the circumstances of a partition whose topic exists, as this decision finds them."""
+    """Return the circumstances of a partition of an existing topic, as this decision finds them."""
     image, settings = draft.image, draft.settings
     unclean = image.topics[topic_partition.topic].unclean
     replicas = image.replicas(topic_partition)

@@ -1,13 +1,13 @@
 """The next published state of one partition: leader, ISR, eligible replicas (V11-V14, E1-E6, D3).
 
-Level-triggered: the decision follows from published state and its circumstances alone. Every
-controller therefore decides the same, and deciding twice changes nothing. `None` means that no
-change is due. While a *proven* member is alive, members that bounced leave the ISR before any
-election, and so do members whose broker has no such replica (V10, D3). A proven member of the ISR
-leads, else a proven eligible replica (E2). While none is alive, all members stay, and recovery by
-proof decides (E6). A leader that restarted gets a new leader epoch, also after a clean shutdown. A
-broker that is leaving is no candidate, and leaves every ISR in which a live broker stays. Where
-none stays, a leader leads until it goes (V43).
+An election is level-triggered: the decision follows from the published state and its circumstances
+alone. Every controller therefore decides the same, and deciding twice changes nothing. `None` means
+that no change is due. While a *proven* member is alive, bounced members leave the ISR before any
+election (V10), and so do members whose broker lost the replica (D3). A proven member of the ISR is
+elected, else a proven eligible replica (E2). While no proven member is alive, all members stay, and
+recovery by proof decides (E6). A leader that restarted gets a new leader epoch, also after a clean
+shutdown. A broker that is leaving is no candidate, and leaves every ISR in which a live broker
+stays. If no live broker would stay, a leaving leader leads until it stops (V43).
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ class Election:
     """A partition state to publish."""
 
     state: PartitionState
-    #: The leader has no replica and must create an empty one: an unclean election with no log left.
+    #: Whether the leader has no replica and must create an empty one, after an unclean election
+    #: without any log.
     creates_leader: bool = False
 
 
 def elect(state: PartitionState, around: Circumstances) -> Election | None:
-    """Return the state to publish now, None when the state can stay."""
+    """Return the state to publish now, None if the state can stay."""
     if state.elr and len(state.isr) >= around.minimum and _leads_on(state, around):
-        # The minimum is lower than it was when they left. Its leader commits records without them
-        # as soon as it hears of this write, and no other leader exists that may.
+        # The minimum is lower than when the eligible replicas left the ISR. The leader commits
+        # records without them once it learns of this write, and no other leader may commit any.
         return _elect(replace(state, elr=(), elr_epochs=()), around) or _without_eligible(
             state, around
         )
@@ -54,13 +55,13 @@ def elect(state: PartitionState, around: Circumstances) -> Election | None:
 
 
 def _leads_on(state: PartitionState, around: Circumstances) -> bool:
-    """Return whether the leader lives in the incarnation that was elected."""
+    """Return whether the leader is alive in the incarnation that was elected."""
     leads = state.leader in around.brokers
     return leads and not incarnations.is_leader_restarted(state, around.brokers)
 
 
 def _without_eligible(state: PartitionState, around: Circumstances) -> Election:
-    """Return the same state without eligible replicas; leader and ISR go on (E1)."""
+    """Return the same state without eligible replicas; leader and ISR stay (E1)."""
     return Election(
         replace(
             state,
@@ -79,7 +80,7 @@ def _elect(state: PartitionState, around: Circumstances) -> Election | None:
     restarted = incarnations.restarted_members(state, brokers)
     leads_here = around.has_replica(state.leader) and state.leader not in restarted
     bounced = incarnations.bounced_members(state, brokers) if restarted else ()
-    # An offline replica stays eligible: its disk may come back with every record.
+    # An offline replica stays eligible: its disk may return with every record.
     is_whole = not state.elr or not any(replica in around.lost for replica in state.elr)
     if leads_here and not bounced and is_whole and all(map(around.can_lead, state.isr)):
         return None
@@ -125,7 +126,7 @@ def needs_recovery(state: PartitionState, around: Circumstances) -> bool:
 
 
 def _elect_unproven(state: PartitionState, around: Circumstances) -> Election | None:
-    """Elect where no live member is proven: by recovery, or uncleanly where that is allowed."""
+    """Elect a leader while no live member is proven: by recovery, or uncleanly if allowed."""
     plan = recovery.plan(state, around)
     if plan.leader != NO_LEADER:
         return Election(_published(state, plan.leader, [plan.leader], around))
@@ -137,14 +138,14 @@ def _elect_unproven(state: PartitionState, around: Circumstances) -> Election | 
 
 
 def prefers_another(state: PartitionState, replicas: Sequence[int]) -> bool:
-    """Return whether another replica leads than the preferred one, the first of the assignment."""
+    """Return whether the leader is not the preferred replica, the first of the assignment."""
     return state.leader != replicas[0]
 
 
 def elect_preferred(state: PartitionState, around: Circumstances) -> Election | None:
-    """Elect the preferred replica as leader (V46); None where it is not alive and in sync.
+    """Elect the preferred replica as leader (V46); return None if it is not alive and in sync.
 
-    No other change may be due: call `elect` first.
+    The caller must call `elect` first, which finds any other change that is due.
     """
     preferred = around.replicas[0]
     live = [member for member in state.isr if around.can_lead(member)]
@@ -156,10 +157,9 @@ def elect_preferred(state: PartitionState, around: Circumstances) -> Election | 
 def elect_instead(
     state: PartitionState, around: Circumstances, slow: Sequence[int]
 ) -> Election | None:
-    """Elect another leader from the ISR, none of `slow` (F11); None where none can lead.
+    """Elect another leader from the ISR, no member of `slow` (F11); None if no member can lead.
 
-    The former leader stays in the ISR. A partition with a bounced member is left alone: `elect`
-    decides on it.
+    The former leader stays in the ISR. A partition with a bounced member is left to `elect`.
     """
     live = [member for member in state.isr if around.can_lead(member)]
     heirs = [member for member in live if member != state.leader and member not in slow]
@@ -172,12 +172,12 @@ def elect_instead(
 def elect_without(
     state: PartitionState, around: Circumstances, damaged: int, slow: Sequence[int]
 ) -> Election | None:
-    """Take a replica with a damaged log out of the members (V68); None where none can lead then.
+    """Remove a replica with a damaged log from the members (V68); None if no member can lead.
 
-    A live member of the ISR leads in its place, one of `slow` only where there is no other. Another
-    leader stays, in the next leader epoch: so the replica's broker learns that it is no member. It
-    truncates its log then, so it is no eligible replica either. A partition without a leader or
-    with a bounced member is left alone: `elect` decides on it.
+    If the damaged replica led, a live member of the ISR is elected, a member of `slow` only if
+    there is no other. Another leader stays, in the next leader epoch: so the replica's broker
+    learns that its replica is no member. The broker then truncates the log, so the replica is not
+    eligible either. A partition without a leader, or with a bounced member, is left to `elect`.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, around.brokers):
         return None
@@ -192,10 +192,10 @@ def elect_without(
 
 
 def is_untouched(state: PartitionState, brokers: Brokers) -> bool:
-    """Return whether leader and ISR are alive in their recorded incarnations, and none is leaving.
+    """Return whether the leader and the ISR are alive in their recorded incarnations, none leaving.
 
-    Nothing is due then, unless a replica is absent or eligible. This holds of nearly all partitions
-    that a new controller reads, and costs much less than `elect`.
+    No change is due in such a state, unless a replica is absent or eligible. Nearly all partitions
+    that a new controller reads are untouched, and this check costs much less than `elect`.
     """
     recorded = state.isr_epochs
     if recorded is None or len(recorded) != len(state.isr):
@@ -217,8 +217,9 @@ def _leader(current: int, replicas: Sequence[int], candidates: Container[int]) -
 def _elect_uncleanly(state: PartitionState, around: Circumstances) -> Election | None:
     """Elect a live assigned replica with ISR = itself, RECOVERING (V13).
 
-    Members go first, and a replica with a log before one without. Records that others have do not
-    count any more, so no other replica is eligible.
+    Members of the ISR and eligible replicas are preferred, and so is a replica with a log. No other
+    replica is eligible after the election, because records that only other replicas have no longer
+    count.
     """
     members = eligible_replicas.members(state)
     live = [
@@ -257,8 +258,7 @@ def _published(
         leader,
         tuple(isr),
         around.controller_epoch,
-        # A member that stayed, or that others follow from now on, counts in its present
-        # incarnation.
+        # A member of the ISR counts in its present incarnation, whether it stayed or joins now.
         tuple([brokers[member].broker_epoch for member in isr]),
         *_eligible(state, isr, around),
         last_leader=NO_LEADER,
@@ -269,11 +269,11 @@ def _published(
 
 
 def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
-    """Return the epoch of a new leader, above those that any lost store has given (E8).
+    """Return the epoch of a new leader, above the epochs that any lost store has assigned (E8).
 
-    The state has skipped epochs after the store was restored. A log with a later epoch is of an
-    earlier restore of the same copy, which skipped more. Leaders may then have had epochs of which
-    no log has a record.
+    The state has skipped epochs after the store was restored. A log with a later epoch comes from
+    an earlier restore of the same backup that skipped more epochs. Leaders of that restore may have
+    had epochs of which no log has a record.
     """
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)
@@ -285,7 +285,7 @@ def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
 def _leaderless(
     state: PartitionState, survivors: Sequence[int], around: Circumstances
 ) -> Election | None:
-    """Return the state without a leader; its ISR keeps the members that may lead later (V13)."""
+    """Return the state without a leader, whose ISR keeps the members that may lead later (V13)."""
     is_written = state.mzxid != NOT_WRITTEN
     if is_written and state.leader == NO_LEADER and len(survivors) == len(state.isr):
         return None
@@ -298,7 +298,7 @@ def _leaderless(
         last_leader=state.last_leader if state.leader == NO_LEADER else state.leader,
     )
     if state.is_unproven:
-        # Every assigned replica may have what was committed, however great the ISR is (E8).
+        # Every assigned replica may have committed records, whatever the size of the ISR (E8).
         elr, elr_epochs = state.elr, state.elr_epochs
         leaderless = replace(leaderless, elr=elr, elr_epochs=elr_epochs, is_unproven=True)
     return Election(leaderless)
@@ -307,10 +307,10 @@ def _leaderless(
 def _kept_epochs(
     state: PartitionState, survivors: Sequence[int], brokers: Brokers
 ) -> tuple[int, ...]:
-    """Return the epochs to record for members that stay without a leader.
+    """Return the epochs to record for the members that stay in a partition without a leader.
 
-    Where none is recorded, the node's last modification shows which members bounced (V10). The
-    write changes that modification, so it records the epochs that are known so far.
+    Without a recorded epoch, the node's last modification shows which members bounced (V10). This
+    write changes the last modification, so it records the epochs that are known so far.
     """
     recorded = eligible_replicas.members(state)
     bounced = incarnations.bounced_members(state, brokers)
@@ -318,7 +318,8 @@ def _kept_epochs(
     for member in survivors:
         epoch = recorded[member]
         if epoch == NO_BROKER_EPOCH:
-            # One that registers from now on may do so before this write, and looks unchanged then.
+            # A broker that registers from now on may do so before this write, and would look
+            # unchanged.
             is_here = member in brokers and member not in bounced
             epoch = brokers[member].broker_epoch if is_here else BOUNCED_EPOCH
         kept.append(epoch)
@@ -328,7 +329,7 @@ def _kept_epochs(
 def _eligible(
     state: PartitionState, isr: Sequence[int], around: Circumstances
 ) -> eligible_replicas.EligibleReplicas:
-    """Return the eligible replicas beside `isr`; a proven member counts as it lives now (E1)."""
+    """Return the eligible replicas beside `isr`; proven members count in their live epochs (E1)."""
     if len(isr) >= around.minimum:
         return eligible_replicas.NONE_ELIGIBLE
     return eligible_replicas.after(
@@ -344,8 +345,8 @@ def _eligible(
 def cut_short(state: PartitionState, replicas: Sequence[int], brokers: Brokers) -> bool:
     """Return whether the partition may never have been created on any broker (D3).
 
-    Its state was not written since the first time, every assigned replica is alive, and no member
-    has bounced.
+    The state was not written after its first version, every assigned replica is alive, and no
+    member has restarted.
     """
     return (
         state.partition_epoch == state.first_epochs[1]

@@ -1,7 +1,8 @@
-"""Leader and ISR of partitions whose circumstances changed (V11, V13, D3).
+"""Elections for partitions whose circumstances changed, and ElectLeaders (V11, V13, D3).
 
-Level-triggered: the decision follows from the image alone. So a conflict in the store, a new
-controller and a repeated event all take the same way (V15, V41). ElectLeaders requests the same.
+Elections are level-triggered: the decision follows from the image alone. So the same code handles a
+conflict in the store, a new controller and a repeated event (V15, V41). ElectLeaders requests go
+through the same code.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ _PREFERRED, _UNCLEAN = 0, 1
 class UncleanRead(Event):
     """New values of unclean.leader.election.enable.
 
-    `topics` has the value of each topic, None where it has none of its own. `cluster` is None where
-    it was not read.
+    `topics` has the value of each topic, None for a topic without a value of its own. `cluster` is
+    None if the cluster's value was not read.
     """
 
     topics: Mapping[str, bool | None]
@@ -55,7 +56,7 @@ class UncleanRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class MinimumRead(Event):
-    """New values of min.insync.replicas, as in UncleanRead."""
+    """New values of min.insync.replicas, with the same fields as UncleanRead."""
 
     topics: Mapping[str, int | None]
     cluster: int | None = None
@@ -71,13 +72,13 @@ class ElectLeadersAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class UncleanChanged(Change):
-    """A topic's own unclean.leader.election.enable has changed; None where it has none."""
+    """A topic's own unclean.leader.election.enable has changed; None if the topic has none."""
 
     name: str
     unclean: bool | None
 
     def apply(self, image: Image) -> None:
-        """Take over the value; nothing where the topic is gone."""
+        """Set the value, unless the topic is gone."""
         topic = image.topics.get(self.name)
         if topic is not None:
             image.topics[self.name] = replace(topic, unclean=self.unclean)
@@ -85,13 +86,13 @@ class UncleanChanged(Change):
 
 @dataclass(frozen=True, slots=True)
 class MinimumChanged(Change):
-    """A topic's own min.insync.replicas has changed; None where it has none."""
+    """A topic's own min.insync.replicas has changed; None if the topic has none."""
 
     name: str
     min_insync_replicas: int | None
 
     def apply(self, image: Image) -> None:
-        """Take over the value; nothing where the topic is gone."""
+        """Set the value, unless the topic is gone."""
         topic = image.topics.get(self.name)
         if topic is not None:
             image.topics[self.name] = replace(topic, min_insync_replicas=self.min_insync_replicas)
@@ -99,9 +100,9 @@ class MinimumChanged(Change):
 
 @dataclass(frozen=True, slots=True)
 class RecreateReplicas(Order):
-    """Command brokers to create the replicas of a partition whose creation was cut short (D3).
+    """Command to brokers to create the replicas of a partition whose creation was interrupted (D3).
 
-    No broker has a replica of it.
+    No broker has a replica of the partition.
     """
 
     topic_partition: TopicPartition
@@ -109,7 +110,7 @@ class RecreateReplicas(Order):
     rank: ClassVar[Rank] = Rank.RECREATION
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add roles that may create the replica."""
+        """Add roles that allow the brokers to create the replica."""
         builder.send_role(self.topic_partition, is_new=True)
 
 
@@ -128,7 +129,7 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
     if state is None or lifecycle.is_tombstone(state):
         _begin(topic_partition, image.replicas(topic_partition), state, draft)
         return
-    # Nearly all partitions that a new controller reads need no election: one look is enough.
+    # Nearly all partitions that a new controller reads need no election: a cheap check is enough.
     is_untouched = (
         topic_partition not in image.presences
         and not state.elr
@@ -138,7 +139,7 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
         return
     move = topic.moves.get(topic_partition.partition)
     if move is not None and state.mzxid < move.since_zxid:
-        # The replicas may not have been sent the changed assignment yet.
+        # The changed assignment may not have been sent to the replicas yet.
         under_next = transitions.under_next_epoch(state, controller_epoch)
         if image.is_completing(topic_partition):
             under_next = replace(under_next, reassigned_to=state.reassigned_to)
@@ -146,7 +147,7 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
 
 
 def _elect(topic_partition: TopicPartition, state: PartitionState, draft: Draft) -> bool:
-    """Write the state that an election leaves; return whether this look is over."""
+    """Write the state that an election leaves; return whether the check of the partition ends."""
     around = circumstances(topic_partition, draft)
     if (
         around.absent
@@ -199,7 +200,7 @@ def _ask_for_replicas(
 ) -> bool:
     """Ask brokers whether they have a replica of a fresh partition (D3).
 
-    Returns False when a broker has one, so that brokers without one can leave the ISR.
+    Returns False if a broker has a replica, so that brokers without a replica can leave the ISR.
     """
     presence = draft.image.presence(topic_partition)
     if any(found is not Presence.LOST for found in presence.values()):
@@ -213,7 +214,7 @@ def _ask_for_replicas(
 
 
 def settle(settlement: Settlement) -> None:
-    """Drop the reports of replicas that brokers are commanded to create."""
+    """Drop the reports about replicas that brokers are now commanded to create."""
     for order in settlement.orders:
         if isinstance(order, RecreateReplicas):
             settlement.apply(ReplicasRemade(order.topic_partition))
@@ -224,7 +225,7 @@ def settle(settlement: Settlement) -> None:
 def unclean_read(
     event: UncleanRead, image: Image, agenda: Agenda, settings: ControllerSettings
 ) -> ControllerSettings:
-    """Take over a configuration; partitions without a leader may get one now (V13)."""
+    """Apply unclean.leader.election.enable; partitions without a leader may get one now (V13)."""
     if event.cluster is not None and event.cluster != settings.unclean:
         settings = replace(settings, unclean=event.cluster)
         for name, topic in image.topics.items():
@@ -240,7 +241,7 @@ def unclean_read(
 def minimum_read(
     event: MinimumRead, image: Image, agenda: Agenda, settings: ControllerSettings
 ) -> ControllerSettings:
-    """Take over a configuration; fewer members may be enough now (E1, E6)."""
+    """Apply new values of min.insync.replicas; fewer members may be enough now (E1, E6)."""
     if event.cluster is not None and event.cluster != settings.min_insync_replicas:
         settings = replace(settings, min_insync_replicas=event.cluster)
         for name, topic in image.topics.items():
@@ -316,7 +317,8 @@ def _elect_leader(election_type: int, topic_partition: TopicPartition, draft: Dr
     index = draft.written(topic_partition)
     if index is None:
         return _write(topic_partition, state, elected, draft)
-    # The decision changes the leadership once and writes the node once, so epochs rise once.
+    # The decision changes the leadership once and writes the node once, so leader and partition
+    # epochs rise once.
     leader_epoch = elected.state.leader_epoch if state.is_unproven else state.leader_epoch
     merged = replace(
         elected.state, leader_epoch=leader_epoch, partition_epoch=state.partition_epoch

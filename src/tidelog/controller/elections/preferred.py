@@ -1,7 +1,8 @@
-"""Election of preferred replicas: requested by a node, or automatic (V8, V46).
+"""Election of preferred replicas, requested by a node of the store or automatic (V8, V46).
 
-Each decision returns a bounded number of leaderships. `/admin/preferred_replica_election` is
-removed when all its entries are decided. `balance` finds the automatic elections.
+Each decision returns a bounded number of leaderships to their preferred replicas.
+`/admin/preferred_replica_election` is removed when all its entries are decided. `balance` finds the
+automatic elections.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class PreferredElectionRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class RebalanceDue(Event):
-    """The periodic look for brokers whose preferred leaderships are elsewhere is due (V46)."""
+    """The periodic check for brokers whose preferred leaderships are elsewhere is due (V46)."""
 
     #: leader.imbalance.per.broker.percentage
     percentage: int
@@ -39,16 +40,16 @@ class RebalanceDue(Event):
 
 @dataclass(frozen=True, slots=True)
 class RebalanceStepDue(Event):
-    """The next step of the leaderships that were found due is due (V46)."""
+    """The next step of the automatic return of leaderships is due (V46)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetPreferredElection(Write):
-    """Remove `/admin/preferred_replica_election`, whose entries are decided."""
+    """Remove `/admin/preferred_replica_election` after all its entries are decided."""
 
 
 class PreferredElections:
-    """Leaderships that are to return to preferred replicas, a few at a time."""
+    """Leaderships that are to return to preferred replicas, a few per decision."""
 
     __slots__ = ("_is_requested", "_waiting", "balance")
 
@@ -64,12 +65,12 @@ class PreferredElections:
         return bool(self._waiting) or self._is_requested
 
     def read(self, event: PreferredElectionRead) -> None:
-        """Take over a request that was left in the store."""
+        """Take over a request from `/admin/preferred_replica_election`."""
         self._waiting.update(dict.fromkeys(event.topic_partitions))
         self._is_requested = True
 
     def rebalance(self, event: RebalanceDue, image: Image) -> None:
-        """Look for brokers that are out of balance, and take the first step."""
+        """Find the brokers that are out of balance, and queue the first step."""
         self.balance.look(image, event.percentage)
         self.step(image)
 
@@ -78,7 +79,7 @@ class PreferredElections:
         self._waiting.update(dict.fromkeys(self.balance.step(image)))
 
     def write(self, draft: Draft) -> None:
-        """Elect the next preferred replicas, where they can lead."""
+        """Elect the next preferred replicas that can lead."""
         for topic_partition in list(self._waiting)[:MAX_PREFERRED_ELECTIONS_PER_DECISION]:
             del self._waiting[topic_partition]
             _give_back(topic_partition, draft)
@@ -120,5 +121,5 @@ def _give_back(topic_partition: TopicPartition, draft: Draft) -> None:
 
 
 def elect(topic_partition: TopicPartition, state: PartitionState, draft: Draft) -> Election | None:
-    """Elect the preferred replica; None where it is not alive and in sync (V46)."""
+    """Elect the preferred replica; return None if it is not alive and in sync (V46)."""
     return election.elect_preferred(state, circumstances(topic_partition, draft))

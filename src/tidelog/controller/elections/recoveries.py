@@ -1,7 +1,7 @@
-"""Progress of recoveries by proof: the wait, the questions to brokers, their answers (E6).
+"""Progress of recoveries by proof: the wait, the questions to brokers, and the answers (E6).
 
-A recovery begins when enough members of a leaderless partition are registered and none is proven.
-It is forgotten with the controller's term: the next controller begins another one.
+A recovery begins when enough members of a leaderless partition are registered and none of them is
+proven. A recovery ends with the controller's term: the next controller begins another recovery.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ class LogEndsReported(Event):
 
 
 class RecoveryBegun(NamedTuple):
-    """A recovery begins: its wait is to be timed.
+    """A recovery begins, and its wait is to be timed.
 
-    The serial number distinguishes it from a later recovery of the partition. The leader epoch does
-    not: a move of replicas raises it while the recovery goes on.
+    The serial number distinguishes a recovery from a later recovery of the same partition. The
+    leader epoch cannot distinguish them: a reassignment raises the epoch while the recovery goes
+    on.
     """
 
     topic_partition: TopicPartition
@@ -53,17 +54,17 @@ class RecoveryBegun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAwaited:
-    """A partition has no leader, and no proven member is there; for the log."""
+    """Notice for the log: a partition has no leader, and no proven member is registered."""
 
     topic_partition: TopicPartition
     plan: RecoveryPlan
-    #: -1 where none is recorded.
+    #: The leader before this wait; -1 if none is recorded.
     last_leader: int
 
 
 @dataclass(frozen=True, slots=True)
 class AskForLogEnd(Order):
-    """Ask a broker for the end of its log of a partition."""
+    """Question to a broker for the end of its log of a partition."""
 
     broker_id: int
     topic_partition: TopicPartition
@@ -71,7 +72,7 @@ class AskForLogEnd(Order):
     rank: ClassVar[Rank] = Rank.LOG_END
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the question."""
+        """Add the question to the broker's commands."""
         builder.ask_for_log_end(self.broker_id, self.topic_partition)
 
 
@@ -83,7 +84,7 @@ class RecoveryStarted(Change):
     serial: int
 
     def apply(self, image: Image) -> None:
-        """Add it, unless the partition has a leader again or is gone."""
+        """Add the recovery, unless the partition has a leader again or is gone."""
         image.next_recovery = max(image.next_recovery, self.serial + 1)
         state = image.states.get(self.topic_partition)
         if state is not None and state.leader == NO_LEADER:
@@ -97,7 +98,7 @@ class RecoveryDue(Change):
     topic_partition: TopicPartition
 
     def apply(self, image: Image) -> None:
-        """Note it; nothing where the recovery is over."""
+        """Mark the recovery as due, unless it is over."""
         found = image.recoveries.get(self.topic_partition)
         if found is not None:
             found.is_due = True
@@ -105,13 +106,13 @@ class RecoveryDue(Change):
 
 @dataclass(frozen=True, slots=True)
 class LogEndAsked(Change):
-    """A broker is asked for the end of its log."""
+    """A broker is asked for its log end of a partition."""
 
     topic_partition: TopicPartition
     broker_id: int
 
     def apply(self, image: Image) -> None:
-        """Note it, so that the broker is asked once."""
+        """Record the question, so that the broker is asked once."""
         found = image.recoveries.get(self.topic_partition)
         if found is not None and self.broker_id in image.brokers:
             found.asked[self.broker_id] = None
@@ -126,7 +127,7 @@ class LogEndFound(Change):
     log_end: LogEnd
 
     def apply(self, image: Image) -> None:
-        """Keep it for as long as the broker is registered; nothing where the recovery is over."""
+        """Keep the log end while the broker is registered, unless the recovery is over."""
         found = image.recoveries.get(self.topic_partition)
         if found is not None:
             found.asked.pop(self.broker_id, None)
@@ -143,7 +144,7 @@ def go_on(
 ) -> None:
     """Take the next step of the recovery of a partition without a leader.
 
-    `is_news`: this decision publishes that it has none.
+    `is_news` means that this decision publishes the state without a leader.
     """
     plan = recovery.plan(state, around)
     begins = plan.is_under_way and around.recovery is None
@@ -158,7 +159,7 @@ def go_on(
 
 
 def settle(settlement: Settlement) -> None:
-    """Note the recoveries that begin, and the brokers that are asked."""
+    """Record the recoveries that begin, and the brokers that are asked for log ends."""
     for begun in settlement.notices.of(RecoveryBegun):
         settlement.apply(RecoveryStarted(*begun))
     for order in settlement.orders:
@@ -167,7 +168,7 @@ def settle(settlement: Settlement) -> None:
 
 
 def wait_over(event: RecoveryWaitOver, image: Image, agenda: Agenda) -> None:
-    """Go on with these recoveries: members that are not registered are not waited for any more."""
+    """End the wait of these recoveries: the controller no longer waits for unregistered members."""
     for topic_partition, serial in event.begun:
         found = image.recoveries.get(topic_partition)
         if found is not None and found.serial == serial:
@@ -176,7 +177,7 @@ def wait_over(event: RecoveryWaitOver, image: Image, agenda: Agenda) -> None:
 
 
 def log_ends_reported(event: LogEndsReported, image: Image, agenda: Agenda) -> None:
-    """Take over the ends of a broker's logs."""
+    """Record the log ends that a broker reported."""
     broker = image.brokers.get(event.broker_id)
     if broker is None or broker.broker_epoch != event.broker_epoch:
         return

@@ -1,11 +1,12 @@
-"""Recovery by proof: which member leads while no live member is proven to have its log (E6).
+"""Recovery by proof: which member leads while no live member is proven to have its whole log (E6).
 
-Every committed record was on all members. At most k - 1 of them have lost unsynced data (k: the
-effective minimum): that is the promise. So among k members one is intact. Of two logs, the one with
-the greater pair (last leader epoch, end offset) has every committed record that the other has. So
-the greatest log of k members has every committed record. All members are awaited for
-leader.recovery.wait.ms; those that are registered then are asked for the ends of their logs. Where
-the store went back, all replicas are members, and all but k - 1 must be there (E8).
+Every committed record was on all members. The promise of acks=all allows that at most k - 1 members
+have lost unsynced data (k: the effective minimum). So one of any k members is intact. Of two logs,
+the log with the greater pair (last leader epoch, end offset) has every committed record of the
+other log. So the greatest log of k members has every committed record. The controller awaits all
+members for leader.recovery.wait.ms, and then asks the registered members for their log ends. After
+the store lost its latest writes, all replicas are members, and all but k - 1 of them must be
+registered (E8).
 """
 
 from __future__ import annotations
@@ -28,16 +29,17 @@ class RecoveryPlan:
     missing: tuple[int, ...]
     #: Number of members that must be registered before any of them may lead.
     quorum: int
-    #: The member that may lead now; NO_LEADER while that is not known.
+    #: The member that may lead now; NO_LEADER while that member is not known.
     leader: int = NO_LEADER
-    #: Members whose logs must be known first.
+    #: Members that must first report their log ends.
     asked: tuple[int, ...] = ()
-    #: Enough members are registered: the recovery now waits for the others, or for log ends.
+    #: Whether enough members are registered: the recovery now waits for more members, or for log
+    #: ends.
     is_under_way: bool = False
 
 
 def plan(state: PartitionState, around: Circumstances) -> RecoveryPlan:
-    """Return the next step; no live member with a replica is proven."""
+    """Return the next step of a recovery, given that no live member with a replica is proven."""
     recovery = around.recovery or Recovery()
     brokers = around.brokers
     members = tuple(
@@ -74,10 +76,11 @@ def plan(state: PartitionState, around: Circumstances) -> RecoveryPlan:
 
 
 def _quorum(state: PartitionState, members: int, minimum: int) -> int:
-    """Return how many members must be registered; k where each has every committed record.
+    """Return how many members must be registered; k if each member has every committed record.
 
     In an unproven state all replicas are members, and each record was committed on at least k of
-    them. So all but k - 1 members must be registered: then one of them has the record (E8).
+    them. So all but k - 1 members must be registered: then one registered member has the record
+    (E8).
     """
     if state.is_unproven:
         return max(1, members - minimum + 1)
@@ -85,18 +88,19 @@ def _quorum(state: PartitionState, members: int, minimum: int) -> int:
 
 
 def _greatest(candidates: Sequence[int], heard: int, quorum: int, around: Circumstances) -> int:
-    """Return the member with the greatest log; the first one as assigned where several have it.
+    """Return the member with the greatest log, the first in assignment order if several have it.
 
     `heard` members reported their log end, or count without a report: a member without the replica
-    has lost its data. Brokers of Kafka 3.9 report no log ends. Where too few other members do, the
-    first member leads, as in Kafka. Such a partition has Kafka's promise and no more.
+    has lost its data. Brokers of Kafka 3.9 report no log ends. If too few other members report
+    their log ends, the first member leads, as in Kafka. Such a partition has only Kafka's promise.
     """
     known = {} if around.recovery is None else around.recovery.logs
     silent = [member for member in candidates if member not in known]
     logs = {member: known[member] for member in candidates if known.get(member, NO_LOG) != NO_LOG}
     if silent and (not logs or heard - len(silent) < quorum):
         return next(member for member in candidates if member in silent or member in logs)
-    # Records below the start of a log were committed: a log that ends before it lacks some.
+    # Records below the start of a log were committed, so a log that ends below this offset lacks
+    # some.
     start = max((log.start_offset for log in logs.values()), default=0)
     complete = [
         member for member in around.replicas if member in logs and logs[member].end_offset >= start

@@ -1,16 +1,18 @@
 """Leaders that step back: slow reads (F11), a damaged log (V68), a full or slow disk (D13, D14).
 
-The leader that replaces a slow one has every committed record, and the slow one stays in the ISR. A
-broker that reported slow reads takes over from no other one, and gets no leadership back
-automatically before the second rebalance look after that (`Balance`). So leadership does not move
-back and forth between slow brokers. Where no other member can lead, the leader stays.
+The leader that replaces a slow leader has every committed record, and the slow leader stays in the
+ISR. A broker that reported slow reads takes over from no other leader. The controller returns no
+leadership to such a broker before the second rebalance check after its report (`Balance`). So
+leadership does not move back and forth between slow brokers. If no other member can lead, the
+leader stays.
 
-A leader on a full or slow disk is replaced like one with slow reads, but only the partitions there
-avoid the broker, until a request without partitions takes the report back. A broker also names the
-followers on its slow disks: they are avoided, and nothing else changes.
+A leader on a full or slow disk is replaced like a leader with slow reads, but the broker is avoided
+only for the reported partitions. A request without partitions withdraws the report. A broker also
+names the followers on its slow disks: the controller avoids these as leaders and changes nothing
+else.
 
-A replica with a damaged log leaves the ISR, or the eligible replicas, and truncates its log only
-then. A leader that is alone in the ISR stays: its log is the only one.
+A replica with a damaged log leaves the ISR and the eligible replicas first, and truncates its log
+afterwards. A leader that is alone in the ISR stays: its log is the only one.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from tidelog.wire.messages.relinquish_leadership import (
 
 @dataclass(frozen=True, slots=True)
 class RelinquishAsked(Event):
-    """A broker's request to be replaced as leader, or to leave the members of partitions."""
+    """A broker's request to give up leaderships, or to leave the members of partitions."""
 
     ticket: int
     request: RelinquishLeadershipRequest
@@ -57,10 +59,10 @@ class NamedPartition:
 
 
 def note_reports(asked: RelinquishAsked, image: Image, balance: Balance) -> None:
-    """Note that the sender's reads are slow or its disks unfit: it takes no leadership for now.
+    """Record that the sender's reads are slow or its disks unfit, so that it takes no leadership.
 
     A damaged log or an unfit disk says nothing about other partitions of the sender. A request
-    without partitions takes back that disks of the sender are full or slow.
+    without partitions withdraws the report that disks of the sender are full or slow.
     """
     request = asked.request
     if not _is_current(request, image):
@@ -111,7 +113,7 @@ def _replace_leader(
     draft: Draft,
     balance: Balance,
 ) -> int | None:
-    """Elect another leader; return the index of the write, None without one. Raises KafkaError."""
+    """Elect another leader; return the index of its write, or None. Raises KafkaError."""
     image, sender = draft.image, request.broker_id
     name = image.topic_name(topic_id)
     if name is None or image.is_deleting(name):
@@ -167,10 +169,10 @@ def _take_out(
     draft: Draft,
     topic_partition: TopicPartition,
 ) -> int:
-    """Take a replica with a damaged log out of the members (V68). Raises KafkaError.
+    """Remove a replica with a damaged log from the members (V68). Raises KafkaError.
 
-    Also where the replica has left the ISR already: the next leader epoch makes sure that its
-    broker learns of it, and that no earlier fetch brings it back.
+    The leader epoch rises also if the replica has already left the ISR: the new epoch lets its
+    broker learn of that, and prevents that an earlier fetch brings the replica back.
     """
     elected = election.elect_without(state, around, damaged, slow)
     if elected is None:

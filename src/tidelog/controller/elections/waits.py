@@ -1,7 +1,8 @@
-"""Waits of partitions without a leader, for all who look at the cluster from outside (E4, E6).
+"""Waits of partitions without a leader, for observers outside the controller (E4, E6).
 
-The wait follows from the partition's state and its circumstances, as the election does. Nothing is
-decided by it. The image keeps what was last sent to the brokers, so that a change is sent once.
+The wait follows from the partition's state and its circumstances, as the election does. No decision
+depends on the wait. The image keeps the wait that was last sent to the brokers, so that each change
+is sent once.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from tidelog.core.types import NO_LEADER, PartitionState, TopicId, TopicPartitio
 
 @dataclass(frozen=True, slots=True)
 class WaitChanged:
-    """Another wait of a partition without a leader; for all brokers and for events."""
+    """Notice that a partition without a leader waits for other members than before."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
     leader_epoch: int
-    #: -1 where none is recorded.
+    #: The leader before this wait; -1 if none is recorded.
     last_leader: int
     wait: LeaderWait
 
 
 @dataclass(frozen=True, slots=True)
 class WaitKnown(Change):
-    """The wait of a partition is known."""
+    """The current wait of a partition without a leader."""
 
     topic_partition: TopicPartition
     wait: LeaderWait
 
     def apply(self, image: Image) -> None:
-        """Keep it, unless the partition has a leader again or is gone."""
+        """Keep the wait, unless the partition has a leader again or is gone."""
         state = image.states.get(self.topic_partition)
         if state is not None and state.leader == NO_LEADER:
             image.waits[self.topic_partition] = self.wait
@@ -87,7 +88,7 @@ def look_at(
 ) -> None:
     """Send all brokers the wait of a partition without a leader, if it has changed.
 
-    `is_news`: this decision publishes a state, which takes the wait with it.
+    `is_news` means that this decision publishes a state, which carries the wait with it.
     """
     wait = wait_of(state, around)
     if draft.image.waits.get(topic_partition) == wait:
@@ -101,6 +102,6 @@ def look_at(
 
 
 def settle(settlement: Settlement) -> None:
-    """Keep the waits that this decision found."""
+    """Record in the image the waits that this decision found."""
     for changed in settlement.notices.of(WaitChanged):
         settlement.apply(WaitKnown(changed.topic_partition, changed.wait))

@@ -1,10 +1,10 @@
 """Partitions of topics: their number, the placement of their replicas, and their ISRs.
 
-`addition` and `removal` change how many a topic has; `refusals` decides which requests are
-rejected. `assignments` bounds the replicas that requests name, `placement` places those of new
-partitions.
+`addition` and `removal` change the number of a topic's partitions; `refusals` decides which
+requests are rejected. `assignments` bounds the replicas that requests name, and `placement` places
+the replicas of new partitions.
 
-`isr` judges the ISR that a leader proposes, `alter_partition` serves its request. `expansions`
-holds expansions back to merge them (A11). `isr_changes` adopts changes that leaders wrote into
-state nodes themselves (A12, A13).
+`isr` judges the ISR that a leader proposes, and `alter_partition` serves the leader's request.
+`expansions` holds back ISR expansions to merge them (A11). `isr_changes` adopts changes that
+leaders wrote into state nodes themselves (A12, A13).
 """

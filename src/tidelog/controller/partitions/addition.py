@@ -1,10 +1,10 @@
-"""Addition of partitions to topics: which requests are rejected, what is written (V7, V70).
+"""Addition of partitions to topics: which requests are rejected, and what is written (V7, V70).
 
 `plan` takes one topic of a CreatePartitions request (KIP-195), or of the requests below
-`/admin/partitions_add`. It returns the topic's new node and the first states of the added
-partitions. Existing partitions stay as they are. A number that was removed before begins above the
-epochs of its former incarnation (V71). Refusals are KafkaErrors whose message says what would be
-right.
+`/admin/partitions_add`. `plan` returns the topic's new node and the first states of the added
+partitions. Existing partitions stay unchanged. A partition whose number was removed before begins
+above the epochs of its former incarnation (V71). Refusals are KafkaErrors whose message names an
+acceptable request.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class CreatePartitionsAsked(Event):
 class AdditionsRead(Event):
     """Requests read from `/admin/partitions_add`: the replicas by topic and number (V7).
 
-    An empty list leaves the choice of replicas to the controller. The seed is for their placement.
+    An empty list leaves the choice of replicas to the controller. The seed is for the placement of
+    these replicas.
     """
 
     wanted: Mapping[str, Mapping[int, Sequence[int]]]
@@ -62,7 +63,7 @@ class AdditionsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class FormerRead(Event):
-    """State nodes of partitions that their topics do not have; None where none exists (V71)."""
+    """State nodes of partitions that their topics do not have; None for a missing node (V71)."""
 
     states: Mapping[TopicPartition, PartitionState | None]
 
@@ -75,18 +76,18 @@ class PartitionsAdded(Change):
     states: Mapping[int, PartitionState]
 
     def apply(self, image: Image) -> None:
-        """Add the partitions; the others stay."""
+        """Add the partitions to the topic; its other partitions stay unchanged."""
         image.place(self.topic, self.states)
 
 
 @dataclass(frozen=True, slots=True)
 class FormerFound(Change):
-    """State nodes of partitions that a topic does not have (any more); None where none exists."""
+    """State nodes of partitions that a topic lacks, or no longer has; None for a missing node."""
 
     states: Mapping[TopicPartition, PartitionState | None]
 
     def apply(self, image: Image) -> None:
-        """Note the former incarnations."""
+        """Record the former incarnations."""
         image.former.update(self.states)
 
 
@@ -103,7 +104,7 @@ class FormerForgotten(Change):
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A topic with added partitions, to be written over its former version, and their states."""
+    """A topic with added partitions, to be written over its present version, and their states."""
 
     topic: Topic
     states: Mapping[int, PartitionState]
@@ -127,7 +128,7 @@ class AddPartitions(Write):
 
 
 def number_unknown(name: str, settlement: Settlement) -> None:
-    """Note that another writer has changed a topic's partitions: their number is unknown."""
+    """Drop what is known of a topic's missing partitions: another writer changed the topic."""
     settlement.notices.add(TopicOutdated(name))
     settlement.apply(FormerForgotten(name))
 
@@ -135,8 +136,8 @@ def number_unknown(name: str, settlement: Settlement) -> None:
 def create_partitions(asked: CreatePartitionsAsked, draft: Draft) -> bool:
     """Plan more partitions for each topic in a client's request (V70).
 
-    Returns False where another request of this decision changes the number of a topic's partitions;
-    the request is then decided later.
+    Returns False if another request of this decision changes the number of a topic's partitions;
+    this request is then decided later.
     """
     request = asked.request
     counts = Counter(wanted.name for wanted in request.topics)
@@ -182,7 +183,7 @@ def _response(results: Sequence[Result[str]]) -> CreatePartitionsResponse:
 class Additions:
     """Stored requests to add partitions (V7).
 
-    A request waits until all lower numbers exist or are requested too.
+    A request waits until all partitions with lower numbers exist or are requested too.
     """
 
     __slots__ = ("_reported", "_seed", "_wanted")
@@ -190,15 +191,15 @@ class Additions:
     def __init__(self) -> None:
         self._wanted: Mapping[str, Mapping[int, Sequence[int]]] = {}
         self._seed = 0
-        #: Reports about requests that wait for lower numbers, by topic.
+        #: Reports, by topic, about requests that wait for lower partition numbers.
         self._reported: dict[str, str] = {}
 
     def read(self, event: AdditionsRead) -> None:
-        """Take over the stored requests, which replace all earlier ones."""
+        """Take over the stored requests, which replace all requests read before."""
         self._wanted, self._seed = event.wanted, event.seed
 
     def write(self, draft: Draft) -> None:
-        """Carry out the requests that can be done now; report each state of the others once."""
+        """Carry out the requests that are possible now; report each state of others once."""
         waiting: dict[str, str] = {}
         for name, wanted in self._wanted.items():
             gap = self._add(name, wanted, draft)
@@ -212,7 +213,7 @@ class Additions:
                 draft.report(gap)
 
     def _add(self, name: str, wanted: Mapping[int, Sequence[int]], draft: Draft) -> str:
-        """Carry out the requests for one topic; return the report of those that wait."""
+        """Carry out the possible requests for one topic; return a report of the others."""
         image = draft.image
         topic = image.topics.get(name)
         if draft.has_changed((name,)) or name in image.unreadable or image.closing(name):
@@ -247,9 +248,9 @@ class Additions:
         return ""
 
     def wanted_former(self, events: Iterable[Event], image: Image) -> list[TopicPartition]:
-        """Return partitions that are about to be added and whose former incarnations are unknown.
+        """Return partitions about to be added whose former incarnations are unknown.
 
-        The controller needs a `FormerRead` of them before it can decide (V71).
+        The controller needs a `FormerRead` of these partitions before it can decide (V71).
         """
         asked: dict[str, int] = {}
         known: dict[TopicPartition, PartitionState | None] = {}
@@ -276,7 +277,7 @@ class Additions:
 
 
 def _gap(name: str, count: int, wanted: Mapping[int, Sequence[int]]) -> str:
-    """Return a report of the requests that wait for a lower number; empty where none does."""
+    """Return a report of the requests that wait for a lower partition number, or ""."""
     above = sorted(number for number in wanted if number > count)
     if not above:
         return ""
@@ -289,9 +290,9 @@ def _gap(name: str, count: int, wanted: Mapping[int, Sequence[int]]) -> str:
 
 
 def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartition]:
-    """Return partitions below these counts that the topics lack and whose past is unknown.
+    """Return partitions below these counts that the topics lack, with unknown former incarnations.
 
-    The list ends where one request may not add more.
+    The list ends at the number of partitions that one request may add.
     """
     found = []
     for name, count in counts.items():
@@ -308,9 +309,9 @@ def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartit
 def plan(
     wanted: CreatePartitionsTopic, image: Image, seed: int, controller_epoch: int, room: int
 ) -> Growth:
-    """Return the topic as it will be; raises KafkaError with the reason.
+    """Return the topic with its added partitions. Raises KafkaError with the reason of a refusal.
 
-    `room`: number of partitions that this request may still create.
+    `room` is the number of partitions that this request may still create.
     """
     topic = changeable(wanted.name, image)
     existing = topic.assignments
@@ -335,7 +336,7 @@ def plan(
 
 
 def changeable(name: str, image: Image) -> Topic:
-    """Return the topic, if its number of partitions can be changed now; raises KafkaError."""
+    """Return the topic if its number of partitions can be changed now, else raise KafkaError."""
     if is_internal_topic(name):
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -370,7 +371,7 @@ def changeable(name: str, image: Image) -> Topic:
 
 
 def _check_count(wanted: CreatePartitionsTopic, topic: Topic) -> int:
-    """Return how many partitions to add."""
+    """Return the number of partitions to add. Raises KafkaError for an invalid number."""
     now = len(topic.assignments)
     if wanted.count == now:
         raise KafkaError(

@@ -1,8 +1,9 @@
-"""AlterPartition: a leader proposes an ISR, and receives the state once that is durable (A1-A4).
+"""AlterPartition: a leader proposes an ISR, and receives the state once it is durable (A1-A4).
 
-This module checks the sender; `isr` judges each partition. A conflict in the store is the leader's
-INVALID_UPDATE_VERSION (A3). An expansion that `expansions` holds back is judged again when its time
-is over. The response does not name it, and its leader gets the outcome as a command (A11).
+This module checks the sender; `isr` judges each partition. A conflict in the store becomes
+INVALID_UPDATE_VERSION for the leader (A3). An expansion that `expansions` holds back is judged
+again when its wait is over. The response does not name the held expansion, and its leader gets the
+outcome as a command (A11).
 """
 
 from __future__ import annotations
@@ -44,30 +45,30 @@ class AlterPartitionAsked(Event):
     request: AlterPartitionRequest
 
 
-#: From this version on a request gives topic ids, before it topic names (KIP-841).
+#: From this version on a request names topics by id, in earlier versions by name (KIP-841).
 FIRST_VERSION_WITH_TOPIC_IDS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A partition of a request, and the state that holds unless the proposal is rejected."""
+    """A partition of a request, and its new state unless the proposal is rejected."""
 
-    #: As the request names the topic: by id, or by name (versions 0 and 1).
+    #: The topic as the request names it: by id, or by name (versions 0 and 1).
     topic_id: TopicId
     topic_name: str
     partition: int
     state: PartitionState | None = None
-    #: The controller holds the proposal back: the response does not name the partition (A11).
+    #: Whether the controller holds the proposal back; the response then omits the partition (A11).
     is_held: bool = False
 
     @property
     def key(self) -> tuple[TopicId, str, int]:
-        """The partition as the request names it."""
+        """The partition as the request names it: topic id, topic name, partition number."""
         return self.topic_id, self.topic_name, self.partition
 
 
 def alter_partitions(asked: AlterPartitionAsked, held: HeldExpansions, draft: Draft) -> None:
-    """Judge a leader's request."""
+    """Judge the proposals of a leader's request."""
     request = asked.request
     error = ErrorCode.NONE
     if not _is_registered(request.broker_id, request.broker_epoch, draft):
@@ -84,7 +85,8 @@ def alter_partitions(asked: AlterPartitionAsked, held: HeldExpansions, draft: Dr
         for data in topic.partitions:
             subject = _subject(topic, data)
             if subject.key in named:
-                # One request changes a partition once: a leader has one ISR in mind for it.
+                # A request may name a partition only once, because a leader proposes one ISR for
+                # it.
                 answer.results.append(Result(subject, ErrorCode.INVALID_REQUEST))
                 continue
             named.add(subject.key)
@@ -115,8 +117,8 @@ def _is_registered(broker_id: int, broker_epoch: int, draft: Draft) -> bool:
 def _names_too_many(request: AlterPartitionRequest, draft: Draft) -> bool:
     """Return whether a request names more partitions than its sender can lead (A2).
 
-    A leader asks for partitions that it hosts, and for some that it hosted a moment ago. A greater
-    request is no leader's; to judge it would keep the controller from its other work.
+    A leader proposes ISRs only for partitions that it hosts, or hosted a moment ago. A larger
+    request comes from no leader, and judging it would keep the controller from its other work.
     """
     named = sum(len(topic.partitions) for topic in request.topics)
     hosted = draft.image.count_hosted_by(request.broker_id)
@@ -124,7 +126,7 @@ def _names_too_many(request: AlterPartitionRequest, draft: Draft) -> bool:
 
 
 def _find(asked: HeldExpansion, draft: Draft) -> TopicPartition | None:
-    """Return the partition, None where there is no such topic."""
+    """Return the partition that a request names, None if its topic does not exist."""
     image = draft.image
     if asked.version >= FIRST_VERSION_WITH_TOPIC_IDS:
         name = image.topic_name(asked.topic.topic_id)
@@ -138,9 +140,10 @@ def _find(asked: HeldExpansion, draft: Draft) -> TopicPartition | None:
 def _brokers_that_may_join(
     topic_partition: TopicPartition, state: PartitionState, image: Image
 ) -> Brokers:
-    """Return the live brokers without those that no target of a move wants back in the ISR (R10).
+    """Return the live brokers without replicas that no target of a move wants in the ISR (R10).
 
-    A leader of ours proposes none of them. A leader of Kafka does not know that.
+    A tidelog leader proposes no such replica for the ISR. A Kafka leader may propose it, because
+    Kafka does not know this rule.
     """
     move = image.move(topic_partition)
     if move is None:
@@ -164,7 +167,7 @@ def _subject(
 def _alter(
     asked: HeldExpansion, subject: Proposed, held: HeldExpansions | None, draft: Draft
 ) -> Result[Proposed]:
-    """Judge one partition; with `held`, an expansion may be held back."""
+    """Judge one partition; an expansion may be held back if `held` is given."""
     image = draft.image
     topic_partition = _find(asked, draft)
     if topic_partition is None:
@@ -178,8 +181,8 @@ def _alter(
     wanted = isr.proposal(sender, asked.data, asked.version)
     published = image.states.get(topic_partition)
     if published is not None and wanted.partition_epoch > published.partition_epoch:
-        # No leader knows the epoch of a state that this decision is about to write. The epoch is
-        # another controller's, or made up (A3).
+        # No leader knows the epoch of a state that this decision is about to write. Such an epoch
+        # comes from another controller, or is invented (A3).
         return Result(subject, ErrorCode.NOT_CONTROLLER)
     replicas = image.replicas(topic_partition)
     minimum = _minimum(asked, replicas, draft.minimum(topic_partition))
@@ -198,13 +201,13 @@ def _alter(
             draft.notice(expansions.ExpansionsHeld(topic_partition, linger_ms))
         return Result(replace(subject, is_held=True))
     is_refused = verdict.error is not ErrorCode.NONE
-    # Under another leader epoch every replica is sent its role.
+    # After a change of the leader epoch the controller sends every replica its role.
     to_all = verdict.state is not None and verdict.state.leader_epoch != state.leader_epoch
     if verdict.error is ErrorCode.INVALID_UPDATE_VERSION or (
         is_refused and verdict.is_new and not to_all
     ):
-        # The leader may have lost a response, or missed a newer partition epoch. Send it its role,
-        # or it would wait for ever (A3).
+        # The leader may have lost a response, or missed a newer partition epoch. The controller
+        # sends the leader its role, because the leader would otherwise wait for ever (A3).
         draft.order(SendRoleAgain(sender, topic_partition))
     if verdict.is_new and verdict.state is not None:
         draft.write_state(
@@ -226,9 +229,10 @@ def _alter(
 def _minimum(asked: HeldExpansion, replicas: Sequence[int], own: int) -> int:
     """Return the greater of the leader's effective minimum and the controller's `own` (E1).
 
-    They differ while brokers get another `min.insync.replicas` one by one. The leader commits by
-    its minimum: with a smaller one, the controller would drop replicas that have every committed
-    record. By a greater one of the controller, the leader commits nothing until `elr` is cleared.
+    The two values differ while brokers adopt a new `min.insync.replicas` one by one. The leader
+    commits by its own minimum. With a smaller minimum, the controller would drop replicas that have
+    every committed record. If the controller's minimum is greater, the leader commits nothing until
+    `elr` is cleared.
     """
     return max(own, min(asked.data.minimum, len(replicas)))
 

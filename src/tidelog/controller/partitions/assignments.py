@@ -1,6 +1,6 @@
 """Limits of requested assignments: which replicas, and how many (V5, V21).
 
-Refusals are KafkaErrors whose message says what would be right.
+Refusals are KafkaErrors whose message names an acceptable assignment.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from tidelog.controller.incarnations import Brokers
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_NODE_BYTES, MAX_PARTITIONS_PER_REQUEST
 
-#: Size of one node of the store, less the other content of a topic node.
+#: Maximum size of a node of the store, less the other content of a topic node.
 _MAX_ASSIGNMENT_BYTES = MAX_NODE_BYTES - 1_000
 
 
 def check_size(partitions: int, replicas: int, widest_id: int) -> None:
-    """Raise KafkaError where a topic does not fit one node of the store, before it is planned."""
+    """Raise KafkaError if the planned node of a topic does not fit into one node of the store."""
     size_bytes = partitions * (len(str(partitions)) + 8) + replicas * (len(str(widest_id)) + 2)
     if size_bytes > _MAX_ASSIGNMENT_BYTES:
         raise KafkaError(
@@ -27,9 +27,9 @@ def check_size(partitions: int, replicas: int, widest_id: int) -> None:
 
 
 def check_partition_count(partitions: int, room: int) -> None:
-    """Raise KafkaError unless a request may create so many partitions.
+    """Raise KafkaError unless a request may create this number of partitions.
 
-    `room`: number of partitions that it may still create.
+    `room` is the number of partitions that the request may still create.
     """
     if partitions > room:
         raise KafkaError(
@@ -40,7 +40,7 @@ def check_partition_count(partitions: int, room: int) -> None:
 
 
 def check_replicas(partition: int, replicas: Sequence[int], expected: int) -> None:
-    """Raise KafkaError unless these can be a partition's replicas, `expected` in number."""
+    """Raise KafkaError unless a partition can have these replicas, `expected` in number."""
     fault = None
     if not replicas:
         fault = "has no replicas"
@@ -59,7 +59,7 @@ def explicit(
 ) -> dict[int, tuple[int, ...]]:
     """Return the replicas that a request chose for new partitions (V5).
 
-    Raises KafkaError if they cannot be.
+    Raises KafkaError if the partitions cannot have these replicas.
     """
     if len(chosen) != added:
         raise KafkaError(

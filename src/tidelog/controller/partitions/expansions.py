@@ -1,12 +1,13 @@
 """Expansions of ISRs that the controller holds back for a while, to merge them (A11).
 
-A broker that comes back catches up on many partitions, one after the other. With
-`isr.expand.linger.ms` the controller collects their expansions and writes them together: fewer
-transactions, and one round of metadata. A held expansion may still be accepted, so its leader goes
-on counting it (A8). A newer proposal for the partition takes its place. Nothing urgent is held:
-no shrink, no expansion of an ISR below the effective minimum, none of a partition that is being
-reassigned, none of a leader that shuts down. Does not write: `alter_partition` judges again what is
-due.
+A broker that returns catches up on many partitions, one after the other. With
+`isr.expand.linger.ms` the controller collects the ISR expansions of these partitions and writes
+them together, with fewer transactions and one round of metadata. A held expansion may still be
+accepted, so its leader continues to count the joining replica (A8). A newer proposal for the
+partition replaces a held expansion. The controller holds back no shrink, and no expansion of an ISR
+below the effective minimum. It also holds back no expansion of a partition that is being reassigned
+or whose leader shuts down. This module writes nothing: `alter_partition` judges the due expansions
+again.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from tidelog.wire.messages.alter_partition import RequestPartitionData, RequestT
 
 @dataclass(frozen=True, slots=True)
 class ExpansionsDue(Event):
-    """isr.expand.linger.ms has passed since the first of the held expansions."""
+    """isr.expand.linger.ms has passed since the controller held the first expansion back."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpansionsHeld:
-    """The controller begins to hold expansions back: the wait is to be timed."""
+    """Notice that the controller begins to hold expansions back, and the wait is to be timed."""
 
     topic_partition: TopicPartition
     linger_ms: int
@@ -35,7 +36,7 @@ class ExpansionsHeld:
 
 @dataclass(frozen=True, slots=True)
 class HeldExpansion:
-    """One partition of a leader's request."""
+    """One partition of a leader's AlterPartition request."""
 
     sender: int
     sender_epoch: int
@@ -45,7 +46,7 @@ class HeldExpansion:
 
 
 class HeldExpansions:
-    """The expansions that wait for the next ExpansionsDue, the newest of each partition."""
+    """The expansions that wait for the next ExpansionsDue, at most one of each partition."""
 
     def __init__(self) -> None:
         self._held: dict[TopicPartition, HeldExpansion] = {}
@@ -54,13 +55,13 @@ class HeldExpansions:
         return len(self._held)
 
     def hold(self, topic_partition: TopicPartition, expansion: HeldExpansion) -> bool:
-        """Hold an expansion in place of an earlier one; return whether it is the first of all."""
+        """Hold an expansion in place of an earlier one; return whether it is the first one held."""
         is_first = not self._held
         self._held[topic_partition] = expansion
         return is_first
 
     def take(self) -> dict[TopicPartition, HeldExpansion]:
-        """Return everything that is held, and hold nothing more."""
+        """Remove and return all held expansions."""
         held, self._held = self._held, {}
         return held
 
@@ -71,7 +72,7 @@ class HeldExpansions:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal where the same expansions are held."""
+        """Return a value that is equal if the same expansions are held."""
         return tuple(
             (
                 topic_partition,
@@ -101,9 +102,9 @@ def may_wait(
 ) -> bool:
     """Return whether a proposal that would be accepted may be held back (A11).
 
-    `minimum` is the effective minimum. Below it, acknowledgements wait for the expansion.
-    `is_moving`: the partition is being reassigned. `is_leaving`: its leader shuts down, and others
-    must join so that leadership can be transferred (V43).
+    `minimum` is the effective minimum. An ISR below the minimum makes acknowledgements wait for the
+    expansion. `is_moving` means that the partition is being reassigned. `is_leaving` means that its
+    leader shuts down, and other replicas must join so that leadership can be transferred (V43).
     """
     return (
         verdict.error is ErrorCode.NONE

@@ -1,12 +1,12 @@
 """AlterPartition: whether a requested ISR may become published state (A1-A4, V63).
 
-Judges one partition of a request at a time against published state and the live brokers; the caller
-has checked the sender (A2). The order of the checks is that of Kafka's KRaft controller. The broker
-epochs of *all* members are compared (V63): a member of an earlier incarnation has not caught up in
-the present one. A leader of Kafka's ZooKeeper mode sends no broker epochs. If such a leader adds a
-replica that may have restarted, the controller raises the leader epoch. Fetches that the leader
-counts under the new epoch are of the present incarnation. A refusal that the leader takes for final
-is made final (A8).
+This module judges one partition of a request at a time against published state and the live
+brokers; the caller has checked the sender (A2). The order of the checks is that of Kafka's KRaft
+controller. The broker epochs of *all* members are compared (V63): a member of an earlier
+incarnation has not caught up in its present incarnation. A leader of Kafka's ZooKeeper mode sends
+no broker epochs. If such a leader adds a replica that may have restarted, the controller raises the
+leader epoch. Fetches that the leader counts under the new epoch come from the present incarnation.
+The leader takes some refusals for final, and the controller makes these final (A8).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ FIRST_VERSION_WITH_INELIGIBLE = 2
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The ISR that a leader asks for."""
+    """The ISR that a leader proposes."""
 
     leader: int
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
-    #: Broker epoch under which each member fetched, parallel to `isr`; -1 where unknown.
+    #: Broker epoch under which each member fetched, parallel to `isr`; -1 for an unknown epoch.
     isr_epochs: tuple[int, ...]
     leader_recovery_state: int
 
@@ -46,8 +46,8 @@ class Proposal:
 class ProposalVerdict:
     """The controller's judgement of a proposal.
 
-    `state` is the state that holds: published already, or to be published first (`is_new`). With an
-    error, `state` must be published before the leader may receive the refusal.
+    `state` is the valid state: already published, or to be published first (`is_new`). If the
+    verdict has an error, `state` must be published before the leader may receive the refusal.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -56,7 +56,7 @@ class ProposalVerdict:
 
 
 def proposal(sender: int, data: RequestPartitionData, version: int) -> Proposal:
-    """Return one partition of a request, of either form, as a proposal."""
+    """Return one partition of a request as a proposal, from either format of its members."""
     if version >= FIRST_VERSION_WITH_EPOCHS:
         members = [(member.broker_id, member.broker_epoch) for member in data.new_isr_with_epochs]
     else:
@@ -80,7 +80,7 @@ def judge(
     version: int,
     minimum: int = 1,
 ) -> ProposalVerdict:
-    """Accept or reject a proposal, or find that published state is already the same (A3, A4).
+    """Accept or reject a proposal; a proposal that equals published state succeeds (A3, A4).
 
     `minimum` is the effective minimum, on which the eligible replicas depend (E1).
     """
@@ -110,9 +110,9 @@ def judge(
 
 
 def fencing_error(wanted: Proposal, state: PartitionState) -> ErrorCode:
-    """Return NONE where the sender leads in this epoch and this controller is not behind it."""
+    """Return NONE if the sender leads in this epoch and the controller is not behind it."""
     if wanted.leader_epoch < 0 or wanted.partition_epoch < 0:
-        # A negative version would mean "any" to the store (V6).
+        # The store would take a negative version for "any version" (V6).
         return ErrorCode.INVALID_REQUEST
     if wanted.leader_epoch > state.leader_epoch or wanted.partition_epoch > state.partition_epoch:
         return ErrorCode.NOT_CONTROLLER
@@ -124,7 +124,7 @@ def fencing_error(wanted: Proposal, state: PartitionState) -> ErrorCode:
 
 
 def holds_already(wanted: Proposal, state: PartitionState) -> bool:
-    """Return whether published state is already as proposed, whatever its partition epoch (A4)."""
+    """Return whether published state already equals the proposal in all but its epochs (A4)."""
     return (
         sorted(wanted.isr) == sorted(state.isr)
         and wanted.leader_recovery_state == state.leader_recovery_state
@@ -151,9 +151,9 @@ def ineligible_members(
 ) -> tuple[int, ...]:
     """Return the proposed members that are not eligible.
 
-    They are not alive in the incarnation that the leader counted (V63), or are leaving (V43). A
-    leader that is itself leaving stays a member: it adds others so that leadership can transfer to
-    them.
+    Such a member is not alive in the incarnation that the leader counted (V63), or is leaving
+    (V43). A leader that is itself leaving stays a member, because it adds members to which
+    leadership can be transferred.
     """
     return tuple(
         member
@@ -172,8 +172,8 @@ def _is_eligible(member: int, epoch: int, state: PartitionState, brokers: Broker
     if member in state.isr:
         return member not in incarnations.bounced_members(state, brokers)
     # The broker registered before the present state was written. A leader proposes a follower
-    # without an epoch only in response to a fetch, and knew this state by then, so the present
-    # incarnation made that fetch. A leader of Kafka proposes it likewise.
+    # without an epoch only in response to a fetch. The leader knew the present state at that fetch,
+    # so the present incarnation made the fetch. This holds for a leader of Kafka, too.
     return broker.broker_epoch <= state.mzxid
 
 
@@ -194,10 +194,11 @@ def _under_next_leader_epoch(
 ) -> PartitionState | None:
     """Return the same state under the next leader epoch, for a leader that sends no broker epochs.
 
-    The leader asks again under that epoch. Fetches of an earlier incarnation of the joining replica
-    carry an earlier leader epoch, and the leader rejects them (V37). Fetches that the leader counts
-    under this epoch were therefore made since. Returns None while the node's last modification is
-    needed to detect whether a member has bounced (V10): an election is due, or soon will be.
+    The leader proposes the ISR again under the next leader epoch. Fetches of an earlier incarnation
+    of the joining replica carry an earlier leader epoch, and the leader rejects them (V37). So
+    fetches that the leader counts under the next epoch come from the present incarnation. Returns
+    None while the node's last modification is needed to detect whether a member has bounced (V10):
+    an election is then due, or soon will be.
     """
     epochs = state.isr_epochs
     if epochs is None:
@@ -221,11 +222,11 @@ def _refused_for_good(
 ) -> ProposalVerdict:
     """Return a refusal after which the leader no longer counts the change (A8).
 
-    Another copy of the request may be judged later, by this or another controller, on another view
-    of the live brokers. So the controller first advances the partition epoch on which the request
-    builds, by a write that a deposed controller cannot make. Where the state records no broker
-    epochs (V10), or the request has none for a joining member (V63), the node's last modification
-    separates incarnations. The node is then left alone.
+    This controller or another may judge another copy of the request later, with another view of the
+    live brokers. So the controller first advances the partition epoch on which the request builds,
+    by a write that a deposed controller cannot make. If the state records no broker epochs (V10),
+    or the request has none for a joining member (V63), the node's last modification separates
+    incarnations. The controller then leaves the node unchanged.
     """
     epochs = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))
     joining = [epoch for member, epoch in epochs.items() if member not in state.isr]
@@ -250,7 +251,7 @@ def _accepted(
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
         leader_recovery_state=wanted.leader_recovery_state,
-        # Every member was found to be in its present incarnation.
+        # Every member was found alive in its present incarnation.
         isr_epochs=tuple(brokers[member].broker_epoch for member in wanted.isr),
         elr=eligible.elr,
         elr_epochs=eligible.elr_epochs,

@@ -1,9 +1,10 @@
 """ISR changes that leaders wrote into state nodes themselves (A12, A13).
 
-The controller did not decide on them: it learns of them from notifications. A state that is newer
-than the image enters it as a fact. Every broker gets the metadata; the leader knows the state, as
-it does after AlterPartition. The controller then looks at the partition: at members that are dead,
-leaving or of an earlier incarnation (V10, V11), and at a reassignment that is complete now (A13).
+The controller did not decide on these changes and learns of them from notifications. A state that
+is newer than the image enters the image as a fact. Every broker gets the metadata; the leader knows
+the state, as after an AlterPartition. The controller then checks the partition: for members that
+are dead, leaving or of an earlier incarnation (V10, V11), and for a reassignment that is complete
+now (A13).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tidelog.core.types import PartitionState, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class IsrChangesRead(Event):
-    """State nodes that leaders have written: the state, or why it cannot be read."""
+    """States from nodes that leaders have written, or the reason why a state cannot be read."""
 
     found: Mapping[TopicPartition, PartitionState | str]
 
@@ -40,7 +41,7 @@ def isr_changes_read(event: IsrChangesRead, draft: Draft, agenda: Agenda) -> Non
     for topic_partition, found in event.found.items():
         topic = draft.image.topics.get(topic_partition.topic)
         if topic is None or topic_partition.partition not in topic.assignments:
-            # The partition is gone, or new: its topic is read with all states then.
+            # The partition is gone, or is new: a new topic is read together with all its states.
             continue
         if isinstance(found, str):
             _unreadable(topic_partition, found, draft)
@@ -54,15 +55,16 @@ def _changed(
     image = draft.image
     before = image.states.get(topic_partition)
     if before is None or before.partition_epoch >= found.partition_epoch:
-        # Without a known state the partition is unreadable, or begins: both have readings of their
-        # own (V35, V20).
+        # A partition without a known state is unreadable or new; other readings handle these cases
+        # (V35, V20).
         return
     assigned = image.assigned(topic_partition)
     report = strangers_reported(topic_partition, found, assigned)
     if report:
         draft.report(report)
         found = eligible_replicas.without_strangers(found, assigned)
-    # Of a member that is alive the leader alone knows the cause, and no node has it: unknown here.
+    # Only the leader knows why a live member left the ISR, and no node records the cause, so the
+    # cause is unknown here.
     left = shrinks(
         before,
         found,
@@ -78,7 +80,8 @@ def _changed(
     draft.show((topic_partition,))
     for broker_id, presence in image.presence(topic_partition).items():
         if presence is Presence.LOST and broker_id not in eligible_replicas.members(found):
-            # It was a member without its replica, and is none any more: now it may create it (D3).
+            # The broker was a member without its replica and is no member any more, so it may now
+            # create the replica (D3).
             draft.order(SendRoleAgain(broker_id, topic_partition))
     topic_id = image.topics[topic_partition.topic].topic_id
     draft.notice(StateChange(topic_partition, topic_id, before, found, True, left))

@@ -1,11 +1,12 @@
 """Placement of the replicas of new partitions: over racks first, then evenly (V21).
 
-The result is the same for the same seed. Leaders go round the brokers. Each further replica goes to
-a broker whose rack has the fewest replicas of this partition so far. Among those, the broker with
-the fewest replicas of the topic is chosen. A tie goes round the ring from the leader, one place
-further each time the leaders have gone round. So the same brokers do not always share partitions. A
-broker without a rack is its own rack. Partitions added to a topic continue after its last
-partition, and count existing replicas (V70).
+The result is the same for the same seed. Leaders are assigned to the brokers in a ring. Each
+further replica goes to a broker whose rack has the fewest replicas of this partition so far, and of
+such brokers to the one with the fewest replicas of the topic. The first such broker after the
+leader in the ring wins a tie; the start moves one place further each time the leaders have gone
+round the ring. So the same brokers do not always share partitions. A broker without a rack is its
+own rack. Partitions added to a topic continue after its last partition, and count existing replicas
+(V70).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def place(
     """Return the replicas of the new partitions by number, preferred leader first.
 
     `partitions` counts the new partitions only; their numbers follow the `existing` ones. Raises
-    KafkaError: INVALID_PARTITIONS; INVALID_REPLICATION_FACTOR with both numbers.
+    KafkaError: INVALID_PARTITIONS, or INVALID_REPLICATION_FACTOR with the factor and the number of
+    brokers.
     """
     if partitions <= 0:
         raise KafkaError(
@@ -63,7 +65,7 @@ def place(
 
 
 def _next_place(ring: Sequence[BrokerInfo], before: Mapping[int, Sequence[int]], seed: int) -> int:
-    """Return the ring place of the next partition's leader: after the leader of the last one."""
+    """Return the ring place of the next partition's leader, after the last partition's leader."""
     places = [broker.broker_id for broker in ring]
     if before and before[len(before) - 1][0] in places:
         return places.index(before[len(before) - 1][0]) + 1
@@ -73,7 +75,7 @@ def _next_place(ring: Sequence[BrokerInfo], before: Mapping[int, Sequence[int]],
 def _replicas(
     leader: BrokerInfo, order: Sequence[BrokerInfo], replication_factor: int, load: dict[int, int]
 ) -> tuple[int, ...]:
-    """Choose the followers out of `order`, and count the replicas of every broker."""
+    """Return the leader with followers chosen from `order`; count the replicas in `load`."""
     chosen = [leader]
     in_rack = {_rack(leader): 1}
     free = sorted(order, key=lambda broker: load[broker.broker_id])

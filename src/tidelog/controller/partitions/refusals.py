@@ -1,7 +1,7 @@
 """Refusals common to all requests that change the partitions of a topic (V7).
 
-A request that was left in the store and cannot be carried out is reported and removed. A client's
-request is answered with the reason.
+A stored request that cannot be carried out is reported and removed. A client's request gets a
+response with the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.core.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class RequestsUnreadable(Event):
-    """Stored requests to add or to remove partitions whose nodes cannot be understood."""
+    """Stored requests to add or to remove partitions whose nodes cannot be parsed."""
 
     topic_partitions: Sequence[TopicPartition]
     is_removal: bool
@@ -27,10 +27,11 @@ class RequestsUnreadable(Event):
 
 @dataclass(frozen=True, slots=True)
 class ForgetRequest(Write):
-    """Remove a stored request to add or to remove a partition: it is done, or cannot be."""
+    """Remove a stored request to add or to remove a partition, once it is done or impossible."""
 
     topic_partition: TopicPartition
-    #: Whether the request is in `/admin/partitions_remove`, else in `/admin/partitions_add`.
+    #: Whether the request is in `/admin/partitions_remove`; otherwise it is in
+    #: `/admin/partitions_add`.
     is_removal: bool
 
 
@@ -43,18 +44,18 @@ class RefusedRequests:
         self._reasons: dict[tuple[TopicPartition, bool], str] = {}
 
     def unreadable(self, event: RequestsUnreadable) -> None:
-        """Take over requests whose nodes cannot be understood."""
+        """Add the requests whose nodes cannot be parsed."""
         for topic_partition in event.topic_partitions:
             reason = "its node holds no valid request"
             self._reasons[topic_partition, event.is_removal] = reason
 
     def removals(self, reasons: Mapping[TopicPartition, str]) -> None:
-        """Take over requests to remove partitions that cannot be carried out, with the reasons."""
+        """Add impossible requests to remove partitions, with the reasons."""
         for topic_partition, reason in reasons.items():
             self._reasons[topic_partition, True] = reason
 
     def write(self, draft: Draft) -> None:
-        """Reject the requests."""
+        """Report and remove the rejected requests."""
         reasons, self._reasons = self._reasons, {}
         for (topic_partition, is_removal), reason in reasons.items():
             refuse(topic_partition, reason, draft, is_removal=is_removal)
@@ -68,7 +69,7 @@ def refuse(topic_partition: TopicPartition, reason: str, draft: Draft, *, is_rem
 
 
 def check_resizable(name: str, times: int, draft: Draft) -> None:
-    """Raise KafkaError where this decision deletes the topic, or the request names it twice."""
+    """Raise KafkaError if this decision deletes the topic, or the request names the topic twice."""
     if times > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named {times} times")
     if name in draft.queued:
@@ -76,7 +77,7 @@ def check_resizable(name: str, times: int, draft: Draft) -> None:
 
 
 def check_readable(topic_partition: TopicPartition, image: Image) -> None:
-    """Raise KafkaError for a partition that is left alone because its state node cannot be read."""
+    """Raise KafkaError for a partition that must stay unchanged: its state node is unreadable."""
     reason = image.unreadable_states.get(topic_partition)
     if reason is not None:
         raise KafkaError(

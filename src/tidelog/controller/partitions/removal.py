@@ -1,10 +1,11 @@
 """Removal of partitions from topics: which requests are rejected, which steps are due (V7, V71).
 
-Only the highest partitions go, so that numbers stay 0 to n-1. A request waits until all higher
-partitions are requested too. From then on the partition accepts no more records. A partition that
-is to be drained stays readable until every consumer group has reached its end. Then its state
-becomes a tombstone, which is durable before any broker is sent to delete. When no live broker has a
-replica any more, the partition leaves the topic's node, and its request is removed with it.
+Only the highest partitions are removed, so that numbers stay 0 to n-1. A request waits until all
+higher partitions are requested too. From then on the partition accepts no more records. A partition
+that is to be drained stays readable until every consumer group has reached its end. Then the
+partition's state becomes a tombstone, which is durable before any broker is commanded to delete its
+replica. When no live broker has a replica any more, the partition leaves the topic's node, and its
+request is removed with it.
 """
 
 from __future__ import annotations
@@ -47,28 +48,28 @@ class RemovePartitionsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class RemovalsRead(Event):
-    """Requests read from `/admin/partitions_remove`: by topic and number, whether to drain (V7)."""
+    """Requests from `/admin/partitions_remove`: whether to drain, by topic and number (V7)."""
 
     wanted: Mapping[str, Mapping[int, bool]]
 
 
 @dataclass(frozen=True, slots=True)
 class DrainRead(Event):
-    """Partitions that every consumer group with offsets in them has read to the end (V71)."""
+    """Partitions that every consumer group with offsets there has read to the end (V71)."""
 
     topic_partitions: Sequence[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalsRequested(Change):
-    """All partitions requested for removal: by topic and number, whether to drain (V7, V71)."""
+    """All partitions requested for removal: whether to drain, by topic and number (V7, V71)."""
 
     wanted: Mapping[str, Mapping[int, bool]]
 
     def apply(self, image: Image) -> None:
-        """Take over these requests.
+        """Replace the known requests by these.
 
-        Requests that were withdrawn before their brokers were commanded are dropped.
+        A request that was withdrawn before its brokers were commanded is dropped.
         """
         for name in list(image.removals):
             removal = image.removals[name]
@@ -86,7 +87,7 @@ class RemovalsRequested(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemovalsAdded(Change):
-    """More requests to remove partitions of a topic; `by_edit`: its node no longer has them."""
+    """More requests to remove partitions of a topic; `by_edit`: the topic's node lacks them."""
 
     name: str
     wanted: Mapping[int, bool]
@@ -102,13 +103,13 @@ class RemovalsAdded(Change):
 
 @dataclass(frozen=True, slots=True)
 class PartitionsDrained(Change):
-    """Every consumer group has read these partitions, whose removal is requested."""
+    """Every consumer group has read these partitions, which are requested for removal."""
 
     name: str
     partitions: Sequence[int]
 
     def apply(self, image: Image) -> None:
-        """Note that no consumer group has to read them any more."""
+        """Record that no consumer group has to read these partitions any more."""
         removal = image.removals.get(self.name)
         if removal is not None:
             removal.drained.update(dict.fromkeys(self.partitions))
@@ -116,14 +117,14 @@ class PartitionsDrained(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemovalCommanded(Change):
-    """Brokers were commanded to delete partitions of a topic; these replicas are unacknowledged."""
+    """Brokers were commanded to delete partitions of a topic, and have yet to acknowledge it."""
 
     name: str
     partitions: Sequence[int]
     replicas: Mapping[int, Sequence[TopicPartition]]
 
     def apply(self, image: Image) -> None:
-        """Wait for the acknowledgements."""
+        """Record the replicas whose deletion is not acknowledged."""
         removal = image.removals[self.name]
         assert all(broker_id in image.brokers for broker_id in self.replicas), f"dead: {self}"
         assert all(number in removal.requested for number in self.partitions), (
@@ -136,7 +137,7 @@ class RemovalCommanded(Change):
 
 @dataclass(frozen=True, slots=True)
 class PartitionsClosed(Change):
-    """The closed partitions of a topic: their leaders were commanded to accept no more records.
+    """The closed partitions of a topic, whose leaders were commanded to accept no more records.
 
     The topic's other partitions are open.
     """
@@ -145,7 +146,7 @@ class PartitionsClosed(Change):
     partitions: Sequence[int]
 
     def apply(self, image: Image) -> None:
-        """Note which partitions are closed."""
+        """Record which partitions of the topic are closed."""
         removal = image.removals[self.name]
         removal.closed = dict.fromkeys(self.partitions)
         if not removal.requested and not removal.closed:
@@ -156,7 +157,7 @@ class PartitionsClosed(Change):
 class PartitionsRemoved(Change):
     """A topic no longer has these partitions (V71).
 
-    Their states stay, as those of former incarnations.
+    The states of the partitions are kept as those of former incarnations.
     """
 
     topic: Topic
@@ -185,14 +186,14 @@ class AdvanceRemoval(Order):
 
     redirected: Sequence[TopicPartition]
     ended: Sequence[TopicPartition]
-    #: Broker -> the partitions whose replicas it deletes.
+    #: Partitions whose replicas a broker deletes, by broker id.
     replicas: Mapping[int, Sequence[TopicPartition]]
     leader_epochs: Mapping[TopicPartition, int]
 
     rank: ClassVar[Rank] = Rank.PARTITION_REMOVAL
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the roles, the metadata of ended partitions, and the stops."""
+        """Add the roles, the metadata of removed partitions, and the stops."""
         for topic_partition in self.redirected:
             builder.send_role(topic_partition, is_new=False)
         for topic_partition in self.ended:
@@ -205,28 +206,28 @@ class AdvanceRemoval(Order):
 
 @dataclass(frozen=True, slots=True)
 class QueueRemovals(Write):
-    """Create `/admin/partitions_remove/T/P` for partitions, or change whether to drain them."""
+    """Write `/admin/partitions_remove/T/P` for partitions, with whether to drain them."""
 
     name: str
-    #: Partition number -> whether every consumer group must have read the partition first.
+    #: Whether every consumer group must have read the partition first, by partition number.
     wanted: Mapping[int, bool]
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Note that the partitions are to be removed."""
+        """Record that the partitions are to be removed."""
         if isinstance(outcome, Written):
             settlement.apply(RemovalsAdded(self.name, self.wanted))
 
 
 @dataclass(frozen=True, slots=True)
 class RemovePartitions(Write):
-    """Remove partitions from a topic's node, together with the requests for it (V71)."""
+    """Remove partitions from a topic's node, together with the requests for their removal (V71)."""
 
     #: The topic as it will be after the write.
     topic: Topic
     partitions: tuple[int, ...]
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Drop the partitions."""
+        """Drop the partitions from the image."""
         if isinstance(outcome, Written):
             settlement.apply(PartitionsRemoved(self.topic, self.partitions))
         else:
@@ -234,23 +235,23 @@ class RemovePartitions(Write):
 
 
 def removals_read(event: RemovalsRead, image: Image) -> dict[TopicPartition, str]:
-    """Take over requests that were left in the store; return why some cannot be done."""
+    """Take over stored removal requests; return the reasons of those that cannot be done."""
     good, bad = accepted(event.wanted, image)
     image.apply(RemovalsRequested(good))
     return bad
 
 
 def drain_read(event: DrainRead, image: Image) -> None:
-    """Note the partitions that consumer groups have read."""
+    """Record the partitions that consumer groups have read to the end."""
     for name, partition in event.topic_partitions:
         image.apply(PartitionsDrained(name, (partition,)))
 
 
 def write_due(draft: Draft) -> None:
-    """Write what is due for partitions under removal.
+    """Write the due steps of partitions under removal.
 
-    Tombstones end partitions. Topics' nodes are written without partitions of which no live broker
-    has a replica.
+    A partition ends with a tombstone. A topic's node is rewritten without the partitions of which
+    no live broker has a replica.
     """
     image, controller_epoch = draft.image, draft.settings.controller_epoch
     for name in image.removals:
@@ -267,8 +268,8 @@ def write_due(draft: Draft) -> None:
 def remove_partitions(asked: RemovePartitionsAsked, draft: Draft) -> bool:
     """Request the removal of the highest partitions of each topic in a client's request.
 
-    Returns False where another request of this decision changes the number of a topic's partitions;
-    the request is then decided later.
+    Returns False if another request of this decision changes the number of a topic's partitions;
+    this request is then decided later.
     """
     request = asked.request
     counts = Counter(wanted.name for wanted in request.topics)
@@ -301,7 +302,7 @@ def _response(results: Sequence[Result[str]]) -> RemovePartitionsResponse:
 
 
 def settle(settlement: Settlement) -> None:
-    """Command leaders to close partitions, and brokers to delete replicas of ended ones.
+    """Command leaders to close partitions, and brokers to delete replicas of ended partitions.
 
     A partition has ended when its tombstone is durable.
     """

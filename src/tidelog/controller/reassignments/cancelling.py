@@ -1,10 +1,10 @@
 """Cancel of all reassignments, by `/admin/cancel_reassignment_in_progress` (R2, R5, R6, R19).
 
-Whoever creates the node has every reassignment under way rolled back that is not past its point of
-no return. The topics' nodes are written first. Once every reassignment goes back or cannot, the
-node is removed; those that cannot are reported. While the node is there, no reassignment begins,
-and entries of `/admin/reassign_partitions` are dropped. So a controller that dies in between leaves
-the next one the same work.
+An operator who creates this node cancels every reassignment under way that can still be rolled
+back. The topics' nodes are written first. The controller removes the node once every reassignment
+goes back or cannot be cancelled, and reports those that cannot. While the node exists, no
+reassignment begins, and entries of `/admin/reassign_partitions` are dropped. So a controller that
+dies during the cancel leaves the same work to the next controller.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CancelRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class CancelSkipped:
-    """A reassignment that a cancel of all leaves alone (R6)."""
+    """Notice of a reassignment that cannot be rolled back by a cancel of all (R6)."""
 
     topic_partition: TopicPartition
     reason: str
@@ -39,20 +39,20 @@ class CancelSkipped:
 
 @dataclass(frozen=True, slots=True)
 class CancelEnded:
-    """Every reassignment goes back, or cannot."""
+    """Notice that every reassignment goes back or cannot be cancelled."""
 
-    #: Reassignments that go back.
+    #: Number of reassignments that go back to their original replicas.
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class CancelFound(Change):
-    """The node of the cancel is there, or gone."""
+    """Whether the node that cancels all reassignments exists."""
 
     is_requested: bool
 
     def apply(self, image: Image) -> None:
-        """Take it over."""
+        """Record in the image whether the node exists."""
         image.cancels_all = self.is_requested
 
 
@@ -66,16 +66,17 @@ class ForgetCancel(Write):
 
 
 def cancel_read(event: CancelRead, image: Image, agenda: Agenda) -> None:
-    """Take over whether a cancel of all is requested."""
+    """Take over whether a cancel of all reassignments is requested."""
     image.apply(CancelFound(event.is_requested))
     agenda.look_at_requests(image)
 
 
 def look_at_cancel(reassignments: ReassignmentsDraft) -> bool:
-    """Turn the reassignments back; return whether another look is due.
+    """Turn all reassignments back; return whether the cancel must be checked again.
 
-    It is while one of them was only now sent back, or is changed by this decision otherwise. The
-    last look reports those that cannot go back, and removes the node.
+    Another check is due while a reassignment was only now turned back, or is changed by this
+    decision in another way. The last check reports the reassignments that cannot go back, and
+    removes the node.
     """
     draft = reassignments.draft
     image = draft.image
@@ -95,7 +96,8 @@ def look_at_cancel(reassignments: ReassignmentsDraft) -> bool:
         else:
             try:
                 original = targets.original_of(topic_partition, image)
-                # Of a node edited by hand, a move may go to its originals and add some of them.
+                # In a node that was edited by hand, a reassignment may already target its original
+                # replicas and add some of them.
                 is_begun = reassignments.begin(topic_partition, original) is not None
                 is_unfinished = is_unfinished or is_begun
                 count += not is_begun

@@ -1,8 +1,9 @@
 """The list of reassignments under way and queued, on request (KIP-455, R8, R11, R12).
 
-Clients of Kafka see those under way. Tagged fields of ours add their original replicas, throttles
-and identities, the queue with the reason why each entry waits, and the freeze. `health` learns by
-the same answer that the metadata store went back (E8).
+Kafka's clients see the reassignments under way. Tagged fields of tidelog add the original replicas,
+throttles and identities of the reassignments, the queue with the reason why each entry waits, and
+the freeze. The same response reports to `health` that the metadata store lost its latest writes
+(E8).
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def list_reassignments(asked: ReassignmentsListAsked, draft: Draft) -> None:
 
 
 def _queued(wanted: Iterable[TopicPartition] | None, draft: Draft) -> list[QueuedReassignment]:
-    """Return the queue in its order, of these partitions or of all, with why each waits."""
+    """Return the queue of these or all partitions in its order, with why each entry waits."""
     image = draft.image
     if image.queue is None:
         return []

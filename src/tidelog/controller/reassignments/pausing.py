@@ -1,10 +1,10 @@
-"""Self-protection: a reassignment that hurts its partition pauses, and goes on later.
+"""Self-protection: a reassignment that hurts its partition pauses, and continues later.
 
-Copying takes the leader's disk and network from followers. So while fewer replicas than
-min.insync.replicas are in sync, the brokers that a reassignment adds do not copy
-(`reassignment.auto.pause.enable`). That holds for reassignments that began while enough replicas
-were in sync. None pauses while one of the original replicas is offline: then the added ones are
-needed, and they are not what keeps the others out.
+Copying replicas takes disk and network of the leader away from followers. So while fewer replicas
+than min.insync.replicas are in sync, the brokers that a reassignment adds do not copy
+(`reassignment.auto.pause.enable`). Only reassignments that began while enough replicas were in sync
+pause. A reassignment does not pause while one of its original replicas is offline: then the added
+replicas are needed, and they are not the cause of the shrunken ISR.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tidelog.core.types import PartitionState, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class MovePaused:
-    """The added replicas of a reassignment do not copy from now on, or do again.
+    """Notice that the added replicas of a reassignment stop copying, or copy again.
 
-    `reason` is empty where the reassignment goes on.
+    `reason` is empty if the reassignment continues.
     """
 
     topic_partition: TopicPartition
@@ -34,13 +34,13 @@ class MovePaused:
 
 @dataclass(frozen=True, slots=True)
 class PauseFound(Change):
-    """Brokers are commanded to pause a reassignment, or to go on."""
+    """Brokers are commanded to pause a reassignment, or to continue it."""
 
     topic_partition: TopicPartition
     reason: str
 
     def apply(self, image: Image) -> None:
-        """Take it over."""
+        """Record why the reassignment pauses, or that it continues."""
         if self.reason:
             image.paused[self.topic_partition] = self.reason
         else:
@@ -48,12 +48,12 @@ class PauseFound(Change):
 
 
 def is_guarded(state: PartitionState | None, minimum: int) -> bool:
-    """Return whether a reassignment that begins now may pause: enough replicas are in sync."""
+    """Return whether a reassignment that begins now may pause, as enough replicas are in sync."""
     return state is not None and len(state.isr) >= minimum
 
 
 def reason_to_pause(topic_partition: TopicPartition, image: Image, minimum: int) -> str:
-    """Return why the added replicas of a reassignment should not copy now, "" where they should.
+    """Return why the added replicas of a reassignment should not copy now, or "".
 
     `minimum` is the effective minimum of the original replicas.
     """
@@ -76,10 +76,10 @@ def _may_pause(topic_partition: TopicPartition, move: Move, image: Image) -> boo
 
 
 def settle(settlement: Settlement) -> None:
-    """Command the added brokers to pause, or to go on, as was decided.
+    """Command the added brokers to pause, or to continue, as was decided.
 
-    A replica that leaves the ISR while its reassignment pauses, or needs it no more, stops copying
-    from then on (R10). Its leader asked for that change, so nothing else is sent to it.
+    A replica that leaves the ISR stops copying if its reassignment pauses, or no longer needs the
+    replica (R10). The leader proposed that change of the ISR, so the leader gets no other command.
     """
     image = settlement.image
     for paused in settlement.notices.of(MovePaused):
@@ -96,9 +96,10 @@ def settle(settlement: Settlement) -> None:
 def roles_of_idle(
     topic_partition: TopicPartition, replicas: Sequence[int], image: Image
 ) -> list[SendRoleAgain]:
-    """Return the orders by which replicas copy no more, or again; none where there are none.
+    """Return the orders that make replicas stop copying, or copy again; no order without replicas.
 
-    The leader learns of it, too: it must not propose a replica for the ISR that does not fetch.
+    The leader gets its role, too, because it must not propose a replica for the ISR that does not
+    fetch.
     """
     state = image.states.get(topic_partition)
     if not replicas or state is None:
@@ -108,7 +109,7 @@ def roles_of_idle(
 
 
 def _idled_by(change: StateChange, image: Image) -> list[int]:
-    """Return the replicas of a reassignment that copy no more, or again, by a new state."""
+    """Return the replicas of a reassignment that stop copying, or copy again, with a new state."""
     topic_partition, before = change.topic_partition, change.before
     move, state = image.move(topic_partition), image.states.get(topic_partition)
     if move is None or before is None or state is None or image.is_completing(topic_partition):

@@ -1,11 +1,11 @@
-"""Reassignments in a decision: begun, advanced, ended (V50, V52).
+"""Reassignments in a decision: their begin, their steps and their end (V50, V52).
 
 A reassignment begins with two writes. The topic's node names all replicas from then on. The state
-is published under the next leader epoch, by which the replicas learn of it. A reassignment ends
-with the state that has the target alone. Then the replicas to remove are stopped and deleted, and
-the node is written again, last. Each step follows from published state, so the next controller
-continues where this one stopped. A decision writes each partition and each topic's node at most
-once.
+is published under the next leader epoch, by which the replicas learn of the reassignment. A
+reassignment ends with a state that has only the target. Then the removed replicas are stopped and
+deleted, and the topic's node is written last. Each step follows from published state, so the next
+controller continues at the step where this controller stopped. A decision writes each partition and
+each topic's node at most once.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from tidelog.core.types import PartitionState, TopicId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SweepDue(Event):
-    """The periodic look at every reassignment is due, whatever happened (V50)."""
+    """The periodic check of every reassignment is due, with or without other events (V50)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentBegun:
-    """A partition is on the way to other replicas, or back; the node is written."""
+    """Notice that a partition moves to other replicas, or back, and its topic's node is written."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -49,18 +49,18 @@ class ReassignmentBegun:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentEnded:
-    """A reassignment is over; `replicas` are the partition's replicas now."""
+    """Notice of the end of a reassignment; `replicas` are the partition's replicas now."""
 
     topic_partition: TopicPartition
     replicas: tuple[int, ...]
     topic_id: TopicId
-    #: Transaction of the topic's node.
+    #: Transaction that wrote the topic's node.
     zxid: int
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentsWritten(Change):
-    """The node of a known topic has other replicas, or other reassignments."""
+    """The node of a known topic has other replicas or other reassignments than before."""
 
     topic: Topic
 
@@ -71,13 +71,13 @@ class AssignmentsWritten(Change):
 
 @dataclass(frozen=True, slots=True)
 class LeavingCommanded(Change):
-    """Brokers were commanded to delete what a reassignment removes; these have not yet done so."""
+    """Brokers were commanded to delete removed replicas, and have not acknowledged it yet."""
 
     topic_partition: TopicPartition
     brokers: Sequence[int]
 
     def apply(self, image: Image) -> None:
-        """Wait for the acknowledgements."""
+        """Record the replicas whose deletion is not acknowledged."""
         assert image.is_completing(self.topic_partition), f"its target is not published: {self}"
         assert all(broker_id in image.brokers for broker_id in self.brokers), f"dead: {self}"
         image.leaving[self.topic_partition] = dict.fromkeys(self.brokers)
@@ -94,21 +94,21 @@ class DeleteReassignedReplicas(Order):
     rank: ClassVar[Rank] = Rank.REASSIGNMENT
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the stops."""
+        """Add the stops to the brokers' commands."""
         for broker_id in self.brokers:
             builder.delete_replica(broker_id, self.topic_partition, self.leader_epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteAssignments(Write):
-    """Write the node of a topic where reassignments begin or end."""
+    """Write the node of a topic in which reassignments begin or end."""
 
     topic: Topic
-    #: Partitions that get another target by this write.
+    #: Partitions that get a new target by this write.
     begun: tuple[int, ...] = ()
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Take over the node; reassignments that it no longer names are over."""
+        """Take over the written node; a reassignment that the node no longer names is over."""
         topic, image, agenda = self.topic, settlement.image, settlement.agenda
         if isinstance(outcome, Conflict):
             settlement.notices.add(TopicOutdated(topic.name))
@@ -153,7 +153,7 @@ class TopicNode:
     assignments: dict[int, tuple[int, ...]]
     moves: dict[int, Move]
     begun: dict[int, None]
-    #: Number of lists of replicas in the node, and of the ids in them.
+    #: Number of replica lists in the node (`lists`), and of the broker ids in them (`ids`).
     lists: int
     ids: int
 
@@ -175,7 +175,7 @@ class ReassignmentsDraft:
         self._nodes: dict[str, TopicNode] = {}
 
     def close(self) -> None:
-        """Fill in the content of the topics' nodes, once all is decided."""
+        """Fill in the content of the topics' nodes, after all other parts of the decision."""
         writes = self.draft.decision.writes
         for node in self._nodes.values():
             writes[node.write] = WriteAssignments(node.topic_written(), tuple(node.begun))
@@ -183,7 +183,8 @@ class ReassignmentsDraft:
     def is_free(self, topic_partition: TopicPartition) -> bool:
         """Return whether a partition is free to be changed by a reassignment.
 
-        This decision then changes neither the partition nor the number of its topic's partitions.
+        The decision may so far change neither the partition nor the number of its topic's
+        partitions.
         """
         return (
             self.draft.written(topic_partition) is None
@@ -191,7 +192,7 @@ class ReassignmentsDraft:
         )
 
     def begun(self, topic_partition: TopicPartition) -> Move | None:
-        """Return the reassignment of a partition as the topic's node will hold it."""
+        """Return the reassignment of a partition as this decision leaves it in the topic's node."""
         return self._nodes[topic_partition.topic].moves.get(topic_partition.partition)
 
     def begin(
@@ -199,9 +200,10 @@ class ReassignmentsDraft:
     ) -> int | None:
         """Begin to move a partition to `target`; return the index of the write.
 
-        A `throttle` in bytes a second goes with the move, 0 removes it, and None keeps that of the
-        present move (R4). Returns None where the partition is there or on its way already, with
-        such a throttle. Raises KafkaError where the topic's node has no room.
+        A `throttle` in bytes a second applies to the reassignment, 0 removes the throttle, and None
+        keeps the throttle of the present reassignment (R4). Returns None if the partition already
+        has this target, reached or not, with this throttle. Raises KafkaError if the topic's node
+        has no room.
         """
         image = self._image
         move = image.move(topic_partition)
@@ -251,7 +253,7 @@ class ReassignmentsDraft:
             return
         node = self._nodes.get(topic_partition.topic)
         if node is not None and node.moves.get(topic_partition.partition) is not move:
-            return  # this decision has already changed its target
+            return  # this decision has already changed the target
         full = image.assigned(topic_partition)
         target = records.target_of(full, move)
         if image.is_completing(topic_partition):
@@ -278,7 +280,8 @@ class ReassignmentsDraft:
             self._publish(topic_partition, state, dropped)
             return
         if goes_back:
-            # A cancel that waits was begun without a role: what it needs no more stops copying.
+            # A cancel that waits began without new roles, so its superfluous replicas stop copying
+            # now.
             for order in pausing.roles_of_idle(topic_partition, move.removing, image):
                 self.draft.order(order)
         self._look_at_pause(topic_partition, records.before(full, move))
@@ -290,7 +293,7 @@ class ReassignmentsDraft:
         after: PartitionState,
         new_replicas: tuple[int, ...] = (),
     ) -> None:
-        """Write the state of a move under way; members leave it because no target wants them."""
+        """Write the state of a reassignment; members that leave the ISR are wanted by no target."""
         left = [member for member in before.isr if member not in after.isr]
         self.draft.write_state(
             WritePartitionState(
@@ -305,7 +308,7 @@ class ReassignmentsDraft:
     def _without_unwanted(
         self, topic_partition: TopicPartition, full: tuple[int, ...], move: Move
     ) -> PartitionState | None:
-        """Return the state without in-sync replicas that no target wants; or None (R10)."""
+        """Return the state without in-sync replicas that no target wants, or None (R10)."""
         image = self._image
         return transitions.without_unwanted(
             image.states[topic_partition],
@@ -320,7 +323,7 @@ class ReassignmentsDraft:
     def _is_guarded(
         self, topic_partition: TopicPartition, move: Move | None, assigned: tuple[int, ...]
     ) -> bool:
-        """Return whether a move that begins, or gets another target, may pause later."""
+        """Return whether a reassignment that begins, or gets another target, may pause later."""
         if move is not None:
             return move.is_guarded
         minimum = self.draft.minimum_of(topic_partition.topic, assigned)
@@ -337,14 +340,14 @@ class ReassignmentsDraft:
             self.draft.notice(pausing.MovePaused(topic_partition, reason))
 
     def _end(self, topic_partition: TopicPartition, target: tuple[int, ...]) -> None:
-        """End a reassignment by the last write of the node: the removed replicas are gone (V52)."""
+        """End a reassignment by the last write of the node, without the removed replicas (V52)."""
         node = self._node(topic_partition.topic, None)
         node.assignments[topic_partition.partition] = target
         node.moves.pop(topic_partition.partition, None)
         self.draft.order(SendMetadata((topic_partition,)))
 
     def _node(self, name: str, begun: Move | None) -> TopicNode:
-        """Return the node to write; raises KafkaError where it has no room for another move."""
+        """Return the node to write. Raises KafkaError if the node has no room for another move."""
         node = self._nodes.get(name)
         if node is None:
             topic = self._image.topics[name]
@@ -355,7 +358,8 @@ class ReassignmentsDraft:
             node.ids += sum(len(m.adding) + len(m.removing) + len(m.original) for m in under_way)
         if begun is not None:
             lists = node.lists + 4
-            # Added replicas are named twice: they are among the assigned replicas, too.
+            # The node names added replicas twice, because they are also among the assigned
+            # replicas.
             ids = node.ids + 2 * len(begun.adding) + len(begun.removing) + len(begun.original)
             assignments.check_size(lists, ids, max(self._image.brokers, default=0))
             node.lists, node.ids = lists, ids
@@ -367,9 +371,9 @@ class ReassignmentsDraft:
 
 
 def settle(settlement: Settlement) -> None:
-    """Command brokers to delete replicas that a reassignment removes, once the target is published.
+    """Command brokers to delete replicas that a reassignment removes, once the target is reached.
 
-    Replicas on dead brokers are strays when those brokers return (V52, V45).
+    A replica on a dead broker becomes a stray when the broker returns (V52, V45).
     """
     image, agenda = settlement.image, settlement.agenda
     looked_at, agenda.departures = agenda.departures, {}
@@ -382,7 +386,7 @@ def settle(settlement: Settlement) -> None:
         if brokers:
             order = DeleteReassignedReplicas(topic_partition, brokers, leader_epoch)
             settlement.orders.append(order)
-            # There is nothing to decide before their acknowledgements, or their end.
+            # No decision is due before these brokers acknowledge the deletion, or are gone.
             agenda.reassignments.pop(topic_partition, None)
         else:
             agenda.reassignments[topic_partition] = None
@@ -399,6 +403,6 @@ def departing(topic_partition: TopicPartition, image: Image) -> tuple[int, ...]:
 
 
 def sweep(image: Image, agenda: Agenda) -> None:
-    """Look at every reassignment (V50)."""
+    """Add every reassignment to the agenda (V50)."""
     agenda.reassignments.update(image.moving)
     agenda.look_at_requests(image)

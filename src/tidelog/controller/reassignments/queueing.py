@@ -1,15 +1,16 @@
-"""The queue of reassignments: as many at a time as the limits allow (R8, R9).
+"""The queue of reassignments, which runs as many at a time as the limits allow (R8, R9).
 
-Entries are begun in their order as others end, `reassignment.max.concurrent.partitions` at a time,
-and `reassignment.max.concurrent.partitions.per.broker` for each broker that gives or takes a
-replica. An entry stays until its reassignment is active, so that no controller loses it. Entries
-whose brokers are not alive wait, and others pass them; so do all entries while reassignments are
-frozen.
+Entries begin in their order as other reassignments end. At most
+`reassignment.max.concurrent.partitions` run at a time, and at most
+`reassignment.max.concurrent.partitions.per.broker` for each broker that gains or loses a replica.
+An entry stays until its reassignment is active, so that no controller loses the entry. Entries
+whose brokers are not alive wait, and later entries pass them. All entries wait while reassignments
+are frozen.
 
-An entry for a partition on the move first rolls that reassignment back (R9), once the slots that
-this frees, and those of brokers that are new to it, are enough for the entry. It becomes the first
-of the queue, and its slots are kept meanwhile. So nothing is rolled back for an entry that then
-waits.
+An entry for a partition that is being reassigned first rolls that reassignment back (R9). The
+rollback begins once enough slots are free for the entry, including the slots of the old
+reassignment. The entry then becomes the first of the queue, and its slots are reserved. So no
+reassignment is rolled back for an entry that would then wait.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tidelog.core.types import ReassignmentEntry, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class QueueEmptied:
-    """The last entry of the queue is active, or was dropped."""
+    """Notice that the last entry of the queue is active, or was dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ class QueueLimitsRead(Event):
 def limits_read(
     event: QueueLimitsRead, image: Image, agenda: Agenda, settings: ControllerSettings
 ) -> ControllerSettings:
-    """Take over the limits; more moves of the queue may begin now.
+    """Take over the limits; more reassignments of the queue may begin now.
 
-    Moves under way go on, although they may be more than the new limits allow.
+    Reassignments under way continue, even if they are more than the new limits allow.
     """
     agenda.look_at_requests(image)
     return replace(
@@ -64,7 +65,7 @@ def limits_read(
 
 
 class Slots:
-    """How many reassignments may begin beside those under way."""
+    """Free slots for reassignments, beside those that are under way."""
 
     def __init__(self, image: Image, settings: ControllerSettings) -> None:
         self._per_broker = settings.concurrent_reassignments_per_broker
@@ -74,9 +75,9 @@ class Slots:
             self._used.update(_used_by(topic_partition, image))
 
     def lack(self, brokers: Iterable[int], held: Collection[int] | None = None) -> str:
-        """Return which slot is missing for a reassignment between these brokers, "" for none.
+        """Return which slot is missing for a reassignment between these brokers, or "".
 
-        `held` are the brokers of the reassignment that it replaces.
+        `held` are the brokers of the reassignment that the new one replaces.
         """
         if self._free + (held is not None) <= 0:
             return "as many partitions are being moved as may be at a time"
@@ -89,17 +90,17 @@ class Slots:
         return ""
 
     def take(self, brokers: Iterable[int]) -> None:
-        """Use a slot of the cluster, and one of each broker."""
+        """Use a slot of the cluster, and a slot of each broker."""
         self._free -= 1
         self._used.update(brokers)
 
     def keep(self, brokers: Iterable[int]) -> None:
-        """Use a slot of each broker for what follows a reassignment that is rolled back."""
+        """Use a slot of each broker for the entry that follows a rolled back reassignment."""
         self._used.update(brokers)
 
 
 def _used_by(topic_partition: TopicPartition, image: Image) -> set[int]:
-    """Return the brokers whose slots a reassignment uses, with those of the entry behind it."""
+    """Return the brokers whose slots a reassignment and a queue entry that replaces it use."""
     move = image.move(topic_partition)
     assert move is not None
     used = {*move.adding, *move.removing}
@@ -111,7 +112,7 @@ def _used_by(topic_partition: TopicPartition, image: Image) -> set[int]:
 
 
 class Queue:
-    """The queue in one decision."""
+    """The queue of reassignments in one decision."""
 
     def __init__(self, reassignments: ReassignmentsDraft, stored: StoredRequests) -> None:
         self._reassignments = reassignments
@@ -120,7 +121,7 @@ class Queue:
         self._image = self._draft.image
 
     def look_at(self) -> None:
-        """Begin what the limits allow; remove entries that are active, done or impossible."""
+        """Begin the entries that the limits allow; remove active, done and impossible entries."""
         image, queue = self._image, self._stored.queue
         if image.queue is None:
             return
@@ -140,9 +141,9 @@ class Queue:
     def _look_at(
         self, entry: ReassignmentEntry, slots: Slots, first: dict[TopicPartition, None]
     ) -> bool:
-        """Return whether an entry stays; raises KafkaError where it is impossible.
+        """Return whether an entry stays. Raises KafkaError for an impossible entry.
 
-        One whose partition is rolled back for it joins `first`.
+        `first` collects entries for whose partition a reassignment is rolled back.
         """
         topic_partition, target = entry.topic_partition, entry.replicas
         image = self._image
@@ -171,7 +172,7 @@ class Queue:
         return True
 
     def _takes_throttle(self, entry: ReassignmentEntry) -> bool:
-        """Give the move under way to the same target an entry's throttle; return if that is due."""
+        """Set an entry's throttle for the running move to its target; return if the entry stays."""
         topic_partition, move = entry.topic_partition, self._image.move(entry.topic_partition)
         if move is None or entry.throttle in (0, move.throttle):
             return False
@@ -186,7 +187,7 @@ class Queue:
 
 
 def reason_to_wait(entry: ReassignmentEntry, image: Image, slots: Slots) -> str:
-    """Return why a queued reassignment does not begin now, "" where it may."""
+    """Return why a queued reassignment does not begin now, "" if it may begin."""
     topic_partition, target = entry.topic_partition, entry.replicas
     if image.is_frozen:
         return "reassignments are frozen"
@@ -207,5 +208,5 @@ def reason_to_wait(entry: ReassignmentEntry, image: Image, slots: Slots) -> str:
 
 
 def _between(assigned: tuple[int, ...], target: tuple[int, ...]) -> set[int]:
-    """Return the brokers that give or take a replica; none where only the order changes (R21)."""
+    """Return the brokers that gain or lose a replica; none for a change of order only (R21)."""
     return set(assigned) ^ set(target)

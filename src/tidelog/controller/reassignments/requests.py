@@ -1,7 +1,7 @@
-"""Reassignments that clients ask for: to move, to cancel, to queue, to freeze (KIP-455, R8, R11).
+"""Reassignment requests of clients: to move, cancel, queue or freeze (KIP-455, R8, R11).
 
-A request overrules what nodes of the store ask of its partitions. The controller removes their
-entries first, because the next controller would otherwise return to them.
+A client's request overrules the entries of nodes in the store for its partitions. The controller
+removes those entries first, because the next controller would otherwise carry them out.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class ReassignmentRequests:
         self._stored = stored
         self._draft: Draft = reassignments.draft
         self._image = self._draft.image
-        #: A request of this decision makes the queue.
+        #: Whether a request of this decision creates the queue.
         self._makes_queue = False
 
     def serve(self, asked: ReassignmentsAsked) -> bool:
         """Decide a client's request, each partition by itself.
 
-        Returns False where this decision has already changed one of the partitions, or a topic's
-        node; the request is then decided later.
+        Returns False if this decision has already changed one of the partitions or a topic's node;
+        the request is then decided later.
         """
         if asked.request.freeze != NO_FREEZE:
             self._set_freeze(asked)
@@ -111,7 +111,7 @@ class ReassignmentRequests:
         requested: ReassignablePartition,
         may_change_factor: bool,
     ) -> tuple[int, ...] | None:
-        """Return the target; None where a node's request is to be dropped and nothing moves."""
+        """Return the target; None to drop only the entries in nodes, without a reassignment."""
         image = self._image
         targets.topic_of(topic_partition, image)
         expected, wanted = tuple(requested.expected_replicas), tuple(requested.replicas or ())
@@ -135,9 +135,10 @@ class ReassignmentRequests:
     def _cancelled(
         self, topic_partition: TopicPartition, ended: Sequence[tuple[int, ...]]
     ) -> tuple[int, ...] | None:
-        """Return where a cancel moves a partition, None where only nodes' requests are dropped.
+        """Return the target of a cancel; None to drop only the entries in nodes.
 
-        Its client knows of moves to the `ended` targets, or ends any. A newer one goes on.
+        The client cancels reassignments to the `ended` targets, or any reassignment if there are
+        none. A newer reassignment to another target continues.
         """
         image, waiting = self._image, self._stored.waiting(topic_partition)
         move, known = image.move(topic_partition), waiting
@@ -166,7 +167,7 @@ class ReassignmentRequests:
         asked: ReassignmentsAsked,
         wanted: Sequence[tuple[TopicPartition, ReassignablePartition]],
     ) -> None:
-        """Make the queue of a request's partitions; refused while there is one (R8)."""
+        """Create the queue from a request's partitions; rejected while a queue exists (R8)."""
         image = self._image
         may_change_factor = asked.request.allow_replication_factor_change
         answer = self._answer(asked)
@@ -200,7 +201,7 @@ class ReassignmentRequests:
     def _is_queued(
         self, topic_partition: TopicPartition, requested: ReassignablePartition, throttle: int
     ) -> bool:
-        """Return whether a request is in the queue already: clients repeat lost requests."""
+        """Return whether the queue already has a request, because clients repeat lost requests."""
         queue = self._image.queue
         if queue is None or requested.replicas is None:
             return False
@@ -258,19 +259,19 @@ class ReassignmentRequests:
 
 
 def _throttle(request: AlterPartitionReassignmentsRequest) -> int | None:
-    """Return the throttle that a request sets; None where moves keep what they have."""
+    """Return the throttle that a request sets; None to keep the throttles of reassignments."""
     return None if request.throttle <= KEEP_THROTTLE else request.throttle
 
 
 def _ended(requested: ReassignablePartition) -> list[tuple[int, ...]]:
-    """Return the targets of the moves that a cancel ends; none where it ends any."""
+    """Return the targets of the reassignments that a cancel ends; an empty list means any."""
     return [tuple(each.replicas) for each in requested.ended_targets]
 
 
 def _check_known(
     topic_partition: TopicPartition, known: Sequence[tuple[int, ...]], newer: tuple[int, ...]
 ) -> None:
-    """Raise KafkaError where a cancel knows nothing of what is there: a newer move."""
+    """Raise KafkaError if a cancel names no present reassignment, as a newer one replaced it."""
     if not known:
         raise KafkaError(
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
@@ -283,7 +284,7 @@ def _each_once(
     answer: Answer[TopicPartition],
     wanted: Sequence[tuple[TopicPartition, ReassignablePartition]],
 ) -> Sequence[tuple[Result[TopicPartition], ReassignablePartition]]:
-    """Return a result for each partition, without those that are named again: they are refused."""
+    """Return a result for each partition; a partition that the request names again is rejected."""
     named: dict[TopicPartition, None] = {}
     results = []
     for topic_partition, requested in wanted:
@@ -300,7 +301,7 @@ def _each_once(
 
 
 def _check_room(count: int, size_bytes: int, topic_partition: TopicPartition) -> None:
-    """Raise KafkaError where the queue's node has no room for another entry (R1)."""
+    """Raise KafkaError if the queue's node has no room for another entry (R1)."""
     if size_bytes > limits.MAX_NODE_BYTES:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

@@ -1,9 +1,11 @@
-"""Reassignments that nodes of the store ask for: accepted, begun, overruled, over (R1, R12, R20).
+"""Reassignments that nodes of the store request: accepted, begun, overruled, over (R1, R12, R20).
 
 An entry of `/admin/reassign_partitions` and an accepted request stay until their reassignment is
-over, so that a next controller carries on with it. So a reassignment remembers its route. A newer
-request, by whatever route, overrules the entries of a partition: they are removed before it begins.
-Only a request node yields: it is refused while the administrator's node has the partition (R20).
+over, so that a later controller continues the reassignment. A newer request by any route overrules
+the entries of its partition: they are removed before the reassignment begins. Only a request node
+yields: it is rejected while `/admin/reassign_partitions` has the partition (R20). Request nodes are
+decided before `/admin/reassign_partitions`, one request node in each decision. While reassignments
+are frozen, entries wait. While all reassignments are cancelled, entries are dropped.
 
 Requests come before the administrator's node, one of them in each decision. While reassignments are
 frozen, entries wait. While all are cancelled, they are dropped.
@@ -33,12 +35,12 @@ from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 
-#: Bytes of an entry's JSON besides its topic and its replicas, at most.
+#: Maximum size in bytes of an entry's JSON without its topic and its replicas.
 _ENTRY_BYTES = 112
 
 
 class Route(Enum):
-    """The node by which a reassignment was asked for."""
+    """The node of the store that requested a reassignment."""
 
     NODE = "/admin/reassign_partitions"
     REQUEST = "/admin/reassignments"
@@ -47,16 +49,17 @@ class Route(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Newer:
-    """What is wanted of a partition now; entries of nodes that want something else go (R20)."""
+    """The newest request for a partition; it removes nodes' entries with another target (R20)."""
 
     target: tuple[int, ...]
-    #: The throttle of the move there, which entries for the same target take over; None: theirs.
+    #: The throttle that entries for the same target take over; None keeps their throttles.
     throttle: int | None = None
-    #: Only entries for these targets go, where there are any: a cancel ends what its client knew.
+    #: Targets whose entries are removed, if there are any: a cancel ends only reassignments that
+    #: its client knew.
     ended: Collection[tuple[int, ...]] = ()
 
     def left(self, entry: ReassignmentEntry) -> ReassignmentEntry | None:
-        """Return what is left of an entry; None where it goes."""
+        """Return the entry with its present throttle; None if the entry is removed."""
         if self.goes(entry.replicas):
             return None
         if entry.replicas != self.target or self.throttle is None:
@@ -64,7 +67,7 @@ class Newer:
         return entry._replace(throttle=self.throttle)
 
     def goes(self, replicas: tuple[int, ...]) -> bool:
-        """Return whether an entry for these replicas goes."""
+        """Return whether an entry for these replicas is removed."""
         return replicas != self.target and (not self.ended or replicas in self.ended)
 
 
@@ -73,7 +76,7 @@ Wanted = Mapping[TopicPartition, Newer]
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentRefused:
-    """An entry of a node that cannot be carried out."""
+    """Notice of a node's entry that cannot be carried out."""
 
     topic_partition: TopicPartition
     reason: str
@@ -81,7 +84,7 @@ class ReassignmentRefused:
 
 
 class Entries:
-    """What is left of a node with entries, once this decision is written."""
+    """The remaining entries of a node, once this decision is written."""
 
     def __init__(
         self,
@@ -89,12 +92,12 @@ class Entries:
         found: RequestedReassignments | None,
         write: Callable[[Mapping[TopicPartition, ReassignmentEntry], int], Write],
     ) -> None:
-        """`write` makes the write that keeps entries, given the version of the node."""
+        """Take the entries found; `write` makes the write that keeps entries at a node version."""
         self._draft = draft
         self._found = found
         self._write = write
         self.left = {} if found is None else dict(found.entries)
-        #: Index of the write, None as long as nothing changes.
+        #: Index of the write; None while no entry changes.
         self.index: int | None = None
 
     def keep(
@@ -102,9 +105,9 @@ class Entries:
         entries: Mapping[TopicPartition, ReassignmentEntry],
         first: Mapping[TopicPartition, None] | None = None,
     ) -> None:
-        """Keep only these of the entries that are left, as they are given; drop an empty node.
+        """Keep only `entries` of the remaining entries, with their new content; drop an empty node.
 
-        Those among `first` come before the others from now on.
+        Entries for partitions in `first` move to the front.
         """
         order = {**{each: None for each in first or () if each in self.left}, **self.left}
         kept = {each: entries[each] for each in order if each in entries}
@@ -118,7 +121,7 @@ class Entries:
             self._draft.decision.writes[self.index] = write
 
     def overrule(self, wanted: Wanted) -> None:
-        """Drop the entries that have another target than is wanted now, or take its throttle."""
+        """Remove entries with an overruled target; other entries take over the newest throttle."""
         kept = {}
         for topic_partition, entry in self.left.items():
             newer = wanted.get(topic_partition)
@@ -130,7 +133,7 @@ class Entries:
 
 
 class StoredRequests:
-    """The nodes that ask for reassignments, in one decision."""
+    """The nodes of the store that request reassignments, in one decision."""
 
     def __init__(self, reassignments: ReassignmentsDraft) -> None:
         self._reassignments = reassignments
@@ -138,13 +141,13 @@ class StoredRequests:
         self._image: Image = self._draft.image
         self._node = Entries(self._draft, self._image.reassignments, KeepReassignments)
         self.queue = Entries(self._draft, self._image.queue, KeepQueue)
-        #: Accepted requests that this decision ends: the index of the write.
+        #: Accepted requests that this decision ends, with the index of the write.
         self._forgotten: dict[TopicPartition, int] = {}
-        #: Partitions of which this decision accepts a request.
+        #: Partitions for which this decision accepts a request.
         self._accepted: dict[TopicPartition, None] = {}
 
     def close(self) -> None:
-        """Fill in which accepted requests are the last ones of their topics."""
+        """Mark the writes that remove the last accepted request of a topic."""
         kept = {each.topic for each in self._accepted}
         kept.update(each.topic for each in self._image.accepted if each not in self._forgotten)
         last = {topic_partition.topic: topic_partition for topic_partition in self._forgotten}
@@ -156,7 +159,7 @@ class StoredRequests:
     # newer requests
 
     def waiting(self, topic_partition: TopicPartition) -> list[tuple[int, ...]]:
-        """Return where nodes ask to move a partition."""
+        """Return the targets to which nodes of the store request to move a partition."""
         found = [
             entries.left[topic_partition].replicas
             for entries in (self._node, self.queue)
@@ -167,9 +170,9 @@ class StoredRequests:
         return found
 
     def overrule(self, wanted: Wanted, *, spare_queue: bool = False) -> int | None:
-        """Remove what nodes ask of these partitions, unless it is the same (R20).
+        """Remove entries of these partitions from the nodes, unless their target is the same (R20).
 
-        Returns the index of a write that does so, None where nothing was to be removed.
+        Returns the index of a write that removes entries, None if no entry was removed.
         """
         before = len(self._draft.decision.writes)
         self._node.overrule(wanted)
@@ -190,9 +193,9 @@ class StoredRequests:
     # request nodes
 
     def look_at_requests(self) -> None:
-        """Accept or refuse each partition of the oldest request (R12).
+        """Accept or reject each partition of the oldest request node (R12).
 
-        While all reassignments are cancelled, every request is refused at once (R2).
+        While all reassignments are cancelled, every request node is rejected at once (R2).
         """
         image = self._image
         if image.cancels_all:
@@ -243,7 +246,7 @@ class StoredRequests:
     # accepted requests, and the administrator's node
 
     def look_at_accepted(self) -> None:
-        """Begin the reassignments of accepted requests; forget those that are over (R12)."""
+        """Begin the reassignments of accepted requests; forget requests that are over (R12)."""
         for topic_partition, request in list(self._image.accepted.items()):
             if topic_partition in self._forgotten or topic_partition in self._accepted:
                 continue
@@ -259,8 +262,9 @@ class StoredRequests:
     def look_at_node(self) -> None:
         """Begin the reassignments of `/admin/reassign_partitions` (R1).
 
-        Entries that are done or cannot be carried out are removed. The others get their original
-        replicas noted. One that begins overrules the queue, and a request that was accepted.
+        Entries that are done or cannot be carried out are removed. Remaining entries get a record
+        of their original replicas. An entry that begins overrules the queue and an accepted
+        request.
         """
         if self._image.reassignments is None:
             return
@@ -274,12 +278,12 @@ class StoredRequests:
             if left is not None:
                 kept[topic_partition] = left
         if size_of(kept) > limits.MAX_NODE_BYTES:
-            # The topics' nodes have the original replicas, too.
+            # The topics' nodes record the original replicas, too.
             kept = {each: entry._replace(original=()) for each, entry in kept.items()}
         self._node.keep(kept)
 
     def _look_at(self, entry: ReassignmentEntry, route: Route) -> ReassignmentEntry | None:
-        """Return what is left of an entry, None for an entry that is done; raises KafkaError."""
+        """Return the remaining entry, None for an entry that is done. Raises KafkaError."""
         topic_partition, target = entry.topic_partition, entry.replicas
         image = self._image
         if topic_partition.topic in image.unreadable or topic_partition in image.unreadable_states:
@@ -304,17 +308,19 @@ class StoredRequests:
         minimum = self._draft.minimum(topic_partition)
         targets.check_minimum(topic_partition, target, minimum, image)
         if route is Route.NODE:
-            # An accepted request has overruled the queue of its time; what is there now is newer.
+            # An accepted request has already overruled the queue of its time; a present queue entry
+            # is newer.
             self._precede(entry)
         self._reassignments.begin(topic_partition, target, entry.throttle or None)
         begun = self._reassignments.begun(topic_partition)
-        # Another order is there at once, unless the write conflicts: the next look shows.
+        # A change of the replicas' order takes effect at once, unless the write conflicts: the next
+        # check will show.
         return entry if begun is None else entry._replace(original=begun.original)
 
     def _is_being_cancelled(self, topic_partition: TopicPartition, target: Replicas) -> bool:
-        """Return whether an entry is that of a move which the cancel of all ends (R2).
+        """Return whether an entry belongs to a reassignment that the cancel of all ends (R2).
 
-        It is over with the move, and nothing of it is refused.
+        Such an entry ends with its reassignment, and is not reported as rejected.
         """
         image = self._image
         move = image.move(topic_partition)
@@ -326,7 +332,7 @@ class StoredRequests:
         return transitions.goes_back(assigned, move) and {*target} <= {*assigned}
 
     def _precede(self, entry: ReassignmentEntry) -> None:
-        """Drop what the queue and an accepted request ask of a partition that begins to move."""
+        """Remove queue entry and accepted request of a partition that begins to move elsewhere."""
         self.queue.overrule({entry.topic_partition: Newer(entry.replicas)})
         accepted = self._image.accepted.get(entry.topic_partition)
         if accepted is not None and accepted.replicas != entry.replicas:
@@ -337,7 +343,7 @@ class StoredRequests:
 
 
 def size_of(entries: Mapping[TopicPartition, ReassignmentEntry]) -> int:
-    """Return how many bytes a node with these entries has at most."""
+    """Return the maximum size in bytes of a node with these entries."""
     return sum(
         _ENTRY_BYTES
         + len(topic_partition.topic)

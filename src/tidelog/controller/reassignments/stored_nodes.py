@@ -1,9 +1,9 @@
-"""Nodes of the store that ask for reassignments, as events, changes and writes (R1, R8, R11, R12).
+"""Nodes of the store that request reassignments, as events, changes and writes (R1, R8, R11, R12).
 
-There are five kinds: `/admin/reassign_partitions`, the queue `/admin/reassign_partitions_queue`,
-requests for one or for several partitions, requests that were accepted (`/admin/reassignments/T/P`)
-and the freeze `/admin/reassign_cancel`. Any of them may be written by hand. What they mean is
-decided by `stored` and `queueing`.
+There are five kinds of nodes: `/admin/reassign_partitions`, the queue
+`/admin/reassign_partitions_queue`, requests for one or for several partitions, accepted requests
+(`/admin/reassignments/T/P`) and the freeze `/admin/reassign_cancel`. Operators may write any of
+these nodes by hand. `stored` and `queueing` decide their meaning.
 """
 
 from __future__ import annotations
@@ -22,75 +22,75 @@ from tidelog.core.types import ReassignmentEntry, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsRead(Event):
-    """The content of `/admin/reassign_partitions`, None where the node does not exist (R1)."""
+    """The content of `/admin/reassign_partitions`; None if the node does not exist (R1)."""
 
     found: RequestedReassignments | None
 
 
 @dataclass(frozen=True, slots=True)
 class RoutesRead(Event):
-    """The other nodes that ask for reassignments, or forbid them (R8, R11, R12, R20)."""
+    """The other nodes that request or forbid reassignments (R8, R11, R12, R20)."""
 
     is_frozen: bool
     queue: RequestedReassignments | None
-    #: Requests that were not accepted yet, in the order of their making.
+    #: Requests that were not accepted yet, in the order of their creation.
     requests: tuple[RequestNode, ...]
     accepted: Mapping[TopicPartition, AcceptedRequest]
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsFound(Change):
-    """New content of `/admin/reassign_partitions`, None where the node does not exist."""
+    """New content of `/admin/reassign_partitions`; None if the node does not exist."""
 
     found: RequestedReassignments | None
 
     def apply(self, image: Image) -> None:
-        """Take over the content."""
+        """Record the content of the node in the image."""
         image.reassignments = self.found
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFound(Change):
-    """New content of the queue, None where the node does not exist."""
+    """New content of the reassignment queue; None if the node does not exist."""
 
     found: RequestedReassignments | None
 
     def apply(self, image: Image) -> None:
-        """Take over the content."""
+        """Record the content of the queue in the image."""
         image.queue = self.found
 
 
 @dataclass(frozen=True, slots=True)
 class FreezeFound(Change):
-    """The node that forbids reassignments to begin is there, or not."""
+    """Whether the node exists that keeps reassignments from beginning."""
 
     is_frozen: bool
 
     def apply(self, image: Image) -> None:
-        """Take it over."""
+        """Record in the image whether reassignments are frozen."""
         image.is_frozen = self.is_frozen
 
 
 @dataclass(frozen=True, slots=True)
 class RequestsFound(Change):
-    """The requests that were not accepted yet."""
+    """The requests for reassignments that were not accepted yet."""
 
     requests: tuple[RequestNode, ...]
 
     def apply(self, image: Image) -> None:
-        """Take them over."""
+        """Record the requests in the image."""
         image.request_nodes = self.requests
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedFound(Change):
-    """An accepted request for one partition, None where it has gone."""
+    """An accepted request for one partition; None if the request is gone."""
 
     topic_partition: TopicPartition
     request: AcceptedRequest | None
 
     def apply(self, image: Image) -> None:
-        """Take it over."""
+        """Record the accepted request in the image, or that it is gone."""
         if self.request is None:
             image.accepted.pop(self.topic_partition, None)
         else:
@@ -101,14 +101,14 @@ class AcceptedFound(Change):
 class KeepReassignments(Write):
     """Keep these entries in `/admin/reassign_partitions` (R1).
 
-    The node is removed when none is left.
+    The node is removed if no entry is left.
     """
 
     entries: Mapping[TopicPartition, ReassignmentEntry]
     expected_version: int
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Take over the remaining entries.
+        """Record the remaining entries in the image.
 
         A node that another writer has changed is read again when its watch fires.
         """
@@ -120,17 +120,17 @@ class KeepReassignments(Write):
 
 @dataclass(frozen=True, slots=True)
 class KeepQueue(Write):
-    """Keep these entries in the queue, or make it of them (R8).
+    """Keep these entries in the reassignment queue, or create the queue from them (R8).
 
-    The node is removed when none is left.
+    The node is removed if no entry is left.
     """
 
     entries: Mapping[TopicPartition, ReassignmentEntry]
-    #: -1 where the node is to be made.
+    #: Version of the node that the write replaces; -1 to create the node.
     expected_version: int
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Take over the remaining entries, as those of `/admin/reassign_partitions`."""
+        """Record the remaining entries of the queue in the image."""
         if isinstance(outcome, Conflict):
             return
         left = RequestedReassignments(self.expected_version + 1, self.entries)
@@ -140,29 +140,29 @@ class KeepQueue(Write):
 
 @dataclass(frozen=True, slots=True)
 class SetFreeze(Write):
-    """Make or remove `/admin/reassign_cancel` (R11)."""
+    """Create or remove `/admin/reassign_cancel`, which freezes reassignments (R11)."""
 
     is_frozen: bool
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Let reassignments begin from now on, or not."""
+        """Record whether reassignments are frozen; without a freeze, they may begin from now on."""
         settlement.apply(FreezeFound(self.is_frozen))
         settlement.agenda.look_at_requests(settlement.image)
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptRequest(Write):
-    """Make `/admin/reassignments/T/P` for a partition of a request (R12)."""
+    """Create `/admin/reassignments/T/P` for a partition of a request (R12)."""
 
     topic_partition: TopicPartition
     replicas: tuple[int, ...]
-    #: An earlier request for the partition was accepted, and ends with this one.
+    #: Whether an earlier accepted request for the partition exists, which this request replaces.
     is_again: bool
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Begin the reassignment by the next decision.
+        """Record the request, so that the next decision begins the reassignment.
 
-        A node that another writer has made meanwhile is read when its watch fires.
+        A node that another writer has created meanwhile is read when its watch fires.
         """
         if isinstance(outcome, Conflict):
             return
@@ -174,37 +174,37 @@ class AcceptRequest(Write):
 
 @dataclass(frozen=True, slots=True)
 class ForgetAccepted(Write):
-    """Remove `/admin/reassignments/T/P`: done, overruled, or refused."""
+    """Remove `/admin/reassignments/T/P`, whose request is done, overruled or rejected."""
 
     topic_partition: TopicPartition
-    #: No other one of the topic is left: its parent is removed, too.
+    #: Whether this request is the last of its topic, so that the parent node is removed, too.
     is_last: bool = False
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Forget it: the node is gone, whoever removed it."""
+        """Drop the accepted request from the image: its node is gone, whoever removed it."""
         settlement.apply(AcceptedFound(self.topic_partition, None))
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetRequestNode(Write):
-    """Remove a request of which each partition was accepted or refused (R12)."""
+    """Remove a request node after each of its partitions was accepted or rejected (R12)."""
 
     path: str
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Forget it: the node is gone, whoever removed it."""
+        """Drop the request from the image: its node is gone, whoever removed it."""
         left = tuple(node for node in settlement.image.request_nodes if node.path != self.path)
         settlement.apply(RequestsFound(left))
 
 
 def requests_read(event: ReassignmentsRead, image: Image, agenda: Agenda) -> None:
-    """Take over the content of the administrator's node."""
+    """Take over the content of `/admin/reassign_partitions`."""
     image.apply(ReassignmentsFound(event.found))
     agenda.look_at_requests(image)
 
 
 def routes_read(event: RoutesRead, image: Image, agenda: Agenda) -> None:
-    """Take over the content of the other nodes."""
+    """Take over the content of the other nodes that request or forbid reassignments."""
     image.apply(FreezeFound(event.is_frozen))
     image.apply(QueueFound(event.queue))
     image.apply(RequestsFound(event.requests))

@@ -1,8 +1,9 @@
 """Validity of reassignment targets: which requests are rejected, and why (R1, R10, KIP-455).
 
-Judges one partition of AlterPartitionReassignments, or one entry of `/admin/reassign_partitions`,
-against published state and the live brokers. Refusals are KafkaErrors whose message says what would
-be right. Nothing is written here; `progress` carries out accepted requests.
+This module judges one partition of AlterPartitionReassignments, or one entry of
+`/admin/reassign_partitions`, against published state and the live brokers. Refusals are KafkaErrors
+whose message names an acceptable request. The module writes nothing; `progress` carries out
+accepted requests.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidelog.core.types import TopicPartition
 
 
 def topic_of(topic_partition: TopicPartition, image: Image) -> Topic:
-    """Return the topic of a partition that may be reassigned; raises KafkaError."""
+    """Return the topic of a partition that may be reassigned. Raises KafkaError otherwise."""
     topic = image.topics.get(topic_partition.topic)
     if topic is None and topic_partition.topic in image.unreadable:
         raise KafkaError(
@@ -58,9 +59,9 @@ def check_target(
 def check_minimum(
     topic_partition: TopicPartition, target: tuple[int, ...], minimum: int, image: Image
 ) -> None:
-    """Raise KafkaError where a moving partition gets another target too early (R10).
+    """Raise KafkaError if a partition under reassignment gets another target too early (R10).
 
-    `minimum` is its effective minimum now: its original replicas must be as many.
+    `minimum` is the partition's effective minimum now, and its original replicas must not be fewer.
     """
     move = image.move(topic_partition)
     if move is None or not move.original or target == move.original:
@@ -110,7 +111,7 @@ def check_replicas(
 def check_expected(
     topic_partition: TopicPartition, expected: tuple[int, ...], image: Image
 ) -> None:
-    """Raise KafkaError where a request was made for other replicas than there are (R18)."""
+    """Raise KafkaError if a request was made for replicas that a partition no longer has (R18)."""
     assigned = image.assigned(topic_partition)
     if expected and expected != assigned:
         raise KafkaError(
@@ -126,7 +127,7 @@ def is_repeated(
     target: tuple[int, ...],
     image: Image,
 ) -> bool:
-    """Return whether a request may be one whose response was lost: its move has begun or ended."""
+    """Return whether a request may repeat a lost one, since its move has begun or ended."""
     assigned, move = image.assigned(topic_partition), image.move(topic_partition)
     if move is None:
         return assigned == target
@@ -154,7 +155,7 @@ def check_not_frozen(topic_partition: TopicPartition, image: Image) -> None:
 
 
 def check_can_turn(topic_partition: TopicPartition, image: Image) -> None:
-    """Raise KafkaError where a reassignment has advanced so far that it can only be finished."""
+    """Raise KafkaError if a reassignment has advanced so far that it can only be completed."""
     if image.is_completing(topic_partition):
         raise KafkaError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
@@ -163,7 +164,7 @@ def check_can_turn(topic_partition: TopicPartition, image: Image) -> None:
 
 
 def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...]:
-    """Return the replicas to which a cancel returns a partition; raises KafkaError."""
+    """Return the replicas to which a cancel returns a partition. Raises KafkaError."""
     move = image.move(topic_partition)
     if move is None:
         raise KafkaError(
@@ -175,7 +176,7 @@ def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...
             f"the former replicas of {topic_partition} are not recorded: name them to move it back",
         )
     if transitions.goes_back(image.assigned(topic_partition), move):
-        return move.original  # asked for again: clients repeat lost requests
+        return move.original  # clients repeat lost requests
     check_can_turn(topic_partition, image)
     check_stays_online(topic_partition, move.original, image)
     return move.original
@@ -184,10 +185,10 @@ def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...
 def goes_offline(
     topic_partition: TopicPartition, original: tuple[int, ...], image: Image
 ) -> list[int]:
-    """Return the online replicas by which a cancel would take a partition offline (R6).
+    """Return the online replicas whose removal by a cancel would take a partition offline (R6).
 
-    No original replica is in sync, and one that the move added is, and lives. With all of them
-    offline there is nothing to take offline.
+    The list is empty if an original replica is in sync, or if no in-sync replica is alive: then the
+    cancel takes no partition offline.
     """
     state = image.states.get(topic_partition)
     if state is None or any(member in original for member in state.isr):
@@ -198,7 +199,7 @@ def goes_offline(
 def check_stays_online(
     topic_partition: TopicPartition, original: tuple[int, ...], image: Image
 ) -> None:
-    """Raise KafkaError where a cancel would take a partition offline (R6)."""
+    """Raise KafkaError if a cancel would take a partition offline (R6)."""
     online = goes_offline(topic_partition, original, image)
     if online:
         raise KafkaError(

@@ -1,18 +1,19 @@
-"""Reassignment of one partition: its replicas meanwhile, and when and how it ends (V50 to V52).
+"""Reassignment of one partition: its replicas in the meantime, and its end (V50 to V52).
 
-While replicas are being added, the assignment names all of them: the target first, in its order,
-then the replicas to remove. The move is complete when every replica of the target is in the ISR
-(V51). Then the controller publishes the state with the target alone, under the next leader epoch.
-From there on no replica that is to be removed can rejoin the ISR under any controller, because the
-state names the target (`reassigned_to`, V52).
+While replicas are being added, the assignment names all replicas: the target in its order, then the
+replicas to remove. The reassignment is complete when every replica of the target is in the ISR
+(V51). Then the controller publishes a state with only the target, under the next leader epoch. That
+state names the target (`reassigned_to`), so no replica that is to be removed can rejoin the ISR
+under any controller (V52).
 
-Replicas that only an earlier target added leave the ISR with the write that begins another (R10).
+Replicas that only an earlier target added leave the ISR with the write that begins a move to
+another target (R10).
 
-A cancel turns a move back to its original replicas (R3). No replica is copied for it, so it ends at
-once, by the same steps: ISR and leader among the originals first. It waits only where that would
-leave fewer copies of committed records than min.insync.replicas asks for, and fewer than there are.
-Everything follows from published state; knows nothing of other partitions, of requests or of
-commands.
+A cancel turns a reassignment back to its original replicas (R3). A cancel copies no replica, so it
+ends at once by the same steps, which first put ISR and leader among the original replicas. A cancel
+waits only if ending it would leave fewer copies of committed records than both min.insync.replicas
+and the present number of copies. All transitions follow from published state. This module knows
+nothing of other partitions, of requests or of commands.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from tidelog.core.types import NO_LEADER, PartitionState
 def toward(
     target: Replicas, replicas: Replicas, move: Move | None, throttle: int = 0
 ) -> tuple[Replicas, Move | None]:
-    """Return the assignment that leads to `target`, and the move, with its throttle (R4).
+    """Return the assignment that leads to `target`, and the reassignment, with its throttle (R4).
 
-    The move is None where no replica comes or goes. Replicas that only an earlier target added are
-    among those to remove (R10). A move whose target are the original replicas, in their order, adds
-    none: it goes back (R3).
+    The reassignment is None if no replica is added or removed. Replicas that only an earlier target
+    added are among the replicas to remove (R10). A reassignment whose target is the original
+    replicas, in their order, adds no replica: it goes back (R3).
     """
     full = (*target, *(replica for replica in replicas if replica not in target))
     original = replicas if move is None else move.original
@@ -51,7 +52,7 @@ def toward(
 
 
 def goes_back(replicas: Replicas, move: Move) -> bool:
-    """Return whether a move returns to the replicas of which it began (R3)."""
+    """Return whether a reassignment returns to its original replicas (R3)."""
     return not move.adding and bool(move.original) and target_of(replicas, move) == move.original
 
 
@@ -66,8 +67,8 @@ def without_unwanted(
 ) -> PartitionState | None:
     """Return the state without in-sync replicas that only an earlier target added (R10).
 
-    `minimum` is the effective minimum: as many others stay in sync. The leader stays. Returns None
-    where no replica may leave, or an election is due first.
+    `minimum` is the effective minimum: this many other replicas stay in sync. The leader stays.
+    Returns None if no replica may leave, or an election is due first.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, brokers):
         return None
@@ -83,21 +84,21 @@ def without_unwanted(
         under_next_epoch(state, controller_epoch),
         isr=isr,
         isr_epochs=tuple([epochs[member] for member in isr]),
-        # At least `minimum` members are left: no replica is eligible (E1).
+        # At least `minimum` members remain in the ISR, so no replica is eligible (E1).
         elr=(),
         elr_epochs=(),
     )
 
 
 def _present(isr: Replicas, brokers: Brokers) -> dict[int, int]:
-    """Return the broker epochs of the live members: none has bounced."""
+    """Return the broker epochs of the live members, given that no member has bounced."""
     return {member: brokers[member].broker_epoch for member in isr if member in brokers}
 
 
 def under_next_epoch(state: PartitionState, controller_epoch: int) -> PartitionState:
     """Return the same state under the next leader epoch.
 
-    By the new epoch every replica takes note of another assignment (V33).
+    The new leader epoch makes every replica adopt a changed assignment (V33).
     """
     return replace(
         state,
@@ -118,10 +119,10 @@ def rolled_back(
 ) -> PartitionState | None:
     """Return the state that ends a cancelled move: ISR and leader among the originals (R3, V52).
 
-    `minimum` is the effective minimum of the original replicas. Returns None while the originals
-    would be fewer live in-sync replicas than the minimum and than there are now, or hold fewer of
-    the copies that a recovery by proof counts on (E1, E6). Returns None where an election is due
-    first, too.
+    `minimum` is the effective minimum of the original replicas. Returns None while the original
+    replicas would be fewer live in-sync replicas than both the minimum and the present number.
+    Returns None while they would hold fewer of the copies that a recovery by proof needs (E1, E6).
+    Returns None if an election is due first.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, brokers):
         return None
@@ -145,13 +146,13 @@ def rolled_back(
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
         leader_recovery_state=state.leader_recovery_state,
-        # No live member has bounced: each counts in its present incarnation.
+        # No live member has bounced, so each member counts in its present incarnation.
         isr_epochs=tuple(
             [brokers[each].broker_epoch if each in brokers else members[each] for each in isr]
         ),
         elr=eligible.elr,
         elr_epochs=eligible.elr_epochs,
-        # `last_leader` is that of a partition without a leader, and this one has one.
+        # Only a partition without a leader has a `last_leader`, and this partition has a leader.
         reassigned_to=original,
         first_epochs=state.first_epochs,
     )
@@ -164,7 +165,7 @@ def completed(
     absent: Container[int],
     controller_epoch: int,
 ) -> PartitionState | None:
-    """Return the state that ends the move: ISR and leader in the target (V52).
+    """Return the state that completes a move, with ISR and leader in the target (V52).
 
     Returns None while a replica of the target is out of sync (V51), or an election is due first.
     """
@@ -184,7 +185,7 @@ def completed(
         # No member has bounced: a member that restarted kept its log, and counts in its present
         # incarnation.
         isr_epochs=tuple(brokers[member].broker_epoch for member in state.isr if member in target),
-        # The whole target is in the ISR: no other replica is eligible (E1).
+        # The whole target is in the ISR, so no other replica is eligible (E1).
         elr=(),
         elr_epochs=(),
         last_leader=NO_LEADER,

@@ -1,5 +1,6 @@
-"""Topics: creation, deletion, and what the store holds of them.
+"""Topics: creation, deletion, and changes of their nodes in the store.
 
-`creation` and `deletion` serve requests and carry them through. `readings` takes over topics' nodes
-that were read, and `edits` judges nodes that another writer changed. `changes` are the facts.
+`creation` and `deletion` serve requests and carry them through. `readings` takes over the topics'
+nodes that were read, and `edits` judges nodes that another writer changed. `changes` defines the
+facts about topics.
 """

@@ -1,7 +1,7 @@
-"""Facts about a whole topic: it was found, it cannot be read, it is gone.
+"""Facts about a whole topic: the topic was found, cannot be read, or is gone.
 
-A topic whose node cannot be read is known by its name only. Its replicas and its metadata stay as
-they are until the node is repaired (V35).
+A topic whose node cannot be read is known by its name only. The controller leaves its replicas and
+its metadata unchanged until the node is repaired (V35).
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from tidelog.core.types import PartitionState, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class TopicFound(Change):
-    """A topic exists, with the states that its partitions have so far."""
+    """A topic exists, with the states of its partitions so far."""
 
     topic: Topic
     states: Mapping[int, PartitionState]
-    #: Partitions whose state nodes are malformed, with the reasons; they are left alone.
+    #: Partitions whose state nodes are malformed, with the reasons; these partitions stay
+    #: unchanged.
     unreadable: Mapping[int, str] = field(default_factory=dict)
 
     def apply(self, image: Image) -> None:
-        """Add the topic, in place of any topic of its name."""
+        """Add the topic, in place of any topic of the same name."""
         image.add_topic(self.topic, self.states)
         for partition, reason in self.unreadable.items():
             image.unreadable_states[TopicPartition(self.topic.name, partition)] = reason
@@ -32,13 +33,13 @@ class TopicFound(Change):
 
 @dataclass(frozen=True, slots=True)
 class TopicUnreadable(Change):
-    """A topic's node is malformed; the topic is left alone."""
+    """A topic's node is malformed, so the controller leaves the topic unchanged."""
 
     name: str
     reason: str
 
     def apply(self, image: Image) -> None:
-        """Keep the name only."""
+        """Keep the topic's name only."""
         image.remove_topic(self.name)
         image.unreadable[self.name] = self.reason
 
@@ -50,7 +51,7 @@ class TopicGone(Change):
     name: str
 
     def apply(self, image: Image) -> None:
-        """Drop everything about the topic."""
+        """Drop all knowledge of the topic."""
         image.remove_topic(self.name)
         image.deletions.pop(self.name, None)
         image.unreadable.pop(self.name, None)

@@ -1,8 +1,8 @@
 """CreateTopics: which requests are rejected and why, and the content of a new topic.
 
 `plan` turns one topic of a request into its node, its configuration and the first states of its
-partitions (V20, V21, V23, V24). Refusals are KafkaErrors whose message says what would be right.
-Topic ids and the seed of the placement come with the request: nothing here is random.
+partitions (V20, V21, V23, V24). Refusals are KafkaErrors whose message names an acceptable request.
+Topic ids and the seed of the placement come with the request: this module uses no randomness.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tidelog.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-#: Stands in a request for the cluster's default (KIP-464).
+#: Value in a request that stands for the cluster's default (KIP-464).
 DEFAULT_COUNT = -1
 #: `config_source` of a value set for the topic itself (Kafka's DYNAMIC_TOPIC_CONFIG).
 _TOPIC_CONFIG = 1
@@ -48,7 +48,7 @@ _MINIMUM = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True)
 class CreateTopicsAsked(Event):
-    """A client's request for topics, with a fresh id for each and a seed for their placement."""
+    """A client's request for topics, with a new id for each and a seed for their placement."""
 
     ticket: int
     request: CreateTopicsRequest
@@ -58,7 +58,7 @@ class CreateTopicsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to write: node, configuration, first states by partition."""
+    """A topic to write: its node, its configuration, and first states by partition."""
 
     topic: Topic
     configs: Mapping[str, str]
@@ -72,7 +72,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """This controller created a topic, whose node must be watched."""
+    """Notice that this controller created a topic, whose node must be watched."""
 
     name: str
 
@@ -84,7 +84,7 @@ class CreateTopic(Write):
     made: NewTopic
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Take over the topic, unless a topic of its name exists."""
+        """Add the topic to the image, unless a topic of its name exists."""
         if isinstance(outcome, Conflict):
             return
         topic = self.made.topic
@@ -105,7 +105,7 @@ class TakenNames:
             self.add(name)
 
     def add(self, name: str) -> None:
-        """Note that a name is taken."""
+        """Record that a name is taken."""
         self._names[name] = None
         self._unified[_unified(name)] = name
 
@@ -130,14 +130,14 @@ def _unified(name: str) -> str:
 
 @dataclass(slots=True)
 class Creation:
-    """One topic of a request; `made` is None where it is rejected."""
+    """One topic of a request; `made` is None if the topic is rejected."""
 
     name: str
     made: NewTopic | None = None
 
 
 def create_topics(asked: CreateTopicsAsked, draft: Draft, names: TakenNames) -> None:
-    """Plan every topic of a client's request; each is created or rejected by itself."""
+    """Plan every topic of a client's request; each topic is created or rejected by itself."""
     request, settings = asked.request, draft.settings
     answer = Answer[Creation](asked.ticket, Precedence.CREATE_TOPICS, _response, _on_conflict)
     draft.answer(answer)
@@ -211,9 +211,9 @@ def plan(
     controller_epoch: int,
     room: int,
 ) -> NewTopic:
-    """Return the topic as it will be; raises KafkaError with the reason.
+    """Return the new topic. Raises KafkaError with the reason if the request is rejected.
 
-    `room`: number of partitions that this request may still create.
+    `room` is the number of partitions that this request may still create.
     """
     names.check(wanted.name)
     configs = _configs(wanted, defaults)
@@ -249,7 +249,7 @@ def _configs(wanted: CreatableTopic, defaults: TopicDefaults) -> Mapping[str, st
         )
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-    size_bytes = len(json.dumps(dict(configs)))  # never shorter than as it is stored
+    size_bytes = len(json.dumps(dict(configs)))  # not shorter than the stored form
     if size_bytes > MAX_CREATED_CONFIG_BYTES:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
@@ -273,7 +273,7 @@ def _placed(
 
 
 def _explicit_assignment(wanted: CreatableTopic, room: int) -> dict[int, tuple[int, ...]]:
-    """Return the replicas that a request chose (V21); raises KafkaError if they cannot be.
+    """Return the replicas that a request chose (V21). Raises KafkaError if they are invalid.
 
     A broker has at most one replica of each partition (V5).
     """

@@ -1,8 +1,8 @@
 """Deletion of topics: requests, commands to delete, and the removal of the nodes (V8, V22).
 
-A topic is queued below `/admin/delete_topics`. Every live broker that has replicas of it is
-commanded to delete them. When all have acknowledged, its nodes are removed, the request last. A
-client is answered then, or when its timeout is over.
+A topic to delete is queued below `/admin/delete_topics`. The controller commands every live broker
+with replicas of the topic to delete them. When all brokers have acknowledged, the topic's nodes are
+removed, and its request last. A client gets its response then, or when its timeout is over.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class DeleteTopicsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class TopicRemoved:
-    """The nodes of a deleted topic are gone."""
+    """Notice that the nodes of a deleted topic are gone."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableTopicDeleted:
-    """A topic is deleted although its node cannot be read."""
+    """Notice that a topic is deleted although its node cannot be read."""
 
     name: str
 
@@ -76,13 +76,13 @@ class DeletionRequested(Change):
 
 @dataclass(frozen=True, slots=True)
 class DeletionCommanded(Change):
-    """Brokers were commanded to delete; these replicas are not acknowledged."""
+    """Brokers were commanded to delete a topic, and have not acknowledged these replicas."""
 
     name: str
     replicas: Mapping[int, tuple[TopicPartition, ...]]
 
     def apply(self, image: Image) -> None:
-        """Wait for the acknowledgements."""
+        """Record the replicas whose deletion is not acknowledged."""
         assert all(broker_id in image.brokers for broker_id in self.replicas), f"dead: {self}"
         waiting = {broker_id: dict.fromkeys(held) for broker_id, held in self.replicas.items()}
         image.deletions[self.name] = Deletion(commanded=True, waiting=waiting)
@@ -92,8 +92,8 @@ class DeletionCommanded(Change):
 class DeleteTopicReplicas(Order):
     """Command brokers to delete the replicas of a topic, and to drop its partitions.
 
-    The replicas of a topic whose node cannot be read are unknown. Every broker is then sent
-    everything, and sets such replicas aside as strays (V35).
+    The replicas of a topic whose node cannot be read are unknown. Every broker then gets a full
+    command, and sets such replicas aside as strays (V35).
     """
 
     name: str
@@ -104,7 +104,7 @@ class DeleteTopicReplicas(Order):
     rank: ClassVar[Rank] = Rank.TOPIC_DELETION
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the metadata of ended partitions, and the stops."""
+        """Add the metadata of the deleted partitions, and the stops."""
         for topic_partition in self.topic_partitions:
             builder.send_metadata(topic_partition)
         for broker_id, held in self.replicas.items():
@@ -121,37 +121,37 @@ class QueueDeletion(Write):
     name: str
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Mark the topic as being deleted, also where another writer queued it."""
+        """Mark the topic as being deleted, even if another writer queued it."""
         settlement.apply(DeletionRequested(self.name))
         settlement.agenda.look_at_requests(settlement.image)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopic(Write):
-    """Remove a deleted topic's subtree and configuration, its request last.
+    """Remove a deleted topic's subtree and configuration, and its request last.
 
-    `topic` is None where its node could not be read.
+    `topic` is None if its node could not be read.
     """
 
     name: str
     topic: Topic | None
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Drop the topic."""
+        """Drop the topic from the image."""
         settlement.apply(TopicGone(self.name))
         settlement.notices.add(TopicRemoved(self.name))
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetDeletion(Write):
-    """Remove a request to delete a topic that cannot be deleted."""
+    """Remove the stored deletion request of a topic that cannot be deleted."""
 
     name: str
 
 
 @dataclass(slots=True)
 class DeletedTopic:
-    """One topic of a request, as far as it is known."""
+    """One topic of a request, with the name and id that are known of it."""
 
     name: str | None
     topic_id: TopicId
@@ -181,7 +181,7 @@ class DeleteTopicsAnswer:
         self.waiting.clear()
 
     def message(self) -> DeleteTopicsResponse:
-        """Return the answer as it stands."""
+        """Return the response with the results so far."""
         return DeleteTopicsResponse(
             responses=[
                 DeletableTopicResult(
@@ -196,22 +196,22 @@ class DeleteTopicsAnswer:
 
 
 class Deletions:
-    """The deletions of one term, and the clients that wait for them."""
+    """The topic deletions of one term, and the clients that wait for them."""
 
     __slots__ = ("_forgotten", "_given_up", "_new", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: list[DeleteTopicsAnswer] = []
-        #: Answers to requests that the decision in flight includes.
+        #: Answers to requests that are part of the decision in flight.
         self._new: list[DeleteTopicsAnswer] = []
         #: Tickets of clients whose timeout was over before their request was decided.
         self._given_up: dict[int, None] = {}
-        #: Stored requests to delete topics that cannot be deleted, for the decision under
+        #: Stored deletion requests of topics that cannot be deleted, for the decision under
         #: construction.
         self._forgotten: dict[str, None] = {}
 
     def read(self, event: DeletionsRead, draft: Draft) -> None:
-        """Take over requests that were left in the store (V8)."""
+        """Take over deletion requests from the store (V8)."""
         image = draft.image
         for name in event.names:
             exists = name in image.topics or name in image.unreadable
@@ -222,7 +222,7 @@ class Deletions:
                 self._forgotten[name] = None
 
     def delete_topics(self, asked: DeleteTopicsAsked, draft: Draft) -> None:
-        """Queue topics for deletion (V22); their answer comes when they are gone."""
+        """Queue topics for deletion (V22); the response follows when the topics are gone."""
         request, image = asked.request, draft.image
         answer = DeleteTopicsAnswer(asked.ticket)
         self._new.append(answer)
@@ -241,7 +241,7 @@ class Deletions:
                 draft.add(QueueDeletion(name))
 
     def write(self, draft: Draft) -> None:
-        """Remove topics without replicas on live brokers, and requests that cannot be done."""
+        """Remove topics without replicas on live brokers, and impossible deletion requests."""
         for name, deletion in draft.image.deletions.items():
             if deletion.done:
                 draft.add(RemoveTopic(name, draft.image.topics.get(name)))
@@ -279,7 +279,8 @@ class Deletions:
     def give_up(self, ticket: int) -> Any | None:
         """Return the answer to a client whose timeout is over.
 
-        Returns None while its request is not decided; the answer then comes as soon as it is.
+        Returns None while the client's request is not decided; the answer then follows the
+        decision.
         """
         for answer in self._waiting:
             if answer.ticket == ticket:
@@ -312,7 +313,7 @@ def deletion_order(name: str, image: Image) -> DeleteTopicReplicas:
 
 
 def _live_replicas(topic: Topic, image: Image) -> dict[int, tuple[TopicPartition, ...]]:
-    """Return a topic's replicas on live brokers, including those that a reassignment removes."""
+    """Return a topic's replicas on live brokers, also replicas that a reassignment removes."""
     held: dict[int, list[TopicPartition]] = {}
     for topic_partition in topic.partitions:
         for replica in topic.assignments[topic_partition.partition]:
@@ -324,7 +325,7 @@ def _live_replicas(topic: Topic, image: Image) -> dict[int, tuple[TopicPartition
 def deletion_target(
     wanted: DeleteTopicState, image: Image, defaults: TopicDefaults
 ) -> tuple[str, TopicId]:
-    """Return name and id of the topic to delete; raises KafkaError."""
+    """Return name and id of the topic to delete. Raises KafkaError if it cannot be deleted."""
     if not defaults.deletion_enabled:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
     if wanted.name is None:

@@ -1,9 +1,9 @@
-"""Topics' nodes that another writer has changed: what the controller adopts, what it ignores (V25).
+"""Topics' nodes that another writer changed: which edits the controller adopts or ignores (V25).
 
-An edit of a topic's node counts as if its partitions had been requested: added, or the highest
-removed, by the same checks. After any other edit, the topic stays as the controller knew it, and
-its next requested change overwrites the edit. A controller that does not know the topic yet treats
-a node that contradicts its partitions' states as unreadable. Nothing is written here.
+An edit of a topic's node counts as a request to add partitions, or to remove the highest ones, by
+the same checks. After any other edit, the controller keeps the topic as it knew it, and the topic's
+next requested change overwrites the edit. A controller that does not know the topic yet treats a
+node that contradicts its partitions' states as unreadable. This module writes nothing.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Adopted:
 
 
 def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
-    """Return what becomes of a known topic whose node was read again.
+    """Return the result of a new reading of a known topic's node.
 
-    Partitions that the edit removed stay until their removal is done. Partitions that it added
-    begin their own incarnation, whatever their state nodes hold.
+    Partitions that the edit removed stay until their removal is done. Partitions that the edit
+    added begin an incarnation of their own, whatever their state nodes hold.
     """
     name, after = before.name, found.topic
     states = dict(found.states)
@@ -64,10 +64,10 @@ def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
 
 
 def is_another(known: Topic, found: TopicFound, image: Image) -> bool:
-    """Return whether a topic was deleted and recreated, by its nodes.
+    """Return whether a topic's nodes show that it was deleted and recreated.
 
-    A recreated topic has another id, and none of its states is its predecessor's: state nodes are
-    deleted before the topic's own node.
+    A recreated topic has another id, and shares no state with its predecessor, because state nodes
+    are deleted before the topic's own node.
     """
     return known.topic_id != found.topic.topic_id and not any(
         state == before and state.mzxid == before.mzxid
@@ -77,11 +77,11 @@ def is_another(known: Topic, found: TopicFound, image: Image) -> bool:
 
 
 def fault(found: TopicFound) -> str:
-    """Return why a topic new to this controller cannot be as its nodes say; empty where it can.
+    """Return why the nodes of a topic that is new to this controller are faulty, or "".
 
-    To a new controller, every topic is new. Only an editor leaves such a fault. A controller that
-    moves or removes replicas keeps every member of every ISR in the topic's node. Obeying a faulty
-    node would set data aside that is still in use.
+    To a new controller, every topic is new. Only an edit by hand leaves such a fault, because a
+    controller that moves or removes replicas keeps every ISR member in the topic's node. A
+    controller that followed a faulty node would set data aside that is still in use.
     """
     numbers = sorted(found.topic.assignments)
     if not numbers or numbers != list(range(len(numbers))):
@@ -104,7 +104,7 @@ def _check(
     removed: tuple[int, ...],
     image: Image,
 ) -> None:
-    """Raise KafkaError unless the edit can be carried out."""
+    """Raise KafkaError unless the edit of a topic's node can be carried out."""
     old, new = before.assignments, after.assignments
     moved = [number for number in old if number in new and new[number] != old[number]]
     if before.topic_id != after.topic_id:
@@ -134,10 +134,10 @@ def _check(
 
 
 def _unreadable(found: TopicFound, image: Image) -> dict[int, str]:
-    """Return the partitions that are left alone because of their state nodes, with the reasons.
+    """Return the partitions that stay unchanged because of unreadable state nodes, with reasons.
 
-    A state node that was unreadable and is gone by now is included. Its partition is not a new one
-    without a state: what the node held is unknown.
+    A partition whose unreadable state node is gone by now is included. Such a partition is not new,
+    because the content of its state node is unknown.
     """
     name = found.topic.name
     before = {

@@ -1,8 +1,8 @@
-"""Readings of topics' nodes and states: what the image learns, what brokers must be sent (V25).
+"""Readings of topics' nodes and states: changes of the image, and what brokers are sent (V25).
 
-Readings are facts: they enter the image at once. The controller looks at every partition of a topic
-that was read. A node that another writer changed counts as far as `edits` allows. Where a topic may
-be new to brokers although no write of it is due, brokers are sent everything (V35).
+Readings are facts: they enter the image at once. The controller checks every partition of a topic
+that was read. A node that another writer changed counts as far as `edits` allows. If a topic may be
+new to brokers although no write of the topic is due, brokers get full commands (V35).
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ class TopicsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class StatesRead(Event):
-    """State nodes that could not be read before: the state, or why it still cannot be read."""
+    """State nodes that could not be read before: the state, or why it is still unreadable."""
 
     found: Mapping[TopicPartition, PartitionState | str]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicNodeRemoved:
-    """Another writer has removed the node of a topic."""
+    """Notice that another writer has removed the node of a topic."""
 
     name: str
 
 
 def topics_read(event: TopicsRead, draft: Draft, agenda: Agenda) -> None:
-    """Take over topics that are new or changed, and drop topics that have gone."""
+    """Apply topics that are new or changed, and drop topics that are gone."""
     image = draft.image
     names = dict.fromkeys(event.names)
     for name in [*image.topics, *image.unreadable]:
@@ -76,7 +76,8 @@ def _topic_read(found: TopicFound, draft: Draft, agenda: Agenda) -> None:
         draft.send_everything(image.brokers)
     _report_unreadable(taken, draft)
     image.apply(taken)
-    # The topic itself comes first: it drops what is known of its partitions' former incarnations.
+    # The topic itself is applied first, because that drops the former incarnations of its
+    # partitions.
     for change in changes:
         image.apply(change)
     topic = taken.topic
@@ -87,7 +88,7 @@ def _topic_read(found: TopicFound, draft: Draft, agenda: Agenda) -> None:
 
 
 def _without_strangers(found: TopicFound, draft: Draft) -> TopicFound:
-    """Drop eligible replicas that are not assigned from the states, and report them (E1)."""
+    """Drop eligible replicas outside the assignment from the states, and report them (E1)."""
     topic, states = found.topic, dict(found.states)
     for partition, state in found.states.items():
         assigned = topic.assignments.get(partition)
@@ -104,8 +105,8 @@ def _without_strangers(found: TopicFound, draft: Draft) -> TopicFound:
 def _vanished(name: str, draft: Draft) -> None:
     """Drop a topic whose node another writer has removed (V25).
 
-    Brokers are sent everything without the topic at once, which makes its replicas strays. Replicas
-    of a deletion under way are deleted instead.
+    Brokers get full commands without the topic at once, which make the topic's replicas strays. If
+    a deletion of the topic is under way, its replicas are deleted instead.
     """
     image = draft.image
     deletion = image.deletions.get(name)
@@ -116,11 +117,11 @@ def _vanished(name: str, draft: Draft) -> None:
 
 
 def _is_news_to_brokers(found: TopicFound, image: Image) -> bool:
-    """Return whether brokers must be sent a topic even if no write of it is due.
+    """Return whether brokers must be sent a topic even if no write of the topic is due.
 
     There are three cases. The topic could not be read, and brokers may have registered meanwhile.
-    Another writer has restored its nodes, with the published states in them. The topic has replaced
-    another topic of its name, whose replicas are strays.
+    Another writer has restored the topic's nodes together with published states. The topic has
+    replaced another topic of the same name, whose replicas are strays.
     """
     name = found.topic.name
     known = image.topics.get(name)
@@ -162,7 +163,7 @@ def _adopted(
 
 
 def states_read(event: StatesRead, draft: Draft, agenda: Agenda) -> None:
-    """Take over states that could not be read before; brokers without a role now get one (V35)."""
+    """Apply states that could not be read before; brokers without a role now get one (V35)."""
     image = draft.image
     for topic_partition, found in event.found.items():
         if topic_partition not in image.unreadable_states:
