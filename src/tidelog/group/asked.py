@@ -1,9 +1,10 @@
-"""A client's request to the coordinator of a group, and the response that refuses it.
+"""A client's request to the coordinator of a group, and the error response to the request.
 
-Requests and responses are wire messages. Each request is about one group: a message for several
-groups (batched OffsetFetch, DescribeGroups, DeleteGroups) is asked group by group, and the answer
-is the group's part of the response. The caller chooses the ticket under which it gets the answer;
-no two waiting requests may share a ticket. An API whose early versions lack a field fills it in.
+Requests and responses are wire messages. Each request is about one group: the broker splits a
+message for several groups (batched OffsetFetch, DescribeGroups, DeleteGroups), and the answer is
+the group's part of the response. The caller chooses the ticket under which it gets the answer; no
+two waiting requests may share a ticket. The caller also fills in fields that early versions of an
+API lack.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tidelog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDelet
 from tidelog.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-#: Member id of a client that has none yet, or that commits without being a member.
+#: Member id of a client that has no id yet, or that commits without being a member.
 NO_MEMBER = ""
 #: From this version of JoinGroup on, a client first gets its id by MEMBER_ID_REQUIRED (KIP-394).
 MEMBER_ID_REQUIRED_VERSION = 4
@@ -43,24 +44,25 @@ M = TypeVar("M")
 
 
 def any_incarnation(_: TopicPartition) -> PartitionIncarnation:
-    """Return the unknown incarnation: the partition exists."""
+    """Return the unknown incarnation, which stands for an existing partition."""
     return UNKNOWN_INCARNATION
 
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[M]):
-    """A request about one group."""
+    """A client's request about one group."""
 
     ticket: int
     group_id: str
     message: M = field(hash=False)
     version: int
-    #: The client, for JoinGroup.
+    #: Client id of the sender, for JoinGroup.
     client_id: str = ""
     client_host: str = ""
-    #: Fresh random text, with which the coordinator ends a member id that it makes (JoinGroup).
+    #: New random text that ends a member id which the coordinator makes (JoinGroup).
     uuid: str = ""
-    #: The present incarnation of a partition, as the coordinator's broker knows it (offsets).
+    #: Returns the present incarnation of a partition, as the coordinator's broker knows it
+    #: (offsets).
     incarnation_of: Callable[[TopicPartition], PartitionIncarnation] = any_incarnation
 
 
@@ -95,7 +97,7 @@ def join_error(error: ErrorCode, member_id: str = NO_MEMBER) -> JoinGroupRespons
 
 
 def committed_keys(message: OffsetCommitRequest) -> Iterable[TopicPartition]:
-    """Return the partitions of an OffsetCommit, in its order."""
+    """Return the partitions of an OffsetCommit, in the request's order."""
     return (
         TopicPartition(topic.name, each.partition_index)
         for topic in message.topics
@@ -104,14 +106,14 @@ def committed_keys(message: OffsetCommitRequest) -> Iterable[TopicPartition]:
 
 
 def existing_error(asked: Asked[Any], key: TopicPartition, error: ErrorCode) -> ErrorCode:
-    """Return `error` for a partition that exists, UNKNOWN_TOPIC_OR_PARTITION for any other."""
+    """Return `error` for an existing partition, UNKNOWN_TOPIC_OR_PARTITION for another one."""
     return error if asked.incarnation_of(key).exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def commit_response(
     message: OffsetCommitRequest, errors: Iterable[ErrorCode]
 ) -> OffsetCommitResponse:
-    """Return an OffsetCommit's response with the errors of its partitions, in their order."""
+    """Return an OffsetCommit's response with the errors of its partitions, in request order."""
     error = iter(errors)
     return OffsetCommitResponse(
         topics=[

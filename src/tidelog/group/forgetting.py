@@ -1,9 +1,9 @@
 """DeleteGroups, offsets that expire (KIP-211), and offsets of deleted topics.
 
 Tombstones are written before the state in memory is dropped. A group whose deletion is under way is
-Dead and accepts no requests; it becomes usable again if the tombstones cannot be written. A large
-group goes in several appends, its own tombstone last. So each append fits the log, and a reload in
-between finds a smaller group.
+Dead and accepts no requests; the group becomes usable again if its tombstones cannot be written. A
+large group is deleted in several appends, its own tombstone last. So each append fits the log, and
+a reload between two appends finds a smaller group.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def delete_group(turn: Turn, asked: Asked[DeleteGroupsRequest]) -> None:
 
 
 def delete_step(turn: Turn, group: Group, ticket: int | None) -> None:
-    """Write the next tombstones of a group; the last append includes the group's own."""
+    """Write the next tombstones of a group; the last append includes the group's own tombstone."""
     keys = list(dict.fromkeys((*group.offsets, *group.uncommitted)))
     records: list[Record] = [
         offsets.tombstone(group, key) for key in keys[:MAX_TOMBSTONES_PER_APPEND]
@@ -58,7 +58,7 @@ def delete_step(turn: Turn, group: Group, ticket: int | None) -> None:
 
 
 def group_deleted(turn: Turn, group: Group, purpose: DeleteGroup, is_overdue: bool) -> None:
-    """Continue a deletion after a step's tombstones are in the log."""
+    """Continue a group's deletion after the tombstones of one step are in the log."""
     if not purpose.is_last:
         delete_step(turn, group, None if is_overdue else purpose.ticket)
         return
@@ -70,7 +70,7 @@ def group_deleted(turn: Turn, group: Group, purpose: DeleteGroup, is_overdue: bo
 def group_not_deleted(
     turn: Turn, group: Group, purpose: DeleteGroup, error: ErrorCode, is_overdue: bool
 ) -> None:
-    """Keep a group whose tombstones are not in the log."""
+    """Keep a group, as its tombstones are not in the log."""
     group.deletion_failed()
     if purpose.ticket is not None and not is_overdue:
         turn.reply(purpose.ticket, DeletableGroupResult(group.group_id, error))
@@ -80,7 +80,7 @@ def group_not_deleted(
 
 
 def expire(turn: Turn, group: Group) -> None:
-    """Delete offsets whose retention is over, and a group without remaining offsets."""
+    """Delete offsets whose retention is over, and a group without other offsets."""
     if group.is_dead or group.is_expiring:
         return
     expired = [
@@ -114,18 +114,18 @@ def _is_expired(turn: Turn, group: Group, key: TopicPartition, offset: Committed
 
 @dataclass(slots=True)
 class Ended:
-    """Topics and partitions that no longer exist, whose offsets go."""
+    """Topics and partitions that no longer exist, and whose offsets are to be deleted."""
 
     #: Ids of deleted topics, by name.
     topics: dict[str, set[TopicId]] = field(default_factory=dict)
     #: Partitions that were removed from topics (V71).
     partitions: dict[TopicPartition, PartitionIncarnation] = field(default_factory=dict)
-    #: Incarnations that offsets name, and that ended at a time that is not known.
+    #: Incarnations that committed offsets name, and that ended at an unknown time.
     incarnations: dict[TopicPartition, set[PartitionIncarnation]] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has ended."""
+        """Whether no topic, partition or incarnation has ended."""
         return not (self.topics or self.partitions or self.incarnations)
 
     def add_topics(self, topics: Mapping[str, Collection[TopicId]]) -> None:
@@ -157,7 +157,7 @@ class Ended:
     def holds(self, key: TopicPartition, incarnation: PartitionIncarnation) -> bool:
         """Return whether a partition has ended in this incarnation.
 
-        An unknown one ended if the partition did while this broker knew it.
+        An unknown incarnation has ended if the partition ended while this broker knew it.
         """
         if incarnation in self.incarnations.get(key, ()):
             return True
@@ -173,12 +173,12 @@ class Ended:
 def ended(turn: Turn, group: Group, gone: Ended) -> None:
     """Delete the offsets of topics and partitions that no longer exist (V71).
 
-    A topic of the same name may exist by now: offsets that were committed for it stay.
+    A topic of the same name may exist by now: offsets that were committed for the newer topic stay.
     """
     if gone.is_empty:
         return
     keys = [key for key, offset in group.offsets.items() if gone.holds(key, offset.incarnation)]
-    # This coordinator has accepted these before it learned of the end.
+    # This coordinator accepted these commits before it learned of the end of their partitions.
     under_way = [key for key in group.uncommitted if gone.holds(key, UNKNOWN_INCARNATION)]
     _forget_all(turn, group, list(dict.fromkeys((*keys, *under_way))))
 
@@ -189,6 +189,6 @@ def _forget_all(turn: Turn, group: Group, keys: Sequence[TopicPartition]) -> Non
 
 
 def forget(turn: Turn, group: Group, keys: Iterable[TopicPartition], *, are_expired: bool) -> None:
-    """Write tombstones of offsets; no request waits for them."""
+    """Write tombstones of offsets, for which no request waits."""
     records = [offsets.tombstone(group, key) for key in keys]
     turn.append(group, records, ForgetOffsets(are_expired))

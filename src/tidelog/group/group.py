@@ -1,8 +1,8 @@
-"""A group as its offsets see it: what groups of every protocol have and answer.
+"""A group as its offsets see it: the state and the methods of groups of every protocol.
 
-Here are the committed offsets, and the questions that offsets, deletion and expiry ask of the
-members. Each protocol of membership is a subclass (`classic`). This module does not know how
-requests are answered, and has no timers.
+A group has its committed offsets, and answers questions about its members for offset requests,
+deletion and expiry. Each protocol of membership has a subclass (`classic`). This module does not
+know how requests are answered, and has no timers.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tidelog.wire.messages.offset_commit import OffsetCommitRequest
 
 
 class Group(ABC):
-    """State of one group; `offsets` holds the offsets that are committed and replicated."""
+    """State of one group; `offsets` has only offsets that are committed and replicated."""
 
     __slots__ = ("group_id", "is_expiring", "offsets", "uncommitted")
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
-        #: Number of commits that are being written, by partition.
+        #: Number of commits being written, by partition.
         self.uncommitted: dict[TopicPartition, int] = {}
         #: Whether tombstones of expired offsets are being written.
         self.is_expiring = False
@@ -37,52 +37,52 @@ class Group(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """Number of members, including clients that were only given an id."""
+        """Number of members, with clients that have only been given a member id."""
 
     @property
     @abstractmethod
     def is_empty(self) -> bool:
-        """Whether the group has no members; clients may have been given an id."""
+        """Whether the group has no members; clients may have been given a member id."""
 
     @property
     @abstractmethod
     def is_dead(self) -> bool:
-        """Whether the group's deletion is under way: it accepts no requests."""
+        """Whether the group's deletion is under way, so that the group accepts no requests."""
 
     @property
     @abstractmethod
     def is_void(self) -> bool:
-        """Whether nothing would be lost with the group, in memory or in the log."""
+        """Whether neither memory nor the log would lose anything with the group."""
 
     @abstractmethod
     def session_of(self, member_id: str) -> tuple[MemberSession, int] | None:
-        """Return a member's session and its timeout in ms, None where there is no such member."""
+        """Return a member's session and its timeout in ms, None for an unknown member."""
 
     # Offsets and the end of the group.
 
     @abstractmethod
     def commit_error(self, message: OffsetCommitRequest) -> ErrorCode:
-        """Return the error of an OffsetCommit, NONE where the client may commit."""
+        """Return the error of an OffsetCommit, NONE if the client may commit."""
 
     @abstractmethod
     def offset_delete_error(self) -> ErrorCode:
-        """Return the error of an OffsetDelete, NONE where offsets may be deleted."""
+        """Return the error of an OffsetDelete, NONE if offsets may be deleted."""
 
     @abstractmethod
     def keeps_offsets_of(self, topic: str) -> bool:
-        """Return whether a member subscribes to a topic, or may do so: its offsets stay."""
+        """Return whether a member subscribes to a topic, or may do so, so that its offsets stay."""
 
     @abstractmethod
     def unused_since_ms(self, key: TopicPartition, offset: CommittedOffset) -> int | None:
-        """Return since when an offset is not used, wall clock; None while it is (KIP-211)."""
+        """Return since when an offset is unused, in wall-clock ms; None while used (KIP-211)."""
 
     @abstractmethod
     def begin_deletion(self) -> Mapping[str, MemberSession]:
-        """Be dead; return the sessions of clients that were given an id, which end."""
+        """Enter the state Dead; return the ended sessions of clients with only a member id."""
 
     @abstractmethod
     def deletion_failed(self) -> None:
-        """Be empty again, as the tombstones are not in the log."""
+        """Become empty again, as the group's tombstones are not in the log."""
 
     @abstractmethod
     def tombstones(self) -> list[Record]:

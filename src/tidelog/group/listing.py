@@ -1,6 +1,6 @@
 """DescribeGroups and ListGroups: the visible state of groups.
 
-A group says of itself what is shown of it; a group that does not exist is Dead.
+Each group returns its own visible state; a group that does not exist is Dead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def list_groups(
 ) -> list[ListedGroup]:
     """Return the groups in any of these states and of any of these types.
 
-    An empty filter matches all. Upper and lower case are the same.
+    An empty filter matches all groups. Filters ignore upper and lower case.
     """
     wanted = [state.lower() for state in states]
     wanted_types = [each.lower() for each in types]

@@ -1,8 +1,8 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: offsets are visible when their record is replicated.
+"""OffsetCommit, OffsetFetch, OffsetDelete: an offset is visible once its record is replicated.
 
-The group decides who may commit: it fences by generation and member. A client without membership
-commits with generation -1 while the group is empty. A group that has offsets alone is a simple
-group: it has no record of its own, and counts as a classic one.
+The group decides which clients may commit, by generation and member. A client without membership
+commits with generation -1 while the group is empty. A group that has only offsets is a simple
+group: it has no record of its own, and counts as a classic group.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-#: Offset of a partition for which nothing was committed.
+#: Offset of a partition for which the group has committed none.
 NO_OFFSET = -1
 
 
@@ -114,7 +114,7 @@ def _value(
 
 
 def settled(group: Group, records: Iterable[OffsetRecord]) -> None:
-    """Note that these commits are no longer under way, whatever their outcome."""
+    """Record that these commits are no longer under way, whatever their outcome."""
     for record in records:
         key = record.key.topic_partition
         count = group.uncommitted.pop(key, 0) - 1
@@ -124,7 +124,7 @@ def settled(group: Group, records: Iterable[OffsetRecord]) -> None:
 
 
 def apply(group: Group, record: OffsetRecord) -> None:
-    """Apply a record that is in the log; offsets change nowhere else."""
+    """Apply an offset record that is in the log; no other code changes offsets."""
     if record.value is None:
         group.offsets.pop(record.key.topic_partition, None)
     else:
@@ -134,8 +134,9 @@ def apply(group: Group, record: OffsetRecord) -> None:
 def fetch(turn: Turn, asked: Asked[OffsetFetchRequestGroup]) -> None:
     """Decide an OffsetFetch request, whatever the state of the group.
 
-    Without transactions every committed offset is stable. Offsets of earlier topics of a name, and
-    of removed partitions, are left out: their tombstones may not be written yet (G6).
+    Without transactions every committed offset is stable. The answer leaves out offsets of earlier
+    topics of the same name, and of removed partitions, because their tombstones may not be written
+    yet (G6).
     """
     group = turn.groups.get(asked.group_id)
     known = {} if group is None else group.offsets
@@ -193,7 +194,7 @@ def delete(turn: Turn, asked: Asked[OffsetDeleteRequest]) -> None:
 def delete_response(
     message: OffsetDeleteRequest, errors: Sequence[ErrorCode]
 ) -> OffsetDeleteResponse:
-    """Return an OffsetDelete's response with the errors of its partitions, in their order."""
+    """Return an OffsetDelete's response with the errors of its partitions, in request order."""
     error = iter(errors)
     return OffsetDeleteResponse(
         topics=[

@@ -1,9 +1,9 @@
 """The coordinator of the groups of one partition of `__consumer_offsets`, for one leader epoch.
 
-Rule G1: its content was loaded under that epoch, and its appends name it. Loading replays the
-partition's records up to the log end, in order; until then the coordinator rejects requests. The
-package's docstring describes how a broker drives it. Does not know the log, other partitions, or
-bytes.
+The state was loaded under that leader epoch, and the partition's appends name the epoch (G1).
+Loading replays the partition's records up to the log end, in order; until then the coordinator
+rejects requests. The package's docstring describes how a broker uses the coordinator. The
+coordinator does not know the log, other partitions, or bytes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
 from tidelog.wire.messages.offset_fetch import OffsetFetchRequestGroup
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-#: Requests that may name the group "": clients committed offsets to it before groups had to be
-#: named.
+#: Requests that may name the group "", to which clients committed offsets before Kafka required
+#: group names.
 _MAY_BE_NAMELESS = (
     OffsetCommitRequest,
     OffsetFetchRequestGroup,
@@ -47,7 +47,7 @@ _MAY_BE_NAMELESS = (
 
 
 def is_nameable(asked: Asked[Any]) -> bool:
-    """Return whether the request may name such a group.
+    """Return whether a request may name its group.
 
     If not, every broker answers INVALID_GROUP_ID, whether it coordinates the group or not.
     """
@@ -66,7 +66,8 @@ class GroupPartition:
         self.groups: dict[str, Group] = {}
         self._ledger = Ledger()
         self._member_count = 0
-        #: What ended while this coordinator was loading; its offsets go when the load has ended.
+        #: Topics and partitions that ended during the load; their offsets are deleted after the
+        #: load.
         self._ended_while_loading = Ended()
 
     @property
@@ -77,7 +78,7 @@ class GroupPartition:
     # Loading (G1).
 
     def replay(self, record: Record) -> None:
-        """Apply a record of the partition's log, in order; only while loading."""
+        """Apply a record of the partition's log, in order, while the partition loads."""
         assert self.phase is CoordinatorPhase.LOADING, (
             "records are replayed before the partition is loaded"
         )
@@ -99,16 +100,16 @@ class GroupPartition:
     def incarnation_ended(
         self, partition: TopicPartition, incarnation: PartitionIncarnation
     ) -> None:
-        """Delete loaded offsets of this incarnation when the load has ended; only while loading."""
+        """Delete loaded offsets of an incarnation after the load; called only during the load."""
         assert self.phase is CoordinatorPhase.LOADING, "later ends are published"
         self._ended_while_loading.incarnations.setdefault(partition, set()).add(incarnation)
 
     def loaded(self, now: Now) -> Effects:
         """Accept requests from now on, as replay has reached the log end.
 
-        Every member must be heard of within its session timeout from now on. A group over
-        `group.max.size` begins a rebalance. Offsets of topics and partitions that ended during the
-        load are deleted.
+        The coordinator must hear of every member within its session timeout from now on. A group
+        over `group.max.size` begins a rebalance. Offsets of topics and partitions that ended during
+        the load are deleted.
         """
         assert self.phase is CoordinatorPhase.LOADING, "the partition is loaded already"
         self.phase = CoordinatorPhase.ACTIVE
@@ -124,7 +125,7 @@ class GroupPartition:
     def unload(self) -> Effects:
         """End the leadership: send waiting clients to the next coordinator and cancel the timers.
 
-        Outcomes that are reported later have no effect.
+        Outcomes of appends that are reported later have no effect.
         """
         turn = self._turn(Now(0, 0))
         for group in self.groups.values():
@@ -141,7 +142,7 @@ class GroupPartition:
     # Requests.
 
     def ask(self, asked: Asked[Any], now: Now) -> Effects:
-        """Decide a request for one of the groups; it is answered now, or by a later effect."""
+        """Decide a request for one of the groups; a later effect may carry the answer."""
         error = self._refuses(asked)
         if error is not ErrorCode.NONE:
             return (Reply(asked.ticket, refusal(asked, error)),)
@@ -183,14 +184,14 @@ class GroupPartition:
     ) -> list[ListedGroup]:
         """Return the groups in any of these states and of any of these types.
 
-        An empty filter matches all.
+        An empty filter matches all groups.
         """
         return listing.list_groups(self.groups, states, types)
 
     # Timers and outcomes.
 
     def timer_fired(self, name: TimerName, deadline_ms: int, now: Now) -> Effects:
-        """Handle a timer that was set to `deadline_ms`; a timer that was replaced has no effect."""
+        """Handle a timer that was set to `deadline_ms`; a timer that was replaced is ignored."""
         group = self.groups.get(name.group_id)
         if group is None:
             return ()
@@ -200,9 +201,10 @@ class GroupPartition:
         return self._done(turn, name.group_id, size)
 
     def committed(self, number: int, now: Now) -> Effects:
-        """Apply an append that the high watermark has passed; appends are reported in their order.
+        """Apply an append that the high watermark has passed; appends are reported in log order.
 
-        Raises InvariantError for an append that was settled, or before an earlier append is.
+        Raises InvariantError for an append that was already settled, or before an earlier append
+        is.
         """
         if self.phase is CoordinatorPhase.UNLOADED:
             return ()
@@ -219,10 +221,10 @@ class GroupPartition:
         return self._done(turn, settling.failed(turn, number, error), size)
 
     def timed_out(self, number: int, error: ErrorCode, now: Now) -> Effects:
-        """Answer for an append that is in the log and was not replicated in time.
+        """Answer the request of an append that is in the log and was not replicated in time.
 
-        It was not replicated within `offsets.commit.timeout.ms`, or the ISR fell below the minimum.
-        The waiting request is answered with `error`, and the outcome stays open.
+        The append was not replicated within `offsets.commit.timeout.ms`, or the ISR fell below the
+        minimum. The waiting request gets `error`, and the outcome stays open.
         """
         if self.phase is CoordinatorPhase.UNLOADED:
             return ()
@@ -241,9 +243,9 @@ class GroupPartition:
         return tuple(turn.effects)
 
     def topics_deleted(self, topics: Mapping[str, Collection[TopicId]], now: Now) -> Effects:
-        """Delete the offsets of deleted topics, which had these ids, now or after the load.
+        """Delete the offsets of deleted topics, which had these ids; during a load, after the load.
 
-        Offsets that were committed under another id, for a later topic of the name, stay.
+        Offsets that were committed for a later topic of the same name, under another id, stay.
         """
         gone = Ended()
         gone.add_topics(topics)
@@ -252,7 +254,7 @@ class GroupPartition:
     def partitions_removed(
         self, removed: Mapping[TopicPartition, PartitionIncarnation], now: Now
     ) -> Effects:
-        """Delete the offsets of partitions that were removed, though their topics exist (V71)."""
+        """Delete the offsets of partitions that were removed from existing topics (V71)."""
         gone = Ended()
         gone.add_partitions(removed)
         return self._ended(gone, now)
@@ -302,7 +304,7 @@ class GroupPartition:
     def key(self) -> tuple[object, ...]:
         """Return a value that is equal for coordinators that will decide alike.
 
-        The model checker compares states by it. It ignores the order of groups.
+        The model checker compares states by this value, which ignores the order of groups.
         """
         groups = tuple(self.groups[name].key() for name in sorted(self.groups))
         return (
@@ -316,9 +318,9 @@ class GroupPartition:
 
 
 def _while_loading(asked: Asked[Any]) -> Any:
-    """Return the answer to a request while loading, such that a client goes on.
+    """Return the answer to a request during the load, which lets the client continue.
 
-    A heartbeat succeeds, and a rebalance of which no record exists begins again.
+    A heartbeat succeeds, and a rebalance without a record begins again.
     """
     match asked.message:
         case HeartbeatRequest():

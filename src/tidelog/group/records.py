@@ -1,8 +1,8 @@
-"""Content of the records of `__consumer_offsets`: an offset, a group, or the end of either.
+"""Content of the records of `__consumer_offsets`: an offset, a group, or a tombstone of either.
 
-A record is a key with a value, or without one (a tombstone). Their bytes (G6) are made elsewhere.
-Kafka records of a group what its last finished rebalance decided, or that it became empty. Joins
-under way are in no record, and are lost with the coordinator.
+A record is a key with a value, or a key without a value (a tombstone). Another module encodes the
+records (G6). Kafka's group record holds the result of the last finished rebalance, or that the
+group became empty. No record holds joins under way, which are lost with the coordinator.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidelog.core.types import NO_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 
 #: First leader epoch that stands for a partition that does not exist.
 NO_PARTITION = -1
-#: Stands for an unknown timestamp (records of old brokers).
+#: Value of an unknown timestamp (records of old brokers).
 NO_TIMESTAMP = -1
 
 
@@ -34,8 +34,8 @@ class GroupKey(NamedTuple):
 class PartitionIncarnation(NamedTuple):
     """The incarnation of a partition in which an offset was committed (G6).
 
-    A topic that was deleted and created again has another id. A partition that was removed and
-    added again has a higher first leader epoch (V71).
+    A topic that was deleted and recreated has another id. A partition that was removed and added
+    again has a higher first leader epoch (V71).
     """
 
     topic_id: TopicId = ZERO_TOPIC_ID
@@ -43,7 +43,7 @@ class PartitionIncarnation(NamedTuple):
 
     @property
     def exists(self) -> bool:
-        """Whether it is that of a partition; False for `NO_PARTITION`."""
+        """Whether the incarnation is that of an existing partition; False for `NO_PARTITION`."""
         return self.first_leader_epoch != NO_PARTITION
 
     def has_ended(self, present: PartitionIncarnation) -> bool:
@@ -56,7 +56,7 @@ class PartitionIncarnation(NamedTuple):
         )
 
     def ended_with(self, ended: PartitionIncarnation) -> bool:
-        """Return whether this incarnation is over when `ended` is; an unknown one is."""
+        """Return whether this incarnation is over if `ended` is; an unknown incarnation is."""
         if self.topic_id == ZERO_TOPIC_ID:
             return True
         return (
@@ -64,22 +64,23 @@ class PartitionIncarnation(NamedTuple):
         )
 
 
-#: Of offsets that other coordinators wrote, and of topics without ids.
+#: Incarnation of offsets that other coordinators wrote, and of topics without ids.
 UNKNOWN_INCARNATION = PartitionIncarnation()
 
 
 class CommittedOffset(NamedTuple):
     """An offset as a group committed it; times are wall-clock milliseconds.
 
-    A coordinator may have to load a million of them: a tuple is made in less than half the time of
-    a frozen dataclass.
+    A coordinator may have to load a million offsets, and a tuple is made in less than half the time
+    of a frozen dataclass.
     """
 
     offset: int
     leader_epoch: int = NO_EPOCH
     metadata: str = ""
     commit_timestamp_ms: int = NO_TIMESTAMP
-    #: Set only where the client chose a retention (OffsetCommit before version 5).
+    #: Time at which the offset expires; set only if the client chose a retention (OffsetCommit
+    #: before version 5).
     expire_timestamp_ms: int = NO_TIMESTAMP
     incarnation: PartitionIncarnation = UNKNOWN_INCARNATION
 
@@ -101,26 +102,26 @@ class MemberSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A finished generation; without members the group is empty."""
+    """A finished generation; a generation without members is an empty group."""
 
     protocol_type: str
     generation_id: int
     protocol_name: str | None
     leader_id: str | None
-    #: When the group entered its state, wall clock.
+    #: Wall-clock time in ms at which the group entered its state.
     state_timestamp_ms: int
     members: tuple[MemberSnapshot, ...] = ()
 
 
 class OffsetRecord(NamedTuple):
-    """A committed offset, or (None) the end of one."""
+    """A committed offset, or with None as its value a tombstone of an offset."""
 
     key: OffsetKey
     value: CommittedOffset | None
 
 
 class GroupRecord(NamedTuple):
-    """A finished generation, or (None) the end of the group."""
+    """A finished generation, or with None as its value a tombstone of the group."""
 
     key: GroupKey
     value: GroupSnapshot | None

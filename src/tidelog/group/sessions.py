@@ -1,20 +1,20 @@
-"""The session of a member: how long its coordinator waits to hear of it.
+"""The session of a member: how long its coordinator waits for the next heartbeat.
 
-Heartbeats move the deadline. The timer that watches it is set again only when it fires too early,
-so a heartbeat costs the same however many there are.
+Heartbeats move the deadline. The timer of the session is set again only when it fires before the
+deadline, so the cost of a heartbeat does not depend on the number of heartbeats.
 """
 
 from __future__ import annotations
 
 
 class MemberSession:
-    """Deadline of a member, or of a client that was only given an id (monotonic ms)."""
+    """Session deadline of a member, or of a client with only a member id (monotonic ms)."""
 
     __slots__ = ("armed_ms", "deadline_ms")
 
     def __init__(self, deadline_ms: int = 0, armed_ms: int | None = None) -> None:
         self.deadline_ms = deadline_ms
-        #: When its timer fires; None where no timer is set.
+        #: When the session's timer fires; None if no timer is set.
         self.armed_ms = armed_ms
 
     def copy(self) -> MemberSession:

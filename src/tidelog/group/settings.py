@@ -1,7 +1,7 @@
 """Settings of groups for operators, and bounds on what clients can make grow.
 
-Defaults are Kafka's. The function that reads a consumer's subscription from its metadata is passed
-in, because those bytes belong to the wire format.
+Defaults are Kafka's. The caller passes in the function that reads a consumer's subscription from
+its metadata, because those bytes belong to the wire format.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ class GroupSettings:
     initial_rebalance_delay_ms: int = 3_000
     #: `group.max.size`
     max_size: int = 2**31 - 1
-    #: Time after which a new member that waits in a join is dropped. It knows no member id yet,
-    #: cannot send heartbeats, and retries if it is alive (Kafka's NewMemberJoinTimeoutMs).
+    #: Time after which a new member that waits in a join is removed. Such a member knows no member
+    #: id yet and cannot send heartbeats; it retries if it is alive (Kafka's
+    #: NewMemberJoinTimeoutMs).
     new_member_join_timeout_ms: int = 5 * 60 * 1000
-    #: `offset.metadata.max.bytes`; compared with the number of characters, as Kafka does
+    #: `offset.metadata.max.bytes`; compared with the number of characters, as in Kafka
     offset_metadata_max_bytes: int = 4096
     #: `offsets.retention.minutes`
     offsets_retention_ms: int = 7 * DAY_MS
     max_groups: int = MAX_GROUPS_PER_PARTITION
-    #: Members of all groups of a partition, including clients that were only given an id.
+    #: Members of all groups of a partition, with clients that have only been given a member id.
     max_members: int = MAX_GROUP_MEMBERS_PER_PARTITION
     max_offsets_per_group: int = MAX_OFFSETS_PER_GROUP
-    #: Returns the topics of a ConsumerProtocolSubscription, None where the bytes are not one.
+    #: Returns the topics of a ConsumerProtocolSubscription, None for bytes of another format.
     subscription_topics: Callable[[bytes], Sequence[str] | None] = no_subscription

@@ -2,7 +2,8 @@
 
 Committed records change the state and release answers. A failed append is not in the log and never
 will be: its intended change is dropped. An append that takes too long is answered with an error
-while its outcome stays open. It still counts if it is committed later, as it would after a reload.
+while its outcome stays open. Such an append still counts if it is committed later, as it would
+after a reload.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from tidelog.group.turn import (
 )
 from tidelog.wire.messages.delete_groups import DeletableGroupResult
 
-#: Too few replicas, or a topic that is being created: the client should retry with its coordinator.
+#: Errors for too few replicas, or a topic that is being created: the client should retry with its
+#: coordinator.
 _UNAVAILABLE = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
 )
-#: This broker does not lead the partition, or has lost its log.
+#: Errors of a broker that does not lead the partition, or has lost the partition's log.
 _MOVED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -49,7 +51,7 @@ _TOO_LARGE = (
 def offset_error(error: ErrorCode) -> ErrorCode:
     """Return the error for a client whose offsets could not be appended.
 
-    Other errors stay as they are, so that REQUEST_TIMED_OUT makes the client retry.
+    Errors without a mapping stay unchanged, so that REQUEST_TIMED_OUT makes the client retry.
     """
     if error in _UNAVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -73,19 +75,19 @@ def deletion_error(error: ErrorCode) -> ErrorCode:
 
 
 def offset_records(records: Sequence[Record]) -> list[OffsetRecord]:
-    """Return the records of offsets among these."""
+    """Return the records of offsets among these records."""
     return [record for record in records if isinstance(record, OffsetRecord)]
 
 
 def committed(turn: Turn, number: int) -> str:
     """Apply a replicated append and return its group's id.
 
-    Raises InvariantError if an earlier append is not settled.
+    Raises InvariantError if an earlier append is not settled yet.
     """
     entry = turn.ledger.settle(number, in_order=True)
     group = classic(turn.groups.get(entry.group_id))
     if group is None:
-        # An earlier append deleted the group; these were tombstones of its offsets.
+        # An earlier append deleted the group, and this append has tombstones of its offsets.
         return entry.group_id
     for record in offset_records(entry.records):
         offsets.apply(group, record)
@@ -146,9 +148,9 @@ def failed(turn: Turn, number: int, error: ErrorCode) -> str:
 
 
 def timed_out(turn: Turn, number: int, error: ErrorCode) -> str:
-    """Answer for an append that is in the log and was not replicated in time.
+    """Answer the request of an append that is in the log and was not replicated in time.
 
-    Returns its group's id.
+    Returns the id of the append's group.
     """
     entry = turn.ledger.overdue(number)
     group = classic(turn.groups.get(entry.group_id))

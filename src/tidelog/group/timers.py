@@ -1,7 +1,7 @@
-"""Names of the timers that a group's coordinator sets: a kind, a group, and maybe a member.
+"""Names of the timers that a group's coordinator sets: a kind, a group, and for some a member.
 
-The coordinator keeps the deadlines in its state, so a timer that fires late or was replaced does no
-harm.
+The coordinator keeps the deadlines in its state, so a timer that fires late or was set again is
+harmless.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 
 class TimerKind(Enum):
-    """What the group waits for."""
+    """The event for which the group waits."""
 
-    #: The next heartbeat of a member, or the return of a client that was given an id.
+    #: The next heartbeat of a member, or the return of a client that was given a member id.
     SESSION = "session"
-    #: Members that have not joined the rebalance.
+    #: Members that have not yet joined the rebalance.
     JOIN = "join"
-    #: Members that have not asked for their assignment.
+    #: Members that have not yet sent a SyncGroup.
     SYNC = "sync"
 
 

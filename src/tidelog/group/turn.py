@@ -1,7 +1,7 @@
-"""One turn of a coordinator: the state that it may look at, and the effects that it collects.
+"""One turn of a coordinator: the state that the turn may use, and the effects that it collects.
 
-The ledger holds the requested appends that are not settled, each with its purpose. The purpose is
-data here; `tidelog.group.settling` has the code that runs when an append is settled.
+The ledger holds the requested appends that are not settled, each with its purpose. A purpose is a
+value; `tidelog.group.settling` has the code that runs when an append is settled.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
 
 @dataclass(frozen=True, slots=True)
 class StoreOffsets:
-    """Purpose of an OffsetCommit's append; `errors` are those of its partitions if it succeeds."""
+    """Purpose of an OffsetCommit's append; `errors` are the errors of its partitions on success."""
 
     asked: Asked[OffsetCommitRequest]
     errors: tuple[ErrorCode, ...]
@@ -39,7 +39,7 @@ class StoreOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """Purpose of an OffsetDelete's append; `errors` are those of its partitions if it succeeds."""
+    """Purpose of an OffsetDelete's append; `errors` are the errors of its partitions on success."""
 
     asked: Asked[OffsetDeleteRequest]
     errors: tuple[ErrorCode, ...]
@@ -47,14 +47,14 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ForgetOffsets:
-    """Purpose of tombstones without a waiting request: of expired offsets, or a deleted topic's."""
+    """Purpose of tombstones of offsets that expired or whose topic is gone, without a request."""
 
     are_expired: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """Purpose of one step of a group's deletion; `ticket` is None where the group expired."""
+    """Purpose of one step of a group's deletion; `ticket` is None for an expired group."""
 
     ticket: int | None
     is_last: bool
@@ -66,7 +66,7 @@ class Unsettled:
 
     group_id: str
     records: tuple[Record, ...]
-    #: One of the above, or of those of a protocol of membership.
+    #: A purpose from this module, or from the module of a membership protocol.
     purpose: Hashable
     #: Whether the waiting request was answered with a timeout.
     is_overdue: bool = False
@@ -83,7 +83,7 @@ class Ledger:
         self._by_group: dict[str, int] = {}
 
     def enter(self, unsettled: Unsettled) -> int:
-        """Note an append and return its number."""
+        """Record an append and return its number."""
         number = self.next_number
         self.next_number += 1
         self._unsettled[number] = unsettled
@@ -92,14 +92,14 @@ class Ledger:
         return number
 
     def look(self, number: int) -> Unsettled:
-        """Return an unsettled append; raises InvariantError for any other number."""
+        """Return an unsettled append. Raises InvariantError for any other number."""
         found = self._unsettled.get(number)
         if found is None:
             raise InvariantError(f"append {number} is settled already, or was never asked for")
         return found
 
     def settle(self, number: int, *, in_order: bool) -> Unsettled:
-        """Take out a settled append; the log commits appends in their order."""
+        """Remove and return a settled append; the log commits appends in their order."""
         found = self.look(number)
         if in_order and number != next(iter(self._unsettled)):
             raise InvariantError(f"append {number} is committed before an earlier one is settled")
@@ -111,17 +111,17 @@ class Ledger:
         return found
 
     def overdue(self, number: int) -> Unsettled:
-        """Note that no request waits for an append any longer; return the append as it was."""
+        """Mark an append for which no request waits any longer; return the append as it was."""
         found = self.look(number)
         self._unsettled[number] = replace(found, is_overdue=True)
         return found
 
     def holds(self, group_id: str) -> bool:
-        """Return whether an append of a group is unsettled."""
+        """Return whether the outcome of an append of this group is open."""
         return group_id in self._by_group
 
     def unsettled(self) -> tuple[Unsettled, ...]:
-        """Return all unsettled appends, in order."""
+        """Return all unsettled appends, in log order."""
         return tuple(self._unsettled.values())
 
     def copy(self) -> Ledger:
@@ -156,8 +156,8 @@ class Turn:
         self.leader_epoch = leader_epoch
         self.groups = groups
         self.ledger = ledger
-        #: Number of members of all groups when the turn began, including clients that only have an
-        #: id.
+        #: Number of members of all groups when the turn began, with clients that have only been
+        #: given a member id.
         self.member_count = member_count
         self.effects: list[Effect] = []
 
@@ -170,9 +170,9 @@ class Turn:
     # Timers.
 
     def touch(self, group: Group, member_id: str, session: MemberSession, timeout_ms: int) -> None:
-        """Extend a member's session after the member was heard of.
+        """Extend a member's session after the coordinator heard of the member.
 
-        A timer that fires no later than the new deadline stays as it is; it is set again when it
+        A timer that fires no later than the new deadline stays unchanged, and is set again when it
         fires.
         """
         session.deadline_ms = self.now.monotonic_ms + timeout_ms
@@ -180,13 +180,13 @@ class Turn:
             self.arm(group, member_id, session)
 
     def arm(self, group: Group, member_id: str, session: MemberSession) -> None:
-        """Set the timer of a member to its deadline."""
+        """Set the session timer of a member to its deadline."""
         session.armed_ms = session.deadline_ms
         name = TimerName(TimerKind.SESSION, group.group_id, member_id)
         self.effects.append(SetTimer(name, session.deadline_ms))
 
     def disarm(self, group: Group, member_id: str, session: MemberSession) -> None:
-        """Cancel the timer of a member that is no longer watched."""
+        """Cancel the session timer of a member that is no longer watched."""
         if session.armed_ms is not None:
             session.armed_ms = None
             name = TimerName(TimerKind.SESSION, group.group_id, member_id)

@@ -1,9 +1,9 @@
 """A classic group: its state and its members.
 
-States and transitions are Kafka's. `Dead` is a group whose deletion is under way. A dead group is
-gone when its tombstones are written; if they cannot be written, it becomes Empty again. This module
-does not know how requests are answered, and has no timers. The other modules of the package change
-the group.
+States and transitions are Kafka's. A group is `Dead` while its deletion is under way. A dead group
+is gone when its tombstones are written; if they cannot be written, the group becomes Empty again.
+This module does not know how requests are answered, and has no timers. The other modules of the
+package change the group.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tidelog.wire.messages.join_group import (
 from tidelog.wire.messages.list_groups import ListedGroup
 from tidelog.wire.messages.offset_commit import OffsetCommitRequest
 
-#: Type of these groups (ListGroups version 5).
+#: Type of classic groups (ListGroups version 5).
 GROUP_TYPE = "classic"
 #: Protocol type of consumer groups. The coordinator reads subscriptions of these groups only.
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -62,18 +62,18 @@ _FORMER_STATES = {
     GroupState.EMPTY: (GroupState.PREPARING_REBALANCE, GroupState.DEAD),
     GroupState.DEAD: (GroupState.EMPTY,),
 }
-#: A generation belongs to its members; a group that is empty or being deleted has no members.
+#: States in which the generation belongs to the members; an empty or dead group has no members.
 _OF_MEMBERS = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 _OF_NOBODY = (GroupState.EMPTY, GroupState.DEAD)
 
 
 @dataclass(frozen=True, slots=True)
 class InitialDelay:
-    """The delay of the first rebalance, for more members (`group.initial.rebalance.delay.ms`)."""
+    """Delay of the first rebalance for more members (`group.initial.rebalance.delay.ms`)."""
 
-    #: How much longer the delay may still become.
+    #: Time by which the delay may still be extended.
     remaining_ms: int
-    #: A member joined since the delay began.
+    #: Whether a member joined since the delay began.
     has_newcomer: bool = False
 
 
@@ -83,13 +83,13 @@ class StaticReplacement:
 
     #: Number of the append.
     number: int
-    #: The record was not replicated in time. The outcome is open, and no request waits for it any
-    #: longer.
+    #: Whether the record was not replicated in time. The outcome is then open, and no request waits
+    #: for it any longer.
     is_overdue: bool = False
 
 
 class ClassicGroup(Group):
-    """State of one group of the classic protocol, or of one that has offsets only."""
+    """State of one group of the classic protocol, or of a group that has only offsets."""
 
     __slots__ = (
         "awaiting_join",
@@ -117,35 +117,36 @@ class ClassicGroup(Group):
     def __init__(self, group_id: str, state_timestamp_ms: int = NO_TIMESTAMP) -> None:
         super().__init__(group_id)
         self.state = GroupState.EMPTY
-        #: Wall clock when the group entered its state.
+        #: Wall-clock time in ms at which the group entered its state.
         self.state_timestamp_ms = state_timestamp_ms
         self.generation_id = 0
-        #: None until the first member joins: a group with offsets only is a simple group.
+        #: Protocol type; None until the first member joins. A group with only offsets is a simple
+        #: group.
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
-        #: Group instance id -> member id.
+        #: Member ids of static members, by group instance id.
         self.static_ids: dict[str, str] = {}
-        #: Sessions of members that were given an id and have not joined with it yet.
+        #: Sessions of clients that were given a member id and have not joined with it yet.
         self.pending_members: dict[str, MemberSession] = {}
         #: Number of members that support each protocol.
         self.speakers: dict[str, int] = {}
         #: Number of members that wait in a join.
         self.awaiting_join = 0
-        #: Members of this generation that have not asked for their assignment.
+        #: Members of this generation that have not yet sent a SyncGroup.
         self.pending_sync: dict[str, None] = {}
         self.initial_delay: InitialDelay | None = None
         self.join_deadline_ms: int | None = None
         self.sync_deadline_ms: int | None = None
-        #: The generation whose assignment is being written.
+        #: The generation whose assignment is being written; None while none is written.
         self.storing_generation: int | None = None
         self.replacement: StaticReplacement | None = None
-        #: Joins of static members that wait for the replacement, by instance id.
+        #: Joins of static members that wait for a pending replacement, by instance id.
         self.waiting_static: dict[str, Asked[JoinGroupRequest]] = {}
-        #: Topics that members of a consumer group subscribe to; None where that is not known.
+        #: Topics to which members of a consumer group subscribe; None if the topics are not known.
         self.subscribed_topics: frozenset[str] | None = None
-        #: Whether a record of the group is, or may be, in the log.
+        #: Whether the log has, or may have, a record of the group.
         self.is_stored = False
 
     # Queries.
@@ -157,20 +158,20 @@ class ClassicGroup(Group):
 
     @property
     def all_joined(self) -> bool:
-        """Whether all members, and all clients that were given an id, wait in a join."""
+        """Whether all members, and all clients that were given a member id, wait in a join."""
         return self.awaiting_join == len(self.members) and not self.pending_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """Longest rebalance timeout of the members; 0 where there are none."""
+        """Longest rebalance timeout of the members; 0 for a group without members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def is_leader(self, member_id: str) -> bool:
-        """Return whether a member leads the group."""
+        """Return whether a member is the group's leader."""
         return self.leader_id == member_id
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return the error of a request that speaks for a member, NONE where it may (KIP-345)."""
+        """Return the error of a request that names a member, NONE if it is valid (KIP-345)."""
         if instance_id is not None:
             known = self.static_ids.get(instance_id)
             if known is not None and known != member_id:
@@ -182,7 +183,7 @@ class ClassicGroup(Group):
         return ErrorCode.NONE
 
     def supports(self, protocol_type: str, protocols: Sequence[JoinGroupRequestProtocol]) -> bool:
-        """Return whether a client with these protocols may join."""
+        """Return whether a client with these protocols may join the group."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and any(
@@ -194,9 +195,9 @@ class ClassicGroup(Group):
     ) -> str:
         """Return the protocol with the most votes among the protocols that all members support.
 
-        Where votes are equal, the protocol that was voted for first wins. Member `other` counts as
-        supporting `protocols`. A common protocol exists, as `supports` keeps out clients without
-        one.
+        If votes are equal, the protocol that was voted for first wins. Member `other` counts as
+        supporting `protocols`. A common protocol exists, because `supports` rejects clients without
+        a common protocol.
         """
         ballots = [
             [
@@ -224,22 +225,22 @@ class ClassicGroup(Group):
 
     @property
     def size(self) -> int:
-        """Number of members, including clients that were only given an id."""
+        """Number of members, with clients that have only been given a member id."""
         return len(self.members) + len(self.pending_members)
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has no members; clients may have been given an id."""
+        """Whether the group has no members; clients may have been given a member id."""
         return self.state is GroupState.EMPTY
 
     @property
     def is_dead(self) -> bool:
-        """Whether the group's deletion is under way: it accepts no requests."""
+        """Whether the group's deletion is under way, so that the group accepts no requests."""
         return self.state is GroupState.DEAD
 
     @property
     def is_void(self) -> bool:
-        """Whether nothing would be lost with the group, in memory or in the log."""
+        """Whether neither memory nor the log would lose anything with the group."""
         return (
             self.is_empty
             and not self.is_stored
@@ -249,14 +250,14 @@ class ClassicGroup(Group):
         )
 
     def session_of(self, member_id: str) -> tuple[MemberSession, int] | None:
-        """Return a member's session and its timeout in ms, None where there is no such member."""
+        """Return a member's session and its timeout in ms, None for an unknown member."""
         member = self.members.get(member_id)
         return None if member is None else (member.session, member.session_timeout_ms)
 
     # Offsets and the end of the group.
 
     def commit_error(self, message: OffsetCommitRequest) -> ErrorCode:
-        """Return the error of an OffsetCommit, NONE where the client may commit."""
+        """Return the error of an OffsetCommit, NONE if the client may commit."""
         generation_id = message.generation_id_or_member_epoch
         member_id, instance_id = message.member_id, message.group_instance_id
         if self.is_dead:
@@ -264,7 +265,7 @@ class ClassicGroup(Group):
         if generation_id < 0 and self.is_empty:
             return ErrorCode.NONE
         if generation_id < 0 and member_id == NO_MEMBER and instance_id is None:
-            # Only members may commit for a group that has members.
+            # Only members may commit offsets of a group that has members.
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = self.member_error(member_id, instance_id)
         if error is not ErrorCode.NONE:
@@ -279,12 +280,12 @@ class ClassicGroup(Group):
     def is_current(self, generation_id: int) -> bool:
         """Return whether a commit of this generation counts.
 
-        A member of an older generation may not know what other members have read since.
+        A member of an older generation may not know how far other members have read since.
         """
         return generation_id == self.generation_id
 
     def offset_delete_error(self) -> ErrorCode:
-        """Return the error of an OffsetDelete, NONE where offsets may be deleted."""
+        """Return the error of an OffsetDelete, NONE if offsets may be deleted."""
         if self.is_dead:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not self.is_empty and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -292,18 +293,18 @@ class ClassicGroup(Group):
         return ErrorCode.NONE
 
     def keeps_offsets_of(self, topic: str) -> bool:
-        """Return whether a member subscribes to a topic, or may do so: its offsets stay."""
+        """Return whether a member subscribes to a topic, or may do so, so that its offsets stay."""
         return not self.is_empty and self.is_subscribed(topic)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Return whether a member subscribes to a topic; True where subscriptions are unknown."""
+        """Return whether a member subscribes to a topic; True if subscriptions are unknown."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def unused_since_ms(self, key: TopicPartition, offset: CommittedOffset) -> int | None:
-        """Return since when an offset is not used, wall clock; None while it is (KIP-211).
+        """Return since when an offset is unused, in wall-clock ms; None while it is used (KIP-211).
 
-        An offset is unused since its group became empty. In a simple group, and for a topic that no
-        member subscribes to, it is unused since its commit.
+        An offset is unused since its group became empty. The offset of a simple group, or of a
+        topic to which no member subscribes, is unused since its commit.
         """
         if self.protocol_type is None:
             return offset.commit_timestamp_ms
@@ -319,20 +320,20 @@ class ClassicGroup(Group):
         return None
 
     def begin_deletion(self) -> Mapping[str, MemberSession]:
-        """Be dead; return the sessions of clients that were given an id, which end."""
+        """Enter the state Dead; return the ended sessions of clients with only a member id."""
         ended, self.pending_members = self.pending_members, {}
         self.move_to(GroupState.DEAD, self.state_timestamp_ms)
         return ended
 
     def deletion_failed(self) -> None:
-        """Be empty again, as the tombstones are not in the log."""
+        """Enter the state Empty again, as the group's tombstones are not in the log."""
         self.move_to(GroupState.EMPTY, self.state_timestamp_ms)
 
     def tombstones(self) -> list[Record]:
         """Return the records that end the group, without those of its offsets.
 
-        They are needed even if this broker knows no record of the group: a record may be on its
-        way, or come from another broker.
+        The tombstones are needed even if this broker knows no record of the group: a record may be
+        on its way, or may come from another broker.
         """
         return [GroupRecord(GroupKey(self.group_id), None)]
 
@@ -341,8 +342,8 @@ class ClassicGroup(Group):
     def described(self) -> DescribedGroup:
         """Return the group's part of a DescribeGroups response.
 
-        It has metadata and assignments of a stable group only: in other states they belong to no
-        generation.
+        The response has metadata and assignments only for a stable group: in other states they
+        belong to no generation.
         """
         protocol_name = self.protocol_name if self.state is GroupState.STABLE else None
         return DescribedGroup(
@@ -379,7 +380,7 @@ class ClassicGroup(Group):
     # Changes.
 
     def move_to(self, state: GroupState, wall_ms: int) -> None:
-        """Enter another state; raises InvariantError where Kafka has no such transition."""
+        """Enter another state. Raises InvariantError for a transition that Kafka does not have."""
         if self.state not in _FORMER_STATES[state]:
             raise InvariantError(
                 f"group {self.group_id!r} cannot go from {self.state.value} to {state.value}"
@@ -389,9 +390,9 @@ class ClassicGroup(Group):
         self._check()
 
     def _check(self) -> None:
-        """Assert the invariants of a group, whenever it enters a state.
+        """Assert the invariants of a group, whenever the group enters a state.
 
-        Each check looks at every member. A transition does so anyway.
+        Each check looks at every member, as a transition does anyway.
         """
         members = self.members
         assert self.has_members or self.state not in _OF_MEMBERS, "such a group has members"
@@ -410,7 +411,7 @@ class ClassicGroup(Group):
         assert self.pending_sync.keys() <= members.keys(), "only members are to sync"
 
     def add(self, member: Member) -> None:
-        """Add a member; the first member leads the group."""
+        """Add a member; the first member becomes the group's leader."""
         assert member.member_id not in self.members, "a member id is given once"
         assert member.instance_id not in self.static_ids, "an instance has one member (KIP-345)"
         self._take(member)
@@ -426,7 +427,7 @@ class ClassicGroup(Group):
     def remove(self, member: Member) -> None:
         """Remove a member whose requests were answered.
 
-        If it led the group, another member leads now.
+        If the member was the group's leader, another member becomes the leader.
         """
         assert self.members.get(member.member_id) is member, "only members are removed"
         assert member.join_ticket is None, "its join was answered"
@@ -446,9 +447,9 @@ class ClassicGroup(Group):
         self._count(member, 1)
 
     def elect_leader(self) -> bool:
-        """Keep the leader if it rejoined, else choose a member that did.
+        """Keep the leader if it rejoined, else choose a leader among the members that rejoined.
 
-        Returns False where no member rejoined.
+        Returns False if no member rejoined.
         """
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.join_ticket is not None:
@@ -460,7 +461,7 @@ class ClassicGroup(Group):
         return False
 
     def read_subscriptions(self, topics_of: Callable[[bytes], Sequence[str] | None]) -> None:
-        """Note the topics that the members of a consumer group subscribe to."""
+        """Record the topics to which the members of a consumer group subscribe."""
         self.subscribed_topics = None
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE or (
             self.members and self.protocol_name is None
@@ -477,7 +478,7 @@ class ClassicGroup(Group):
     def load(self, snapshot: GroupSnapshot) -> None:
         """Take over the state of a stored record, only while the partition loads.
 
-        The offsets stay.
+        The group's offsets stay.
         """
         self.state = GroupState.STABLE if snapshot.members else GroupState.EMPTY
         self.state_timestamp_ms = snapshot.state_timestamp_ms
@@ -491,7 +492,7 @@ class ClassicGroup(Group):
         self.is_stored = True
 
     def unload(self) -> None:
-        """Become a simple group again: its record is gone, its offsets may still be there."""
+        """Become a simple group again, as the group's record is gone; its offsets may remain."""
         fresh = ClassicGroup(self.group_id)
         fresh.offsets = self.offsets
         for name in _FIELDS:
@@ -523,7 +524,7 @@ class ClassicGroup(Group):
     def key(self) -> tuple[object, ...]:
         """Return the whole state as a hashable value.
 
-        The order of members is part of it, as the order decides which member leads.
+        The value includes the order of members, which decides the next leader.
         """
         values: list[object] = []
         for name in _FIELDS:
@@ -541,6 +542,6 @@ _FIELDS = (*Group.__slots__, *ClassicGroup.__slots__)
 
 
 def classic(group: Group | None) -> ClassicGroup | None:
-    """Return a group as a classic one; groups of no other kind exist."""
+    """Return a group as a classic group; no other kind of group exists yet."""
     assert group is None or isinstance(group, ClassicGroup), "all groups are classic ones"
     return group

@@ -1,9 +1,10 @@
-"""JoinGroup: which clients may join, under which id, and whether a rebalance begins.
+"""JoinGroup: which clients may join, with which member id, and whether a rebalance begins.
 
-KIP-394: a new member is given its id first. KIP-345: static members keep their place under a new
-id. KIP-814: a static leader that returns need not assign. `group.max.size` limits the members. A
-static member that returns to a stable group changes the group's record. Joins that would change it
-again wait until that record is written, so that the log never holds an older mixture of ids.
+A new member is given its id first (KIP-394). Static members keep their place under a new id
+(KIP-345). A static leader that returns need not compute the assignment (KIP-814). `group.max.size`
+limits the members. A static member that returns to a stable group changes the group's record. Joins
+that would change the record again wait until it is written, so that the log never holds an older
+mixture of ids.
 """
 
 from __future__ import annotations
@@ -103,8 +104,8 @@ def join_group(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) 
 def _is_accepted(turn: Turn, group: ClassicGroup, member_id: str) -> bool:
     """Return whether `group.max.size` leaves room for a member.
 
-    While members join, only members that wait in a join count: where the size was lowered, the last
-    members to join are shed.
+    While members join, only members that wait in a join count. If the size was lowered, the last
+    members to join are rejected.
     """
     most = turn.settings.max_size
     member = group.members.get(member_id)
@@ -129,7 +130,7 @@ def _shed(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> No
     rebalancing.complete_if_all_joined(turn, group)
 
 
-# Clients without a member id, or with an id that they have not joined with yet.
+# Clients without a member id, or with an id under which they have not joined yet.
 
 
 def _join_unknown(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> None:
@@ -156,7 +157,7 @@ def _join_unknown(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest
 
 def _join_pending(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> None:
     if asked.message.group_instance_id is not None:
-        # Ids are given to dynamic members only.
+        # The coordinator gives new ids to dynamic members only.
         turn.reply(asked.ticket, join_error(ErrorCode.INVALID_REQUEST, asked.message.member_id))
         return
     session = group.pending_members.pop(asked.message.member_id)
@@ -207,7 +208,7 @@ def _respeak(group: ClassicGroup, member: Member, asked: Asked[JoinGroupRequest]
     member.rebalance_timeout_ms = asked.message.rebalance_timeout_ms
 
 
-# Static members that return without their id.
+# Static members that return without their member id.
 
 
 def _return_static(
@@ -247,9 +248,10 @@ def _wait_for_replacement(
 def _changes_nothing(
     turn: Turn, group: ClassicGroup, old: Member, protocols: Sequence[JoinGroupRequestProtocol]
 ) -> bool:
-    """Return whether the assignment still suits a returning member.
+    """Return whether the group's assignment still suits a returning static member.
 
-    It does if the group's protocol stays the same, and the topics to which the member subscribes.
+    The assignment suits the member if the group's protocol and the member's subscribed topics stay
+    the same.
     """
     if group.select_protocol(old.member_id, protocols) != group.protocol_name:
         return False
@@ -264,7 +266,7 @@ def _changes_nothing(
 def _store_replacement(
     turn: Turn, group: ClassicGroup, old: Member, asked: Asked[JoinGroupRequest], member_id: str
 ) -> None:
-    """Append the group's record with the new id; nothing changes before it is in the log."""
+    """Append the group's record with the new id; the group changes after the append."""
     members = list(group.members.values())
     assignments = {member.member_id: member.assignment for member in members}
     members[members.index(old)] = Member.joining(asked, member_id, MemberSession())
@@ -280,7 +282,7 @@ def _store_replacement(
 def replace_static(
     turn: Turn, group: ClassicGroup, old: Member, asked: Asked[JoinGroupRequest], member_id: str
 ) -> Member:
-    """Move an instance to a new member id; clients that use the old id are fenced (KIP-345)."""
+    """Move a static member to a new member id; clients with the old id are fenced (KIP-345)."""
     leads = group.is_leader(old.member_id)
     place = list(group.members)
     waits.remove_member(turn, group, old, ErrorCode.FENCED_INSTANCE_ID)
@@ -299,8 +301,8 @@ def static_member_stored(
 ) -> None:
     """Complete a static member's join after its new id is in the log.
 
-    If the group went on meanwhile, the join is decided again. If a later join of the same instance
-    was decided meanwhile, that join fences this one.
+    If the group changed meanwhile, the join is decided again. If a later join of the same static
+    member was decided meanwhile, the later join fences this one.
     """
     asked = purpose.asked
     assert asked.message.group_instance_id is not None
@@ -327,10 +329,10 @@ def static_member_stored(
 def _returned(
     group: ClassicGroup, member: Member, version: int, former_leader_id: str
 ) -> JoinGroupResponse:
-    """Return the join answer of a static member that returned under a new id.
+    """Return the join answer of a static member that returned under a new member id.
 
-    A leader that returns must not assign: no member waits for the assignment. Before version 9,
-    naming its old id as the leader is the only way to prevent it.
+    A leader that returns must not compute an assignment: no member waits for it. Before version 9,
+    the response can prevent the assignment only by naming the member's old id as the leader.
     """
     answer = rebalancing.current_generation(group, member)
     if version < SKIP_ASSIGNMENT_VERSION:
@@ -343,7 +345,7 @@ def _returned(
 def static_member_not_stored(
     turn: Turn, group: ClassicGroup, purpose: StoreStaticMember, error: ErrorCode, is_overdue: bool
 ) -> None:
-    """Keep the old id of a static member, as the new id is not in the log."""
+    """Keep the old id of a static member, as its new id is not in the log."""
     group.replacement = None
     if not is_overdue:
         turn.reply(purpose.asked.ticket, join_error(error))
@@ -353,9 +355,9 @@ def static_member_not_stored(
 def static_member_overdue(
     turn: Turn, group: ClassicGroup, purpose: StoreStaticMember, error: ErrorCode
 ) -> None:
-    """Answer waiting joins with an error.
+    """Answer waiting joins of a static member with an error.
 
-    Until the outcome is known, no other record may be written.
+    No other record of the group may be written until the outcome is known.
     """
     assert group.replacement is not None
     group.replacement = replace(group.replacement, is_overdue=True)
@@ -366,7 +368,7 @@ def static_member_overdue(
 
 
 def _next_static(turn: Turn, group: ClassicGroup) -> None:
-    """Decide the joins that waited; the first join that writes again keeps the others waiting."""
+    """Decide the joins that waited; the first join that writes again keeps later joins waiting."""
     waiting, group.waiting_static = group.waiting_static, {}
     for asked in waiting.values():
         join_group(turn, group, asked)

@@ -1,7 +1,7 @@
 """A member of a group, as its coordinator sees it.
 
-Changes in place: heartbeats move the deadline of its session and nothing else. Its waiting requests
-are kept by ticket.
+A member changes in place: heartbeats move the deadline of its session and nothing else. The
+member's waiting requests are kept by ticket.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestP
 
 
 class Member:
-    """One member; `join_ticket` and `sync_ticket` are its waiting requests."""
+    """One group member; `join_ticket` and `sync_ticket` identify its waiting requests."""
 
     __slots__ = (
         "assignment",
@@ -55,7 +55,8 @@ class Member:
         self.assignment = b""
         self.join_ticket: int | None = None
         self.sync_ticket: int | None = None
-        #: Whether it waits in its first join: it knows no member id yet and cannot send heartbeats.
+        #: Whether the member waits in its first join, knows no member id yet and cannot send
+        #: heartbeats.
         self.is_new = False
 
     @classmethod
@@ -95,14 +96,14 @@ class Member:
         return member
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Return the member's metadata for a protocol; empty where it does not support it."""
+        """Return the member's metadata for a protocol; empty if the member does not support it."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
         return b""
 
     def snapshot(self, protocol_name: str | None, assignment: bytes) -> MemberSnapshot:
-        """Return the member's part of a record."""
+        """Return the member's part of the group's record."""
         return MemberSnapshot(
             self.member_id,
             self.instance_id,

@@ -1,9 +1,8 @@
-"""Heartbeat, LeaveGroup, sessions that time out, and the beginning and end of a leadership.
+"""Heartbeat, LeaveGroup, session timeouts, and the begin and end of the coordinator's leadership.
 
 A heartbeat moves a deadline. The session of a member that waits in a join or sync does not time
-out. Such a member cannot send heartbeats meanwhile, and the rebalance has its own timeouts. Only a
-new member can time out while it waits, because the coordinator cannot know whether its client still
-exists.
+out: such a member cannot send heartbeats, and the rebalance has its own timeouts. Only a new member
+can time out while it waits, because the coordinator cannot know whether its client still exists.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def _leave(turn: Turn, group: ClassicGroup, identity: MemberIdentity) -> ErrorCo
         turn.disarm(group, member_id, session)
         return ErrorCode.NONE
     if member_id == NO_MEMBER:
-        # An administrator names the instance alone.
+        # An administrator's request names only the group instance.
         member_id = group.static_ids.get(identity.group_instance_id or "", NO_MEMBER)
     error = group.member_error(member_id, identity.group_instance_id)
     if error is ErrorCode.NONE:
@@ -84,7 +83,7 @@ def _leave(turn: Turn, group: ClassicGroup, identity: MemberIdentity) -> ErrorCo
 
 
 def loaded(turn: Turn, group: Group) -> None:
-    """Watch the members of a loaded group; one over `group.max.size` begins a rebalance."""
+    """Watch the members of a loaded group; a group over `group.max.size` begins a rebalance."""
     assert isinstance(group, ClassicGroup)
     group.read_subscriptions(turn.settings.subscription_topics)
     for member in group.members.values():
@@ -94,7 +93,7 @@ def loaded(turn: Turn, group: Group) -> None:
 
 
 def moved_away(turn: Turn, group: Group) -> None:
-    """Send waiting clients to the next coordinator, and cancel the timers."""
+    """Send waiting clients to the next coordinator, and cancel the group's timers."""
     assert isinstance(group, ClassicGroup)
     error = ErrorCode.NOT_COORDINATOR
     for member in group.members.values():
@@ -110,7 +109,7 @@ def moved_away(turn: Turn, group: Group) -> None:
 
 
 def timer_fired(turn: Turn, group: Group, name: TimerName, deadline_ms: int) -> None:
-    """Handle a timer that was set to `deadline_ms`; a timer that was replaced has no effect."""
+    """Handle a timer that was set to `deadline_ms`; a timer that was replaced is ignored."""
     assert isinstance(group, ClassicGroup)
     match name.kind:
         case TimerKind.SESSION:
@@ -124,9 +123,9 @@ def timer_fired(turn: Turn, group: Group, name: TimerName, deadline_ms: int) -> 
 
 
 def session_timer_fired(turn: Turn, group: ClassicGroup, member_id: str, deadline_ms: int) -> None:
-    """Handle the session timer of a member, or of a client that was only given an id.
+    """Handle the session timer of a member, or of a client with only a member id.
 
-    The coordinator may have heard of it since the timer was set.
+    The member may have sent a heartbeat since the timer was set.
     """
     member = group.members.get(member_id)
     session = group.pending_members.get(member_id) if member is None else member.session

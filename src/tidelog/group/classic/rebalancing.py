@@ -1,10 +1,10 @@
-"""Rebalance of a group: prepared while members join, completed by a generation, and synced.
+"""Rebalance of a group: prepared while members join, completed with a generation, then synced.
 
-Prepare: every member must rejoin, until all have or the rebalance timeout is over; the first
-rebalance of an empty group waits for newcomers instead. Complete: members that did not join are
-dropped (static members stay). A leader and a protocol are chosen, the generation rises, and joins
-are answered. Sync: each member asks for its assignment; members that do not ask within the
-rebalance timeout are dropped.
+During the preparation every member must rejoin, until all members have rejoined or the rebalance
+timeout is over. The first rebalance of an empty group waits for newcomers instead. To complete the
+rebalance, the coordinator removes members that did not join (static members stay). It chooses a
+leader and a protocol, raises the generation, and answers the joins. Each member then requests its
+assignment by SyncGroup; members that do not sync within the rebalance timeout are removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 
 def prepare(turn: Turn, group: ClassicGroup) -> None:
-    """Begin a rebalance of a group that is empty, stable, or waits for its assignment."""
+    """Begin a rebalance of a group that is empty, stable, or awaits its assignment."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         refuse_syncs(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
@@ -48,7 +48,7 @@ def prepare_or_complete(turn: Turn, group: ClassicGroup) -> None:
 
 
 def member_gone(turn: Turn, group: ClassicGroup) -> None:
-    """Begin a rebalance after members were removed, or stop waiting for their joins."""
+    """After members were removed, begin a rebalance, or complete one that waited for them."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare(turn, group)
     else:
@@ -56,7 +56,7 @@ def member_gone(turn: Turn, group: ClassicGroup) -> None:
 
 
 def complete_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
-    """Complete the rebalance if no member is waited for; the initial delay always runs in full."""
+    """Complete the rebalance if all members joined; the initial delay always runs in full."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.initial_delay is None
@@ -66,7 +66,7 @@ def complete_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
 
 
 def join_timer_fired(turn: Turn, group: ClassicGroup) -> None:
-    """End the time to join; the first rebalance is extended while members arrive."""
+    """End the time to join; the first rebalance is extended while new members arrive."""
     group.join_deadline_ms = None
     delay = group.initial_delay
     if delay is not None and delay.has_newcomer and delay.remaining_ms:
@@ -78,7 +78,7 @@ def join_timer_fired(turn: Turn, group: ClassicGroup) -> None:
 
 
 def note_newcomer(group: ClassicGroup) -> None:
-    """Note a member that joins during the initial delay, which may then be extended.
+    """Record that a member joined during the initial delay, which may then be extended.
 
     The initial delay of a group that was empty for a while is not extended.
     """
@@ -94,7 +94,8 @@ def complete(turn: Turn, group: ClassicGroup) -> None:
         if member.join_ticket is None and member.instance_id is None:
             waits.remove_member(turn, group, member)
     if group.has_members and not group.elect_leader():
-        # Only static members are left, and none of them rejoined: their session timers decide.
+        # Only static members are left, and none of them rejoined: their session timers decide when
+        # they leave.
         waits.set_join_timer(turn, group, group.rebalance_timeout_ms)
         return
     group.generation_id += 1
@@ -124,7 +125,7 @@ def _answer_joins(turn: Turn, group: ClassicGroup) -> None:
 def current_generation(group: ClassicGroup, member: Member) -> JoinGroupResponse:
     """Return the join answer for the current generation.
 
-    The leader receives the members only while it has to make the assignment.
+    The leader receives the members only while it has to compute the assignment.
     """
     names_members = group.state is GroupState.COMPLETING_REBALANCE and group.is_leader(
         member.member_id
@@ -140,7 +141,7 @@ def current_generation(group: ClassicGroup, member: Member) -> JoinGroupResponse
 
 
 def sync_timer_fired(turn: Turn, group: ClassicGroup) -> None:
-    """Drop members that have not asked for their assignment by now."""
+    """Remove members that have not sent a SyncGroup in time."""
     group.sync_deadline_ms = None
     for member_id in list(group.pending_sync):
         waits.remove_member(turn, group, group.members[member_id])
@@ -148,7 +149,7 @@ def sync_timer_fired(turn: Turn, group: ClassicGroup) -> None:
 
 
 def synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
-    """Note that a member asked for its assignment."""
+    """Record that a member has sent a SyncGroup."""
     group.pending_sync.pop(member.member_id, None)
     if not group.pending_sync:
         waits.cancel_sync_timer(turn, group)
@@ -163,7 +164,7 @@ def refuse_syncs(turn: Turn, group: ClassicGroup, error: ErrorCode) -> None:
 
 
 def stable(turn: Turn, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
-    """Distribute the assignment, which is in the log now."""
+    """Send members their assignments, which are in the log now."""
     group.move_to(GroupState.STABLE, turn.now.wall_ms)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")

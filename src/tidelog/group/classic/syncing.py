@@ -1,7 +1,8 @@
 """SyncGroup: the leader's assignment is written to the log, then sent to each member.
 
-A generation has one assignment: while the leader's is being written, a repeated one only waits. If
-it cannot be written, or not in time, this generation gets none and all members rejoin.
+A generation has one assignment: while the leader's assignment is being written, a repeated
+SyncGroup of the leader only waits. If the assignment cannot be written in time, the generation gets
+no assignment, and all members rejoin.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ def _store(turn: Turn, group: ClassicGroup, message: SyncGroupRequest) -> None:
 
 
 def assignment_stored(turn: Turn, group: ClassicGroup, snapshot: GroupSnapshot) -> None:
-    """Distribute the assignment, which is in the log now.
+    """Send members their assignments, which are in the log now.
 
-    It is void if the group went on meanwhile.
+    The assignment is void if the group has a newer generation or state meanwhile.
     """
     assert snapshot.generation_id <= group.generation_id, "generations of a group only grow"
     if _is_awaited(group, snapshot.generation_id):
@@ -83,7 +84,7 @@ def assignment_stored(turn: Turn, group: ClassicGroup, snapshot: GroupSnapshot) 
 def assignment_not_stored(
     turn: Turn, group: ClassicGroup, generation_id: int, error: ErrorCode
 ) -> None:
-    """Give this generation no assignment; its members rejoin."""
+    """End this generation without an assignment, so that its members rejoin."""
     if _is_awaited(group, generation_id):
         rebalancing.refuse_syncs(turn, group, error)
         rebalancing.prepare(turn, group)

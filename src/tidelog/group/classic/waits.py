@@ -1,7 +1,7 @@
-"""Requests in which members wait, and the timers that end the waits.
+"""Requests in which members wait, and the timers that end these waits.
 
 A member waits in a JoinGroup until the rebalance is over, then in a SyncGroup until its assignment
-is in the log. Here are also the purposes of appends that only classic groups have.
+is in the log. This module also defines the purposes of appends that only classic groups have.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class StoreStaticMember:
 
 @dataclass(frozen=True, slots=True)
 class StoreEmpty:
-    """Purpose of the append after the last member has gone; no request waits for it."""
+    """Purpose of the append after the last member left, for which no request waits."""
 
 
 def await_join(turn: Turn, group: ClassicGroup, member: Member, ticket: int) -> None:
-    """Let a member wait in a join; its earlier join is superseded and answered."""
+    """Let a member wait in a join; an earlier join of the member is superseded and answered."""
     error = ErrorCode.REBALANCE_IN_PROGRESS
     end_join(turn, group, member, join_error(error, member.member_id))
     member.join_ticket = ticket
@@ -59,7 +59,7 @@ def end_join(turn: Turn, group: ClassicGroup, member: Member, answer: JoinGroupR
 
 
 def end_sync(turn: Turn, member: Member, answer: SyncGroupResponse) -> bool:
-    """Answer the sync in which a member waits; return whether there was one."""
+    """Answer the sync in which a member waits; return whether the member was waiting."""
     if member.sync_ticket is None:
         return False
     turn.reply(member.sync_ticket, answer)
@@ -85,21 +85,21 @@ def set_join_timer(turn: Turn, group: ClassicGroup, delay_ms: int) -> None:
 
 
 def cancel_join_timer(turn: Turn, group: ClassicGroup) -> None:
-    """Cancel the join timer: all members joined, or the group waits for none."""
+    """Cancel the join timer: all members joined, or the group waits for no member."""
     if group.join_deadline_ms is not None:
         group.join_deadline_ms = None
         turn.effects.append(CancelTimer(TimerName(TimerKind.JOIN, group.group_id)))
 
 
 def set_sync_timer(turn: Turn, group: ClassicGroup, delay_ms: int) -> None:
-    """Set the timer that ends the wait for members to ask for their assignments."""
+    """Set the timer that ends the wait for members to request their assignments."""
     group.sync_deadline_ms = turn.now.monotonic_ms + delay_ms
     name = TimerName(TimerKind.SYNC, group.group_id)
     turn.effects.append(SetTimer(name, group.sync_deadline_ms))
 
 
 def cancel_sync_timer(turn: Turn, group: ClassicGroup) -> None:
-    """Cancel the sync timer: all members asked, or the group waits for none."""
+    """Cancel the sync timer: all members sent a SyncGroup, or the group waits for no member."""
     if group.sync_deadline_ms is not None:
         group.sync_deadline_ms = None
         turn.effects.append(CancelTimer(TimerName(TimerKind.SYNC, group.group_id)))
