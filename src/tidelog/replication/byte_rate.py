@@ -1,11 +1,12 @@
-"""The rate of a throttle's bytes over its last windows, and whether a limit is exceeded (R15).
+"""The byte rate of a throttle over its last windows, compared with a limit (R15).
 
 As in Kafka (SimpleRate), the rate is the bytes of the last `replication.quota.window.num` windows
-over the time since the oldest of them began, at least one window. A window begins with its first
-bytes. Bytes of one large read may exceed the limit for longer than all windows last. Kafka forgets
-them then, so that low limits are exceeded for ever. Here the unpaid rest of the throttled bytes is
-carried over: in any time, throttled bytes stay within the limit, one read and the credit of the
-windows. Times are monotonic milliseconds and arguments; no clock is read.
+over the time since the oldest window began, at least the length of one window. A window begins with
+its first bytes. The bytes of one large read may exceed the limit for longer than all windows last.
+Kafka then forgets these bytes, so that low limits are exceeded for ever. Here the unpaid part of
+the throttled bytes is carried over: over any time, throttled bytes stay within the limit, plus one
+read and the credit of the windows. Times are monotonic milliseconds and arguments; no clock is
+read.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ _MS_PER_S: Final = 1_000
 class _Window:
     begun_ms: int
     count: int = 0
-    #: Those of `count` that belong to replicas outside the ISR.
+    #: The part of `count` that belongs to replicas outside the ISR.
     held_count: int = 0
 
 
 class ByteRate:
-    """The bytes of one side of the throttle.
+    """The bytes of the leader's or the follower's side of the throttle.
 
-    A limit is in bytes a second, None for none.
+    A limit is in bytes a second; None means no limit.
     """
 
     __slots__ = ("_carried", "_limit", "_limit_set_ms", "_size_ms", "_windows", "span_ms")
@@ -44,7 +45,7 @@ class ByteRate:
         self._carried = 0
 
     def limited(self, limit: int | None, now_ms: int) -> None:
-        """Measure by another limit from now on; bytes of before are not carried beyond windows."""
+        """Measure by a new limit from now on; earlier bytes are not carried beyond windows."""
         if limit != self._limit:
             self._limit, self._limit_set_ms, self._carried = limit, now_ms, 0
 
@@ -64,21 +65,22 @@ class ByteRate:
         return total * _MS_PER_S // self._elapsed_ms(now_ms)
 
     def is_exceeded(self, now_ms: int, further: int = 0) -> bool:
-        """Return whether the bytes so far, and `further` ones, are above the limit."""
+        """Return whether the bytes so far, with `further` bytes, are above the limit."""
         if self._limit is None:
             return False
         self._expire(now_ms)
         total = self._carried + further + sum(window.count for window in self._windows)
         elapsed_ms = self._elapsed_ms(now_ms)
         if self._carried:
-            # The credit of the first window has been spent.
+            # The credit of the first window is already spent.
             elapsed_ms = now_ms - self._windows[0].begun_ms
         return total * _MS_PER_S > self._limit * elapsed_ms
 
     def recovers_in_ms(self, now_ms: int) -> int:
-        """Return when the limit is exceeded no longer unless bytes come; at most all windows.
+        """Return after how many ms the limit is not exceeded any more, if no bytes come.
 
-        The result is 1 at least. With a limit of 0 it says when to look again.
+        The result is at least 1, and at most the length of all windows. With a limit of 0 the
+        result is the time of the next check.
         """
         if self._limit is None:
             return 1
@@ -108,7 +110,7 @@ class ByteRate:
             end_ms = windows[0].begun_ms if windows else first.begun_ms + self.span_ms
             self._carried = self._left(first, end_ms, self._carried)
             if self._carried and not windows:
-                # A limit of 0 pays for nothing, however often all windows pass.
+                # With a limit of 0 the bytes stay unpaid, however often all windows pass.
                 windows.append(_Window(end_ms if self._limit else now_ms))
 
     def _left(self, window: _Window, end_ms: int, carried: int) -> int:

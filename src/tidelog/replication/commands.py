@@ -1,10 +1,11 @@
-"""The controller's commands that a broker obeys, and what they mean for its logs.
+"""The controller's commands that a broker obeys, and their meaning for the broker's logs.
 
-Holds V30 (epochs), D3 (when a missing replica may be created), V23 and G4 (topic ids), V35 and V45
-(strays of a full command). Commands for different partitions are independent. Does not know
-requests, logs or directories: the caller passes what is there, and gets back what to do. Answers of
-AlterPartition and commands travel on different channels, so an older one may arrive later. So may
-commands, where one connection replaced another.
+This module implements V30 (epochs), D3 (when a missing replica may be created), V23 and G4 (topic
+ids), V35 and V45 (strays of a full command). Commands for different partitions are independent. The
+module does not know requests, logs or directories: the caller passes their state, and gets back the
+action to take. AlterPartition responses and commands travel on different channels, so an older
+message may arrive after a newer one. Commands may also arrive out of order if one connection
+replaced another.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from typing import NamedTuple
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 
-#: Leader epoch of a StopReplica for a topic that is being deleted: it overrides every epoch (V30).
+#: Leader epoch of a StopReplica for a topic that is being deleted; this epoch overrides every other
+#: epoch (V30).
 EPOCH_DURING_DELETE = -2
-#: Leader epoch of a StopReplica from an old controller: there is no epoch to compare.
+#: Leader epoch of a StopReplica from an old controller, which sends no epoch to compare.
 NO_STOP_EPOCH = -1
 
-#: Number of correlation ids. They start again after the highest. If two ids are further apart than
-#: half of this range, the lower id is the later one.
+#: Number of correlation ids, which start again after the highest id. If two ids are further apart
+#: than half of this range, the lower id is the later one.
 _CORRELATION_IDS = 1 << 31
 
-#: More strays than this share of a broker's replicas, and at least this number, wait for an
-#: operator's confirmation (V35).
+#: If strays are more than this share of a broker's replicas, and at least this number, their
+#: deletion waits for an operator's confirmation (V35).
 STRAYS_PERCENT = 10
 STRAYS_AT_LEAST = 100
 
@@ -35,24 +37,24 @@ class OfflineReplica(NamedTuple):
     """A replica whose log directory has failed in this process (D4)."""
 
     topic_id: TopicId
-    #: That of the last command obeyed, -1 without any.
+    #: Leader epoch of the last command obeyed, -1 without any.
     leader_epoch: int
 
 
 class Placement(Enum):
-    """The replica that a command finds on this broker, and what follows."""
+    """The replica that a command finds on this broker, and the consequence."""
 
-    #: The replica is here.
+    #: The replica is on this broker.
     KEEP = "keep"
-    #: The replica is not here and may be created, empty.
+    #: The replica is not on this broker, and may be created empty.
     CREATE = "create"
-    #: The replica is not here, though it leads or is in sync. Its log was lost, and an empty
-    #: replica must not take its place (D3).
+    #: The replica is not on this broker, although it leads or is in sync. Its log was lost, and an
+    #: empty replica must not take its place (D3).
     LOST = "lost"
-    #: The replica is not here, and may be in a log directory that has failed: nothing is created
-    #: (D3).
+    #: The replica is not on this broker, but may be in a failed log directory: no replica is
+    #: created (D3).
     OFFLINE = "offline"
-    #: A replica of another topic of that name is here (V23).
+    #: This broker has a replica of another topic of the same name (V23).
     OTHER_TOPIC = "other topic"
 
 
@@ -64,11 +66,11 @@ def request_error(
     is_registered: bool,
     broker_epoch: int,
 ) -> ErrorCode:
-    """Return the error that rejects a whole command, NONE where it is obeyed (V30).
+    """Return the error that rejects a whole command, NONE if the command is obeyed (V30).
 
-    `own_broker_epoch` is the epoch of the latest registration, also when that has ended: then only
-    a newer epoch is obeyed. An epoch above this broker's own is the next registration's, of which
-    the controller may learn before this broker does.
+    `own_broker_epoch` is the epoch of the latest registration, even if it has ended: then the
+    broker obeys only a newer epoch. An epoch above this broker's own belongs to the next
+    registration, of which the controller may learn before this broker.
     """
     if controller_epoch < known_controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -82,12 +84,12 @@ def request_error(
 
 
 def is_overtaken(latest_correlation_id: int, correlation_id: int) -> bool:
-    """Return whether a later command of the same controller and registration arrived before (V30).
+    """Return whether a later command of this controller and registration has arrived before (V30).
 
-    A connection that the controller has given up may still deliver its requests after the
-    connection that replaced it has delivered. Epochs do not show the order: a deletion overrides
-    them, and metadata has none for a topic that is gone. Correlation ids rise over both
-    connections, as they do in Kafka's own controller.
+    A connection that the controller has given up may still deliver requests after the connection
+    that replaced it. Epochs do not show the order: a deletion overrides them, and metadata has no
+    epoch for a topic that is gone. Correlation ids rise over both connections, as in Kafka's own
+    controller.
     """
     behind = (latest_correlation_id - correlation_id) % _CORRELATION_IDS
     return 0 < behind < _CORRELATION_IDS // 2
@@ -96,12 +98,12 @@ def is_overtaken(latest_correlation_id: int, correlation_id: int) -> bool:
 def is_current(
     own_leader_epoch: int, own_partition_epoch: int, leader_epoch: int, partition_epoch: int
 ) -> bool:
-    """Return whether a command for a partition is not older than the replica's own state (V30)."""
+    """Return whether a command for a partition is at least as new as the replica's state (V30)."""
     return (leader_epoch, partition_epoch) >= (own_leader_epoch, own_partition_epoch)
 
 
 def stop_is_current(own_leader_epoch: int, leader_epoch: int) -> bool:
-    """Return whether a StopReplica is obeyed (V30)."""
+    """Return whether this broker obeys a StopReplica with this leader epoch (V30)."""
     return leader_epoch in (EPOCH_DURING_DELETE, NO_STOP_EPOCH) or leader_epoch >= own_leader_epoch
 
 
@@ -122,11 +124,11 @@ def placement(
     leader: int,
     isr: Collection[int],
 ) -> Placement:
-    """Return what to do for a replica that a command names (D3).
+    """Return what this broker does with a replica that a command names (D3).
 
-    `own_topic_id` is the topic id of the local log, None where no good log directory has one.
-    `offline` is the replica whose directory has failed in this process. `is_new` is the
-    controller's statement that it creates the replica now.
+    `own_topic_id` is the topic id of the local log, None if no good log directory has a log.
+    `offline` is the replica whose directory has failed in this process. `is_new` means that the
+    controller creates the replica with this command.
     """
     if own_topic_id is not None:
         if topic_id_matches(own_topic_id, topic_id):
@@ -138,8 +140,9 @@ def placement(
         and topic_id_matches(offline.topic_id, topic_id)
         and (is_member or leader_epoch <= offline.leader_epoch)
     ):
-        # A creating command is repeated where its response was lost. The replica that the first one
-        # made may have been in sync since, and counts until the controller learns of the failure.
+        # The controller repeats a creating command whose response was lost. The replica that the
+        # first command created may have been in sync since, and counts until the controller learns
+        # of the failure.
         return Placement.OFFLINE
     if is_new:
         return Placement.CREATE
@@ -149,17 +152,18 @@ def placement(
 
 
 def can_be_replaced(broker_id: int, isr: Collection[int]) -> bool:
-    """Return whether a damaged replica can leave the ISR: it is a member, not the only one (V68).
+    """Return whether a damaged replica can leave the ISR as one of several members (V68).
 
-    No member, it truncates its log. The only one keeps it.
+    A replica outside the ISR truncates its damaged log. The only member keeps its damaged log.
     """
     return broker_id in isr and len(isr) > 1
 
 
 def missing_log_error(*, has_failed_directory: bool) -> ErrorCode:
-    """Return the error of a question for the end of a log that no good directory has (E6).
+    """Return the error for a question for a log end if no good directory has the log (E6).
 
-    A log that may be in a failed directory does not count as lost: it may hold every record (D4).
+    A log that may be in a failed directory does not count as lost: the log may hold every record
+    (D4).
     """
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.KAFKA_STORAGE_ERROR if has_failed_directory else error
@@ -174,12 +178,12 @@ def is_nameless_leftover(
     leader: int,
     isr: Iterable[int],
 ) -> bool:
-    """Return whether a replica may be of an earlier topic of that name and must make room (V23).
+    """Return whether a replica may belong to an earlier topic of the name and must make room (V23).
 
-    The replica's topic id did not survive a crash. A replica that has been in sync belongs to the
-    commanded topic. The controller names no other replica as in sync, except those with which a new
-    topic begins. For any other replica the topic is unknown, and leader epochs of two topics look
-    alike.
+    The topic id of such a replica did not survive a crash. A replica that has been in sync belongs
+    to the commanded topic. The controller names no other replica as in sync, except the replicas
+    with which a new topic begins. For any other replica the topic is unknown, and the leader epochs
+    of two topics look alike.
     """
     if own_topic_id != ZERO_TOPIC_ID:
         return False
@@ -198,10 +202,10 @@ def is_of_former_life(
 ) -> bool:
     """Return whether a replica is of a removed partition whose number is in use again (V71).
 
-    The topic's id is the same, but the leader epochs of the present incarnation are all above those
-    of the former. `own_leader_epoch` is that of the last command obeyed, `latest_log_epoch` that of
-    the last record; each is -1 for none. A log with neither has no records; it makes room where an
-    empty log is to be created.
+    The topic id is the same, but the leader epochs of the present incarnation are all above those
+    of the former incarnation. `own_leader_epoch` is the epoch of the last command obeyed,
+    `latest_log_epoch` the epoch of the last record; -1 means that there is none. A log without both
+    epochs has no records, and makes room if an empty log is to be created.
     """
     known = max(own_leader_epoch, latest_log_epoch)
     if known >= 0:
@@ -214,9 +218,9 @@ def strays(
     commanded: Mapping[TopicPartition, TopicId],
     kept_topics: Mapping[str, TopicId],
 ) -> list[TopicPartition]:
-    """Return replicas here that a full command omits, or lists under another topic id (V35, V45).
+    """Return replicas that a full command omits, or lists under another topic id (V35, V45).
 
-    `kept_topics` are topics that the controller could not read: no replica of them is stray.
+    `kept_topics` are topics that the controller could not read; their replicas are no strays.
     """
     found = []
     for partition, own in hosted.items():
@@ -229,8 +233,8 @@ def strays(
 
 
 def deletion_waits(stray_count: int, hosted_count: int) -> bool:
-    """Return whether so many strays at once are deleted only when an operator confirms it (V35).
+    """Return whether so many strays are deleted only after an operator's confirmation (V35).
 
-    `hosted_count` counts the broker's replicas before the command, strays included.
+    `hosted_count` is the number of the broker's replicas before the command, strays included.
     """
     return stray_count >= STRAYS_AT_LEAST and stray_count * 100 > hosted_count * STRAYS_PERCENT

@@ -1,11 +1,11 @@
 """The ISR change that a leader writes into the state node itself (A12, E5).
 
-Below `inter.broker.protocol.version` 2.7 no controller judges a change: the leader reads the node,
-decides here, and writes on the condition that the node still has the version it read (V6). A node
-with a newer version settles the change, whichever writer made it (A8, A9). The leader computes the
-eligible replicas with the controller's own function (E5). It keeps the recorded broker epoch of a
-member that stays, so that any controller still sees a bounce of it (V10).
-Does not know the store, and not which brokers are shutting down.
+Below `inter.broker.protocol.version` 2.7 no controller judges a change. The leader reads the state
+node, decides here, and writes on the condition that the node's version is unchanged (V6). A node
+with a newer version settles the change, whichever writer wrote the node (A8, A9). The leader
+computes the eligible replicas with the controller's own function (E5). The leader keeps the
+recorded broker epoch of a member that stays, so that any controller still detects a bounce of that
+member (V10). This module does not know the store, or which brokers are shutting down.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tidelog.replication.isr import IsrChange
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The leader's decision on a change, given what the state node holds.
+    """The leader's decision on an ISR change, given the content of the state node.
 
-    `state` is the state that holds, or the state to write where `is_new`. Without a state, `error`
-    is for `LeaderReplica.change_refused`.
+    `state` is the valid state, or the state to write (`is_new`). Without a state, `error` is the
+    argument for `LeaderReplica.change_refused`.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -41,19 +41,19 @@ def judge(
     minimum: int,
     registered: Mapping[int, int],
 ) -> Verdict:
-    """Decide on a change that the broker `leader` wants to make.
+    """Decide on an ISR change that the broker `leader` proposes.
 
-    `state` is what the node holds; None where there is no node. `minimum` is the effective minimum,
-    min(min.insync.replicas, number of replicas). `registered` has the broker epoch of each
+    `state` is the content of the state node; None if there is no node. `minimum` is the effective
+    minimum, min(min.insync.replicas, number of replicas). `registered` has the broker epoch of each
     registered broker among the members.
     """
     if state is None:
         return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if state.leader_epoch != change.leader_epoch or state.leader != leader:
-        # Another leadership: the controller's command settles the change.
+        # The node shows another leadership, so the controller's command settles the change.
         return Verdict(ErrorCode.FENCED_LEADER_EPOCH)
     if state.partition_epoch < change.partition_epoch:
-        # The node is of another topic than the one that this leader knows (V23).
+        # The node belongs to another topic than the topic that this leader knows (V23).
         return Verdict(ErrorCode.UNKNOWN_TOPIC_ID)
     if state.partition_epoch > change.partition_epoch or holds_already(change, state):
         return Verdict(state=state)
@@ -65,7 +65,7 @@ def judge(
 
 
 def holds_already(change: IsrChange, state: PartitionState) -> bool:
-    """Return whether the node's state is already as the leader wants it (A4)."""
+    """Return whether the node's state already equals the leader's proposal (A4)."""
     return (
         sorted(change.isr) == sorted(state.isr)
         and change.leader_recovery_state == state.leader_recovery_state
@@ -80,9 +80,9 @@ def joining(change: IsrChange, state: PartitionState) -> tuple[int, ...]:
 def _may_join(member: int, change: IsrChange, registered: Mapping[int, int]) -> bool:
     """Return whether a joining member is registered in the incarnation that fetched (V63).
 
-    The registration may change before the write; then the recorded epoch shows it (V10). A follower
-    that sends no broker epoch only has to be registered, as in Kafka. The leader proposes it only
-    in response to a fetch.
+    The registration may change before the write; the recorded epoch then shows the change (V10). A
+    follower that sends no broker epoch only has to be registered, as in Kafka. The leader proposes
+    such a follower only in response to a fetch.
     """
     counted = _counted(change)[member]
     return member in registered and counted in (NO_BROKER_EPOCH, registered[member])
@@ -122,6 +122,7 @@ def _epoch(
     recorded = eligible_replicas.members(state)[member]
     if recorded != NO_BROKER_EPOCH:
         return recorded
-    # The write moves the node's last modification, which alone shows a bounce here (V10).
+    # Only the node's last modification shows a bounce of this member, and the write changes it
+    # (V10).
     live = registered.get(member, BOUNCED_EPOCH)
     return live if live <= state.mzxid else BOUNCED_EPOCH

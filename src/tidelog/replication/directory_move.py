@@ -1,10 +1,11 @@
-"""What a future replica does next to become a copy of the present one of its broker (D11).
+"""The next step of a future replica to become a copy of the present replica of its broker (D11).
 
-The future replica follows the present one as a follower does its leader. Histories are compared by
-leader epoch (V32): it truncates what the present one has truncated. Where that one begins later
-than it ends, it starts over (V67). It copies up to the log end, not the high watermark: the copy
-takes the place of the original as a whole. Knows logs by their offsets and epoch histories only.
-Source: ReplicaAlterLogDirsThread.
+The future replica follows the present replica as a follower does its leader. Histories are compared
+by leader epoch (V32): the future replica truncates what the present replica has truncated. If the
+present log begins above the end of the future log, the future replica starts over (V67). The future
+replica copies up to the log end, not the high watermark, because the copy replaces the whole
+original. This module knows logs by their offsets and epoch histories only. Source:
+ReplicaAlterLogDirsThread.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from tidelog.replication import truncation
 
 
 class StepKind(Enum):
-    """What to do with the future replica."""
+    """The action on the future replica."""
 
-    #: Append the records of the present one from the offset on.
+    #: Append the records of the present replica from the offset on.
     COPY = "copy"
-    #: Remove what lies at or beyond the offset.
+    #: Remove the records at or beyond the offset.
     TRUNCATE = "truncate"
-    #: Drop everything, and begin at the offset.
+    #: Drop all records, and begin at the offset.
     RESTART = "restart"
-    #: Nothing: it has every record of the present one, and no other.
+    #: Do nothing: the future replica has every record of the present replica, and no other record.
     CAUGHT_UP = "caught up"
 
 
 class Step(NamedTuple):
-    """One step, and the offset that it is about."""
+    """One step of a move, with the offset of its action."""
 
     kind: StepKind
     offset: int
@@ -48,7 +49,7 @@ class LogExtent:
 
 
 def next_step(present: LogExtent, future: LogExtent) -> Step:
-    """Return what brings the future replica closer to the present one."""
+    """Return the step that brings the future replica closer to the present replica."""
     start, end = present.log_start_offset, present.log_end_offset
     if future.log_end_offset < start or future.log_start_offset > start:
         return Step(StepKind.RESTART, start)
@@ -58,7 +59,7 @@ def next_step(present: LogExtent, future: LogExtent) -> Step:
             present.epochs, end, latest_epoch, future.log_end_offset
         )
     except KafkaError:
-        # The present replica knows nothing of these records.
+        # The present replica has none of these records.
         return Step(StepKind.RESTART, start)
     if diverging is not None:
         offset = truncation.truncation_offset(diverging, future.epochs, future.log_end_offset)
@@ -73,8 +74,9 @@ def next_step(present: LogExtent, future: LogExtent) -> Step:
 
 
 def fits(replica_bytes: int, copied_bytes: int, awaited_bytes: int, usable_bytes: int) -> bool:
-    """Return whether the rest of a replica fits into a directory.
+    """Return whether the remaining bytes of a replica fit into a directory.
 
-    `copied_bytes` of it are there; `awaited_bytes` are the rest of other moves to the directory.
+    `copied_bytes` of the replica are already in the directory; `awaited_bytes` are the remaining
+    bytes of other moves to the directory.
     """
     return awaited_bytes + max(0, replica_bytes - copied_bytes) <= usable_bytes

@@ -1,9 +1,9 @@
 """Effects: the actions that a replica's decision requests of its broker, in order.
 
-Small slotted values without behaviour. The broker's partition runs them
-(`tidelog.broker.replicas.hosting.partition`), the model checker interprets them. The effects of the
-hot path carry no values, because their state is the replica's own. They are shared, so that no
-object is allocated when a batch is appended or a follower fetches.
+Effects are small slotted values without behaviour. The broker's partition runs the effects
+(`tidelog.broker.replicas.hosting.partition`), and the model checker interprets them. The effects of
+the hot path carry no values, because their state is the replica's own. These effects are shared, so
+that no object is allocated when a batch is appended or a follower fetches.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class IsrCommitted:
 class IsrBelowMinimum:
     """The confirmed ISR fell below the effective minimum.
 
-    The broker rejects waiting requests (V64).
+    The broker rejects requests that wait for the high watermark (V64).
     """
 
 
 @dataclass(slots=True)
 class SendAlterPartition:
-    """A change to request of the controller; replaces an earlier change that was not sent (A8)."""
+    """A change to request from the controller; it replaces an earlier unsent change (A8)."""
 
     change: IsrChange
 
@@ -47,9 +47,9 @@ class WithdrawAlterPartition:
 
 @dataclass(slots=True)
 class RetryAlterPartition:
-    """A change whose outcome is unknown: the broker requests it again, later (A2).
+    """A change whose outcome is unknown, which the broker requests again later (A2).
 
-    It waits for `after_ms` first, while the controller holds the change back (A11).
+    The broker waits for `after_ms` first, while the controller holds the change back (A11).
     """
 
     change: IsrChange

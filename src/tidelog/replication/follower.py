@@ -1,11 +1,11 @@
-"""A following replica: its fetch position, and what a response means for its log (V32, V33, V67).
+"""A following replica: its fetch position, and the effect of a response on its log (V32, V33, V67).
 
 One object is one follower term: one leader epoch of one leader. The follower obeys a response only
-if it belongs to its current position. A response to a fetch sent before an epoch change, a
-truncation or an append is dropped. Histories are reconciled by leader epoch, with the first
-responses of a term and whenever the leader finds a divergence. The log is only ever truncated
-because of a response of the current leader, with one exception. A replica outside the ISR truncates
-a damaged log before its first fetch (V68). Does not know the network or the log's contents; the
+if the response belongs to its current position. A response to a fetch sent before an epoch change,
+a truncation or an append is dropped. Histories are reconciled by leader epoch, with the first
+responses of a term and whenever the leader finds a divergence. The log is only truncated because of
+a response of the current leader, with one exception: a replica outside the ISR truncates a damaged
+log before its first fetch (V68). The follower does not know the network or the log's contents; the
 broker runs the effects and reports back.
 """
 
@@ -67,7 +67,7 @@ class FollowerReplica:
         high_watermark: int,
         damaged_from: int | None = None,
     ) -> None:
-        """Begin a term; the log is truncated at `damaged_from` first (`before_damage`)."""
+        """Begin a term; the log is first truncated at `damaged_from` (`before_damage`)."""
         assert log_start_offset <= log_end_offset, "a log begins before it ends"
         assert high_watermark <= log_end_offset, "only records of the log are committed (V61)"
         self.leader = leader
@@ -76,12 +76,13 @@ class FollowerReplica:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = high_watermark
-        #: The broker is running an effect on the log, and fetches nothing meanwhile.
+        #: Whether the broker is running an effect on the log, and so does not fetch.
         self.is_busy = False
         self.position = FetchPosition(leader_epoch, log_end_offset, latest_epoch)
         self._leader_high_watermark = 0
         self._leader_log_start = 0
-        #: The log must be truncated there before the first fetch; None once it is.
+        #: Offset at which the log must be truncated before the first fetch; None after the
+        #: truncation.
         self.damaged_from = damaged_from
 
     def begin(self) -> Effects:
@@ -103,7 +104,7 @@ class FollowerReplica:
         leader_log_start: int,
         has_records: bool,
     ) -> Effects:
-        """Take the leader's response to a fetch from `position`; `epochs` is the local history."""
+        """Apply the leader's response to a fetch from `position`; `epochs` is the local history."""
         if self.is_busy or position != self.position:
             return NOTHING
         if error:
@@ -124,7 +125,7 @@ class FollowerReplica:
         return self._follow_marks(leader_high_watermark, leader_log_start)
 
     def appended(self, log_end_offset: int, latest_epoch: int) -> Effects:
-        """Note that the records of the response are in the log."""
+        """Record that the records of the response are in the log."""
         assert self.is_busy, "records are appended for one answer at a time (V33)"
         assert log_end_offset >= self.log_end_offset, "an append does not truncate (V32)"
         self.is_busy = False
@@ -133,14 +134,15 @@ class FollowerReplica:
         return self._follow_marks(self._leader_high_watermark, self._leader_log_start)
 
     def failed(self, error: ErrorCode) -> Effects:
-        """Note a failed effect (bad records, a full disk, no response), which is retried later."""
+        """Record a failed effect (bad records, a full disk, no response) to be retried later."""
         self.is_busy = False
         return (BackOff(error),)
 
     def not_appended(self, error: ErrorCode) -> Effects:
-        """Note that the records of the response find no room for now (D14); try again later.
+        """Record that the records of the response find no room now, and retry later (D14).
 
-        The leader's marks hold all the same: its log start makes room here.
+        The leader's high watermark and log start are valid all the same, and the log start makes
+        room on this replica.
         """
         assert self.is_busy, "records are appended for one answer at a time (V33)"
         self.is_busy = False
@@ -151,9 +153,9 @@ class FollowerReplica:
         """Return the effects that are due after a pause, before the next fetch.
 
         A failed effect may have changed the log, and a fetch from the old position would then fail
-        for ever. A longer log has records that were written, but whose flush failed: flush them,
-        then the position follows the log. A shorter log was truncated in part: it is a prefix of
-        the former one, and the position follows it at once. Damage that could not be truncated is
+        for ever. A longer log has records whose flush failed: the records are flushed before the
+        position follows the log. A shorter log was truncated in part: it is a prefix of the former
+        log, and the position follows the log at once. Damage that could not be truncated before is
         truncated now (V68).
         """
         if self.is_busy:
@@ -170,7 +172,7 @@ class FollowerReplica:
         return NOTHING
 
     def truncated(self, log_start_offset: int, log_end_offset: int, latest_epoch: int) -> None:
-        """Note that the log was truncated; the high watermark is lowered with it (V38)."""
+        """Record that the log was truncated, and lower the high watermark with it (V38)."""
         assert self.is_busy, "a log is truncated for one answer at a time (V33)"
         assert log_start_offset <= log_end_offset, "a log begins before it ends"
         self.is_busy = False
@@ -183,7 +185,7 @@ class FollowerReplica:
         self.position = FetchPosition(self.leader_epoch, log_end_offset, latest_epoch)
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Note that retention has removed records of this replica's own log."""
+        """Record that retention has removed records of this replica's own log."""
         self.log_start_offset = log_start_offset
         self.high_watermark = max(self.high_watermark, log_start_offset)
 
@@ -198,19 +200,19 @@ class FollowerReplica:
     def _truncate_to(self, offset: int) -> Effects:
         assert self.log_start_offset <= offset <= self.log_end_offset, "it is in the log (V32)"
         self.is_busy = True
-        # The high watermark goes down before the log does. At no moment may it exceed the log end,
-        # in memory or in its checkpoint (V38).
+        # The high watermark is lowered before the log is truncated. At no moment may the high
+        # watermark exceed the log end, in memory or in its checkpoint (V38).
         self.high_watermark = min(self.high_watermark, offset)
         return (TruncateTo(offset),)
 
     def _start_over_at(self, offset: int) -> Effects:
         self.is_busy = True
-        # As for a truncation: the high watermark must not outlive the records that it covers.
+        # The high watermark must not outlive the records that it covers, as in a truncation.
         self.high_watermark = min(offset, self.high_watermark)
         return (TruncateFullyAndStartAt(offset),)
 
     def _follow_marks(self, leader_high_watermark: int, leader_log_start: int) -> Effects:
-        """Take the leader's high watermark and log start as far as this log goes (V61, V67)."""
+        """Adopt the leader's high watermark and log start, up to the end of this log (V61, V67)."""
         high_watermark = watermark.on_follower(
             leader_high_watermark, self.log_start_offset, self.log_end_offset
         )

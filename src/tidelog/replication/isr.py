@@ -1,12 +1,13 @@
-"""The ISR of a partition as its leader holds it: the confirmed ISR, and changes still open.
+"""The ISR of a partition as its leader knows it: the confirmed ISR, and changes without an outcome.
 
-The leader proposes, the controller decides (A1 to A9). Until an outcome is known, every state that
-may be true counts: the maximal ISR is the union of all of them. An expansion counts at once (A7), a
-shrink only when it is confirmed (A6). One request is with the controller at a time. If it gets no
-response, a newer change may supersede it, and then both count. A change leaves the union by a newer
-partition epoch, or because the controller responded that it was not and will not be made (A8). A
-change that was not sent is replaced. Does not know follower state or time, except in the checks for
-joining and leaving the ISR (V62, V63). `docs/internals/isr.md` has the transitions as a diagram.
+The leader proposes, and the controller decides (A1 to A9). Until an outcome is known, every state
+that may be true counts: the maximal ISR is the union of all these states. An expansion counts at
+once (A7), a shrink only when it is confirmed (A6). Only one request per partition waits at the
+controller at a time. If that request gets no response, a newer change may supersede its change, and
+then both changes count. A change leaves the union by a newer partition epoch, or because the
+controller responded that the change was not and will not be made (A8). A change that was not sent
+is replaced. This module does not know follower state or time, except in the checks for joining and
+leaving the ISR (V62, V63). `docs/internals/isr.md` shows the transitions in a diagram.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from tidelog.core.types import RECOVERED
 from tidelog.replication.progress import FollowerProgress
 from tidelog.replication.shrinks import IsrShrink
 
-#: The controller has not made the change, and no other controller will make it.
+#: Errors after which the controller has not made the change, and no other controller will make it.
 NOT_MADE = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
-#: The change may have been made, or this leader is not current, or the controller cannot read the
-#: topic. The leader waits for the controller's next command for the partition, and counts the
-#: change meanwhile (A3). If that command shows nothing newer, it requests the change again.
+#: Errors after which the change may have been made, this leader is not current, or the controller
+#: cannot read the topic. The leader waits for the controller's next command for the partition, and
+#: still counts the change (A3). If that command shows no newer state, the leader requests the
+#: change again.
 WAIT_FOR_COMMAND = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.INVALID_REQUEST,
@@ -36,14 +38,14 @@ WAIT_FOR_COMMAND = (
 
 
 class Awaits(Enum):
-    """What settles the newest change in flight."""
+    """The event that settles the newest change in flight."""
 
     #: No change is in flight.
     NOTHING = "nothing"
-    #: The response to its request. The leader sends no other request for the partition.
+    #: The response to the change's request. The leader sends no other request for the partition.
     RESPONSE = "response"
-    #: The next request, as the last one got no response that settles it (A2). A newer change may
-    #: supersede it instead (A8).
+    #: The next request, as the last request got no response that settles the change (A2). A newer
+    #: change may supersede the repetition (A8).
     REPETITION = "repetition"
     #: The controller's next command for the partition (A3).
     COMMAND = "command"
@@ -51,7 +53,7 @@ class Awaits(Enum):
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """A proposed ISR: `isr_epochs` in the order of `isr`, -1 where no fetch was counted (V63)."""
+    """A proposed ISR; `isr_epochs` is in the order of `isr`, -1 if no fetch was counted (V63)."""
 
     isr: tuple[int, ...]
     isr_epochs: tuple[int, ...]
@@ -59,7 +61,8 @@ class IsrChange:
     #: The partition epoch on which the change builds.
     partition_epoch: int
     leader_recovery_state: int = RECOVERED
-    #: Why confirmed members leave; part of the request, not of the change's identity.
+    #: Why confirmed members leave; the causes are part of the request, not of the change's
+    #: identity.
     shrinks: tuple[IsrShrink, ...] = field(default=(), compare=False)
 
 
@@ -67,10 +70,11 @@ class IsrChange:
 class IsrState:
     """The confirmed ISR and the changes that may replace it."""
 
-    #: Confirmed by the controller, in the order of the assignment.
+    #: The ISR that the controller confirmed, in the order of the assignment.
     committed: tuple[int, ...]
     partition_epoch: int
-    #: Changes that were sent, the newest last: each may still be accepted, or has been.
+    #: Changes that were sent, the newest last; the controller may still accept or have accepted
+    #: each.
     in_flight: tuple[IsrChange, ...] = ()
     #: A change that was decided and not sent; it counts like a change in flight.
     queued: IsrChange | None = None
@@ -98,7 +102,7 @@ def target_isr(state: IsrState) -> tuple[int, ...]:
 
 
 def may_propose(state: IsrState) -> bool:
-    """Return whether a change may be sent: the controller has no request that waits (A8)."""
+    """Return whether a change may be sent, as no request waits at the controller (A8)."""
     return state.awaits in (Awaits.NOTHING, Awaits.REPETITION)
 
 
@@ -117,7 +121,7 @@ def repetition(state: IsrState) -> IsrChange | None:
 
 
 def queue(state: IsrState, change: IsrChange) -> IsrState:
-    """Queue `change`; it replaces a change that was not sent, and no change in flight (A8)."""
+    """Queue `change`, which replaces a change that was not sent, but no change in flight (A8)."""
     assert may_propose(state), "one request is with the controller at a time (A8)"
     assert change.partition_epoch == state.partition_epoch, "a change builds on the state (A1)"
     return replace(state, queued=change)
@@ -130,7 +134,7 @@ def withdraw(state: IsrState) -> IsrState:
 
 
 def sent(state: IsrState, change: IsrChange) -> IsrState:
-    """Note that the queued change, or the repetition of the newest one, is with the controller.
+    """Record that the queued change, or the repetition of the newest change, was sent.
 
     Earlier changes in flight stay: the controller may still accept each of them (A8).
     """
@@ -140,15 +144,15 @@ def sent(state: IsrState, change: IsrChange) -> IsrState:
 
 
 def unanswered(state: IsrState) -> IsrState:
-    """Note that the request for the newest change gets no response that settles it (A2)."""
+    """Record that no response will settle the newest change's request (A2)."""
     assert state.awaits is Awaits.RESPONSE, "only a request can stay without a response (A2)"
     return replace(state, awaits=Awaits.REPETITION)
 
 
 def left_to_command(state: IsrState, change: IsrChange) -> IsrState:
-    """Note an error for `change` after which only a command can settle it (A3).
+    """Record an error for `change`, after which only a command can settle the change (A3).
 
-    An error for a change that is superseded, or about to be, says nothing of the newer one.
+    An error for a change that is superseded, or about to be, says nothing about the newer change.
     """
     if state.queued is not None or not state.in_flight or state.in_flight[-1] != change:
         return state
@@ -156,16 +160,16 @@ def left_to_command(state: IsrState, change: IsrChange) -> IsrState:
 
 
 def command_repeated(state: IsrState) -> IsrState:
-    """Note a command with the known partition epoch, to which changes in flight were left (A3).
+    """Record a command with the known partition epoch, for which changes in flight waited (A3).
 
-    It settles none of them: the controller may still accept a request that is under way (A8).
+    The command settles no change: the controller may still accept a request that is under way (A8).
     """
     assert state.awaits is Awaits.COMMAND, "only a change can be left to a command (A3)"
     return replace(state, awaits=Awaits.REPETITION)
 
 
 def not_made(state: IsrState, change: IsrChange) -> IsrState:
-    """Drop `change`, which the controller refused for good; it no longer counts (A8)."""
+    """Drop `change`, which the controller has finally refused, so that it no longer counts (A8)."""
     left = tuple(other for other in state.in_flight if other != change)
     awaits = state.awaits
     if not left:
@@ -178,15 +182,16 @@ def not_made(state: IsrState, change: IsrChange) -> IsrState:
 def committed(isr: Iterable[int], partition_epoch: int) -> IsrState:
     """Return the state that the controller confirmed.
 
-    Changes pending on an older epoch are void (A9).
+    Changes pending on an older partition epoch are void (A9).
     """
     return IsrState(tuple(isr), partition_epoch)
 
 
 def confirmed_as_known(state: IsrState, change: IsrChange, isr: Iterable[int]) -> IsrState:
-    """Return the state after the response that `change` holds already, at the known epoch (A4).
+    """Return the state after a response that `change` already holds, at the known epoch (A4).
 
-    This settles `change` alone: earlier changes on the same epoch may still be accepted (A8).
+    The response settles only `change`: earlier changes on the same epoch may still be accepted
+    (A8).
     """
     return not_made(replace(state, committed=tuple(isr), queued=None), change)
 
@@ -194,14 +199,14 @@ def confirmed_as_known(state: IsrState, change: IsrChange, isr: Iterable[int]) -
 def reached(log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
     """Return whether a log is long enough to join the ISR (V63).
 
-    It must reach the high watermark and the current leader epoch. Below the start of that epoch
-    there may be committed records that the leader's own high watermark has not reached.
+    The log must reach the high watermark and the current leader epoch. Below the start of that
+    epoch there may be committed records that the leader's own high watermark has not reached.
     """
     return log_end_offset >= high_watermark and log_end_offset >= epoch_start_offset
 
 
 def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset: int) -> bool:
-    """Return whether a follower outside the ISR may join it (V63)."""
+    """Return whether a follower outside the ISR may join the ISR (V63)."""
     return follower.is_eligible and reached(
         follower.log_end_offset, high_watermark, epoch_start_offset
     )
@@ -216,8 +221,8 @@ def must_leave(
 ) -> bool:
     """Return whether a member of the ISR has fallen out of sync (V62, F3 to F6).
 
-    The limit is on time and, where `max_lag_bytes` is not negative, also on bytes. A follower that
-    waits for the leader's reads stays.
+    The limit is on time and, if `max_lag_bytes` is not negative, also on bytes. A follower that
+    waits for the leader's reads stays in the ISR.
     """
     if 0 <= max_lag_bytes < follower.bytes_behind and not follower.has_pending_read(now_ms):
         return True

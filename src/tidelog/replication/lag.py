@@ -1,6 +1,6 @@
 """How far a follower is behind its leader, in records and in time (F1 to F4).
 
-A follower with the leader's whole log has no lag, whenever it fetched last (F3).
+A follower with the leader's whole log has no lag, whatever the time of its last fetch (F3).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from tidelog.replication.progress import NEVER_MS, FollowerProgress
 
 
 class Progress(NamedTuple):
-    """A follower's progress at one moment; -1 where it is not known."""
+    """A follower's progress at one moment; -1 stands for an unknown value."""
 
     lag_records: int
-    #: Since it was last caught up.
+    #: Time since the follower was last caught up.
     lag_ms: int
     since_fetch_ms: int
-    #: Its fetches for which the leader reads.
+    #: Number of the follower's fetches for which the leader reads.
     pending_reads: int = 0
 
 
@@ -25,7 +25,8 @@ def progress_of(follower: FollowerProgress, leader_end_offset: int, now_ms: int)
     """Return the progress of a follower by the leader's monotonic clock."""
     since_fetch_ms = _since(follower.last_fetch_ms, now_ms)
     if follower.log_end_offset < 0:
-        # Not fetched in this leadership: a member has a grace period, which is no progress (V31).
+        # The follower has not fetched in this leadership: a member has a grace period, which is no
+        # progress (V31).
         return Progress(-1, -1, since_fetch_ms, follower.pending_reads(now_ms))
     lag_records = max(0, leader_end_offset - follower.log_end_offset)
     lag_ms = _since(follower.caught_up_ms(), now_ms) if lag_records else 0

@@ -1,11 +1,11 @@
 """A leading replica: follower progress, ISR, high watermark (V31, V60 to V65, A4 to A9, F1 to F4).
 
 One object is one leadership, that is one leader epoch. No earlier knowledge of followers survives
-into it, because a log may have been truncated in between (V31). What this broker knows of its own
-reads survives where it leads on (F7). Follower fetches and appends are the hot path, which
-allocates nothing unless the state changes. Does not know the log's contents,
-the network, or the store; the time is an argument. The caller reports the outcome of a proposed ISR
-change. Errors are answers to the requesting follower, raised as KafkaError.
+into a new leadership, because a log may have been truncated in between (V31). A leader that leads
+on keeps what it knows of its own reads (F7). Follower fetches and appends are the hot path, which
+allocates nothing unless the state changes. The leader does not know the log's contents, the
+network, or the store; the time is an argument. The caller reports the outcome of a proposed ISR
+change. Errors are responses to the requesting follower, raised as KafkaError.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from tidelog.replication.reads_under_way import ReadsUnderWay
 from tidelog.replication.shrinks import shrink_of
 
 #: Minimum time between two proposals of a follower that the controller refused. Such a follower is
-#: shutting down or re-registering, and would be proposed again with each fetch.
+#: shutting down or re-registering, and would otherwise be proposed again with each fetch.
 REFUSED_JOIN_BACKOFF_MS = 500
 
 
 def epoch_error(own_epoch: int, asked_epoch: int) -> ErrorCode:
-    """Return the error of a request that names `asked_epoch`, NONE where it may be served (V37).
+    """Return the error of a request that names `asked_epoch`, NONE if it may be served (V37).
 
-    An epoch of -1 stands for a request that names none.
+    An epoch of -1 means that the request names no epoch.
     """
     if asked_epoch in (own_epoch, NO_EPOCH):
         return ErrorCode.NONE
@@ -112,7 +112,8 @@ class LeaderReplica:
         self.leader_epoch = leader_epoch
         self.isr = isr
         self.replicas = replicas
-        #: Start offset of this leader epoch; a follower joins the ISR no earlier (V63).
+        #: Start offset of this leader epoch; a follower must reach this offset before it joins the
+        #: ISR (V63).
         self.epoch_start_offset = epoch_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = high_watermark
@@ -120,20 +121,21 @@ class LeaderReplica:
         self.minimum = watermark.effective_minimum(min_insync_replicas, len(replicas))
         self.max_lag_ms = max_lag_ms
         self.max_lag_bytes = max_lag_bytes
-        #: The leader was elected from outside the ISR, and published state does not record its
-        #: recovery yet. Its epoch begins at its log end, so the next change reports recovery at
-        #: once (A3).
+        #: Whether the leader was elected from outside the ISR, and published state does not record
+        #: its recovery yet. Its epoch begins at its log end, so the next ISR change reports the
+        #: recovery at once (A3).
         self.is_recovering = recovery_state == RECOVERING
-        #: Published state names eligible replicas outside the ISR. Each may lead with what is
-        #: committed so far, so nothing more is committed until the controller has cleared them,
-        #: whatever minimum this leader knows (E1).
+        #: Whether published state names eligible replicas outside the ISR. Each eligible replica
+        #: may be elected with the records committed so far. So the leader commits no more records
+        #: until the controller has cleared these replicas, whatever minimum this leader knows (E1).
         self.has_eligible = has_eligible
-        #: Replicas count with their synced offsets; `synced_offset` is the leader's own (V69).
+        #: Whether replicas count with their synced offsets; `synced_offset` is the leader's own
+        #: (V69).
         self.flush_before_ack = flush_before_ack
         self.synced_offset = synced_offset
-        #: A follower that waits for this leader's reads stays in the ISR (F5).
+        #: Whether a follower that waits for this leader's reads stays in the ISR (F5).
         self.counts_pending_reads = counts_pending_reads
-        #: Reads from the disk for any reader; counted where slow leaders step back (F11).
+        #: Reads from the disk for any reader, by which a slow leader decides to step back (F11).
         self.reads_under_way = ReadsUnderWay()
         self.followers: dict[int, FollowerProgress] = {}
         self._others: tuple[FollowerProgress, ...] = ()
@@ -142,10 +144,10 @@ class LeaderReplica:
     # Hot path.
 
     def appended(self, log_end_offset: int, now_ms: int) -> Effects:
-        """Note that the leader's own log grew; a leader alone in the ISR commits thereby.
+        """Record that the leader's own log grew; a leader alone in the ISR commits the new records.
 
         A follower that had the whole log was in sync until now (F3), whatever the time of its last
-        fetch. Fetches of a session do not name partitions without changes.
+        fetch. The fetches of a fetch session do not name partitions without changes.
         """
         assert log_end_offset >= self.log_end_offset, "a leader does not truncate its log (V31)"
         for follower in self._others:
@@ -155,7 +157,7 @@ class LeaderReplica:
         return MOVED if self._advance(now_ms) else NOTHING
 
     def synced(self, synced_offset: int, now_ms: int) -> Effects:
-        """Note that the leader's own log is on the disk up to `synced_offset` (V69)."""
+        """Record that the leader's own log is on the disk up to `synced_offset` (V69)."""
         assert synced_offset <= self.log_end_offset, "only records of the log are synced (V69)"
         if synced_offset <= self.synced_offset:
             return NOTHING
@@ -167,9 +169,10 @@ class LeaderReplica:
 
         Raises KafkaError UNKNOWN_LEADER_EPOCH for a replica that is not assigned, as the assignment
         may be newer than the leader's. Raises NOT_LEADER_OR_FOLLOWER for a fetch of an earlier
-        incarnation of the follower's broker. So it does for a fetch without a broker epoch, while
-        the incarnation that sent one fetched within `max_lag_ms`. Afterwards the broker counts as
-        restarted at a level at which it sends none. Source: Partition.followerReplicaOrThrow.
+        incarnation of the follower's broker. Raises the same error for a fetch without a broker
+        epoch, if a fetch with a broker epoch arrived within `max_lag_ms`. After that time the
+        broker counts as restarted at a protocol level without broker epochs. Source:
+        Partition.followerReplicaOrThrow.
         """
         follower = self.followers.get(replica_id)
         if follower is None:
@@ -197,13 +200,13 @@ class LeaderReplica:
         is_synced: bool = False,
         reads: PendingReads | None = None,
     ) -> Effects:
-        """Take a follower's fetch; its log is the leader's up to `fetch_offset` (F1, F2, V60, V63).
+        """Apply a fetch; the follower has the leader's log up to `fetch_offset` (F1, F2, V60, V63).
 
-        With `is_synced` the follower has synced its log up to there (V69). `reads` are the reads
-        for this follower's fetches (F5).
+        `is_synced` means that the follower has synced its log up to `fetch_offset` (V69). `reads`
+        are the reads for this follower's fetches (F5).
 
-        The caller has compared leader epochs and found no divergence. Raises KafkaError as
-        `follower` does for a replica, and OFFSET_OUT_OF_RANGE for an offset above the leader's LEO.
+        The caller has compared leader epochs and found no divergence. Raises the KafkaErrors of
+        `follower`, and OFFSET_OUT_OF_RANGE for an offset above the leader's LEO.
         """
         follower = self.follower(replica_id, broker_epoch, now_ms)
         if fetch_offset > self.log_end_offset:
@@ -230,16 +233,16 @@ class LeaderReplica:
         return effects
 
     def fetch_refused(self, replica_id: int, now_ms: int) -> None:
-        """Note a follower's fetch of another leader epoch or broker epoch: it counts for nothing.
+        """Record a follower's fetch under another leader or broker epoch, which does not count.
 
-        It explains why a member falls out of sync although it fetches.
+        Such a fetch explains why a member falls out of sync although it fetches.
         """
         follower = self.followers.get(replica_id)
         if follower is not None:
             follower.last_refused_ms = now_ms
 
     def _advance(self, now_ms: int) -> bool:
-        """Raise the high watermark as far as it may go; return whether it rose (V60, E1)."""
+        """Raise the high watermark as far as possible; return whether it rose (V60, E1)."""
         if self.has_eligible or len(self.isr.committed) < self.minimum:
             return False
         offset = watermark.high_watermark(
@@ -256,10 +259,10 @@ class LeaderReplica:
     # Rare changes.
 
     def examine(self, now_ms: int) -> Effects:
-        """Examine every replica: joins, leaves, and the high watermark (V62, V63, A9).
+        """Examine every replica for joins and leaves, and raise the high watermark (V62, V63, A9).
 
-        Due on becoming leader, every half of `replica.lag.time.max.ms`, and when any input of the
-        decision has changed.
+        An examination is due when the broker becomes leader, every half of
+        `replica.lag.time.max.ms`, and when an input of the decision has changed.
         """
         for progress in self._others:
             assert progress.log_end_offset <= self.log_end_offset, "a follower has no more (F2)"
@@ -290,14 +293,14 @@ class LeaderReplica:
         recovery_state: int = RECOVERED,
         has_eligible: bool = False,
     ) -> Effects:
-        """Take a command of this same leader epoch; a repeated command resets nothing (V31, A9).
+        """Apply a command of this same leader epoch; a repeated command resets nothing (V31, A9).
 
-        A change that was left to a command is requested again after a command with the partition
-        epoch on which it builds: that command settles nothing, and no other need follow (A3). The
-        caller has found the command current (V30).
+        A change that waits for a command is requested again after a command with the partition
+        epoch on which the change builds. That command settles nothing, and no other command need
+        follow (A3). The caller has checked that the command is current (V30).
         """
         if partition_epoch == self.isr.partition_epoch and self.isr.awaits is Awaits.COMMAND:
-            # The controller has made no change, and publishes nothing newer by itself.
+            # The controller has made no change, and publishes no newer state by itself.
             self.isr = isr_rules.command_repeated(self.isr)
             return self._go_on(now_ms)
         if partition_epoch <= self.isr.partition_epoch:
@@ -310,17 +313,17 @@ class LeaderReplica:
         return self._commit(isr, partition_epoch, is_eligible, now_ms)
 
     def change_sent(self, change: IsrChange) -> None:
-        """Note that the change is sent to the controller, which may now accept it.
+        """Record that the change is sent to the controller, which may now accept it.
 
-        It is the queued change, or the repetition of the newest one.
+        The change is the queued change, or the repetition of the newest change.
         """
         self.isr = isr_rules.sent(self.isr, change)
 
     def change_unanswered(self, change: IsrChange, now_ms: int, held_ms: int = 0) -> Effects:
-        """Note that the request for `change` got no response that settles it (A2, A8).
+        """Record that the request for `change` got no response that settles the change (A2, A8).
 
         The change still counts. The leader examines every replica, as a newer change may now
-        supersede this one. Otherwise it requests the change again, after `held_ms` if the
+        supersede this one. Otherwise the leader requests the change again, after `held_ms` if the
         controller holds the expansion back for so long (A11).
         """
         if self.isr.awaits is not Awaits.RESPONSE or self.isr.in_flight[-1] != change:
@@ -345,12 +348,12 @@ class LeaderReplica:
         now_ms: int,
         has_eligible: bool = False,
     ) -> Effects:
-        """Take the partition's state with which the controller answered (A1, A4, A9).
+        """Apply the partition's state with which the controller responded (A1, A4, A9).
 
-        An answer of another leadership, or older than the known state, is ignored. An answer with
-        the partition epoch that the leader already has settles `change`: the proposed state holds.
-        It settles no other change in flight (A8). If `change` was settled before, such an answer is
-        ignored.
+        A response for another leadership, or older than the known state, is ignored. A response
+        with the partition epoch that the leader already has settles `change`: the proposed state is
+        valid. Such a response settles no other change in flight (A8), and is ignored if `change`
+        was settled before.
         """
         if leader_epoch != self.leader_epoch or partition_epoch < self.isr.partition_epoch:
             return NOTHING
@@ -362,7 +365,7 @@ class LeaderReplica:
         return self._commit(isr, partition_epoch, self._known_eligible, now_ms, change)
 
     def change_refused(self, change: IsrChange, error: ErrorCode, now_ms: int) -> Effects:
-        """Take the controller's refusal of `change` (A3, A8)."""
+        """Apply the controller's refusal of `change` (A3, A8)."""
         if not self.is_wanted(change):
             return NOTHING
         if error in isr_rules.NOT_MADE:
@@ -375,14 +378,15 @@ class LeaderReplica:
     def eligibility_changed(self, is_eligible: Callable[[int], bool], now_ms: int) -> Effects:
         """Examine the followers after other brokers came or went.
 
-        This changes which followers may join, and which followers V60 waits for.
+        Registrations decide which followers may join the ISR, and for which followers the high
+        watermark waits (V60).
         """
         for follower in self._others:
             follower.is_eligible = is_eligible(follower.replica_id)
         return self.examine(now_ms)
 
     def minimum_changed(self, min_insync_replicas: int, now_ms: int) -> Effects:
-        """Take a new value of `min.insync.replicas` (V60)."""
+        """Apply a new value of `min.insync.replicas` (V60)."""
         was_enough = not self.is_below_minimum
         self.min_insync_replicas = min_insync_replicas
         self.minimum = watermark.effective_minimum(min_insync_replicas, len(self.replicas))
@@ -390,10 +394,10 @@ class LeaderReplica:
         return (*below, *MOVED) if self._advance(now_ms) else below
 
     def flush_before_ack_changed(self, flush_before_ack: bool, now_ms: int) -> Effects:
-        """Take a new value of `flush.before.ack` (V69); the high watermark never goes back.
+        """Apply a new value of `flush.before.ack` (V69); the high watermark never goes back.
 
-        A follower that was in sync keeps its time, in which its next fetch may say that its log is
-        synced.
+        A follower that was in sync keeps a full `replica.lag.time.max.ms`, in which its next fetch
+        may report that its log is synced.
         """
         self.flush_before_ack = flush_before_ack
         for each in self._others:
@@ -403,9 +407,9 @@ class LeaderReplica:
         return self.examine(now_ms)
 
     def pending_reads_changed(self, is_enabled: bool) -> None:
-        """Take a new value of `follower.fetch.pending.reads.insync.enable` (F5).
+        """Apply a new value of `follower.fetch.pending.reads.insync.enable` (F5).
 
-        Pending reads count from the next fetches on, or at once no longer.
+        Pending reads count from the next fetches on, or stop counting at once.
         """
         self.counts_pending_reads = is_enabled
         if not is_enabled:
@@ -413,11 +417,11 @@ class LeaderReplica:
                 follower.forget_reads()
 
     def continues(self, former: LeaderReplica, now_ms: int) -> None:
-        """Keep what the same broker knew of its reads in the leadership before (F7, F11).
+        """Keep what this broker knew of its reads in its former leadership (F7, F11).
 
         Another broker may have led in between, and followers may have truncated their logs. Reads
-        say nothing of logs: they only keep a member in the ISR, whose end the high watermark waits
-        for in any case (F8).
+        say nothing about logs: they only keep a member in the ISR, and the high watermark waits for
+        the log end of every member in any case (F8).
         """
         self.reads_under_way = former.reads_under_way
         for follower in self._others:
@@ -428,13 +432,13 @@ class LeaderReplica:
                     follower.keep_reads(known, now_ms)
 
     def reads_forgotten(self, replica_id: int, reads: PendingReads) -> None:
-        """Note that a follower's fetch session reads this partition no longer (F7)."""
+        """Record that a follower's fetch session no longer reads this partition (F7)."""
         follower = self.followers.get(replica_id)
         if follower is not None and follower.reads is reads:
             follower.forget_reads()
 
     def must_relinquish(self, now_ms: int) -> bool:
-        """Return whether this leader cannot serve reads, and another member could lead (F11)."""
+        """Return whether this leader cannot serve reads, while another member could lead (F11)."""
         return self.reads_under_way.age_ms(now_ms) > self.max_lag_ms and self.can_be_replaced
 
     @property
@@ -447,14 +451,15 @@ class LeaderReplica:
 
     @property
     def is_below_minimum(self) -> bool:
-        """Whether acks=all must be rejected: too few confirmed members (V64, A7)."""
+        """Whether acks=all must be rejected, as the ISR has too few confirmed members (V64, A7)."""
         return len(self.isr.committed) < self.minimum
 
     @property
     def awaits_eligible(self) -> bool:
-        """Whether acks=all is accepted, and nothing committed: other replicas are eligible (E1).
+        """Whether acks=all is accepted but not committed, as other replicas are eligible (E1).
 
-        The controller has a greater minimum than this leader, or has not cleared them yet.
+        The controller has a greater minimum than this leader, or has not cleared the eligible
+        replicas yet.
         """
         return self.has_eligible and not self.is_below_minimum
 
@@ -462,8 +467,8 @@ class LeaderReplica:
         """Return the lowest log start offset of all live replicas.
 
         `log_start_offset` is the leader's own. Returns -1 while a live follower has not reported
-        its own. Below the low watermark no replica that may lead has a record: DeleteRecords waits
-        for this (KIP-107).
+        its log start. No replica that may lead has a record below the low watermark, so
+        DeleteRecords waits for the low watermark (KIP-107).
         """
         low = log_start_offset
         for follower in self._others:
@@ -475,7 +480,8 @@ class LeaderReplica:
     def is_watermark_current(self) -> bool:
         """Whether the high watermark has reached this leader epoch.
 
-        Until then 'latest' has no answer (V36).
+        Until the high watermark has reached the epoch, a ListOffsets for 'latest' gets no offset
+        (V36).
         """
         return self.high_watermark >= self.epoch_start_offset
 
@@ -503,7 +509,7 @@ class LeaderReplica:
         return (*effects, *self._go_on(now_ms))
 
     def _go_on(self, now_ms: int, held_ms: int = 0) -> Effects:
-        """Examine every replica; request a change again whose outcome is open, unless superseded.
+        """Examine every replica; request an open change again unless it is superseded.
 
         The repetition waits for `held_ms`.
         """
@@ -514,9 +520,9 @@ class LeaderReplica:
     def _not_made(self, change: IsrChange, now_ms: int) -> Effects:
         """Drop `change`, which the controller has not made and never will (A8).
 
-        A follower that was to join is left alone for a moment, and the rest of the change is
-        proposed again. Without such a follower the same change would result, so it waits for the
-        next examination.
+        A follower that the change would have added is not proposed for a moment, and the rest of
+        the change is proposed again. Without such a follower the same change would result, so it
+        waits for the next examination.
         """
         self.isr = isr_rules.not_made(self.isr, change)
         self._mark()
@@ -535,15 +541,15 @@ class LeaderReplica:
         )
 
     def _may_join_unfetched(self, follower: FollowerProgress, now_ms: int) -> bool:
-        """Return whether a follower may join that has not fetched just now (V63).
+        """Return whether a follower that has not fetched just now may join the ISR (V63).
 
-        Without a broker epoch its progress may be of an earlier incarnation than the one that is
-        registered by now. So only its next fetch proves that it has the log.
+        The progress of a follower without a broker epoch may come from an earlier incarnation than
+        the registered one. So only its next fetch proves that it has the log.
         """
         return follower.counted_broker_epoch != NO_BROKER_EPOCH and self._may_join(follower, now_ms)
 
     def _join(self, follower: FollowerProgress, now_ms: int) -> Effects:
-        """Propose a follower outside the wanted ISR, which has fetched, if it may join (V63)."""
+        """Propose a follower that has fetched for the ISR, if it may join (V63)."""
         if not isr_rules.may_propose(self.isr) or not self._may_join(follower, now_ms):
             return NOTHING
         wanted = isr_rules.target_isr(self.isr)
@@ -557,11 +563,11 @@ class LeaderReplica:
         )
 
     def _propose(self, target: tuple[int, ...], now_ms: int) -> Effects:
-        """Queue a change to `target` unless it is wanted already, or a request waits (A8).
+        """Queue a change to `target`, unless `target` is already wanted or a request waits (A8).
 
-        A change back to the confirmed ISR is none: a queued change is withdrawn, and a change whose
-        outcome is open must be settled first. The controller would respond that the confirmed ISR
-        holds (A4), which settles no other change.
+        A change back to the confirmed ISR is not sent: a queued change is withdrawn, and a change
+        whose outcome is open must be settled first. The controller would respond that the confirmed
+        ISR holds (A4), which settles no other change.
         """
         state = self.isr
         if not isr_rules.may_propose(state):
@@ -590,7 +596,7 @@ class LeaderReplica:
         return (SendAlterPartition(change),)
 
     def _withdraw(self, queued: IsrChange) -> Effects:
-        """Take back the change that was not sent; a change in flight is requested again instead."""
+        """Withdraw the change that was not sent; request a change in flight again instead."""
         self.isr = isr_rules.withdraw(self.isr)
         self._mark()
         again = isr_rules.repetition(self.isr)

@@ -4,10 +4,10 @@ A follower cannot catch up faster than its leader reads. With
 `follower.fetch.pending.reads.insync.enable` a follower stays in the ISR while the leader reads for
 its fetch, and is caught up when that read is done. One object holds the reads of one fetch session:
 the response leaves when all reads of its fetch are done, so a slow read delays every partition of
-the session. An entry ends with its read, or vanishes with the follower's connection. It does not
-count once its request is older than `replica.socket.timeout.ms`, or for another broker epoch.
-Knows no partition, log or ISR; times are monotonic milliseconds of the leader's own clock.
-Source: KIP-501.
+the session. A pending read ends when the disk has read, or vanishes with the follower's connection.
+A pending read does not count once its request is older than `replica.socket.timeout.ms`, or for
+another broker epoch. This module knows no partition, log or ISR; times are monotonic milliseconds
+of the leader's own clock. Source: KIP-501.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from tidelog.core.types import NO_BROKER_EPOCH
 
-#: Longer ago than any lag limit.
+#: A time longer ago than any lag limit.
 NEVER_MS = -(1 << 62)
-#: The number of a fetch that reads nothing from the disk.
+#: The number of a fetch that needs no read from the disk.
 NO_READ = 0
 
 
@@ -26,7 +26,7 @@ class PendingRead(NamedTuple):
     """The reads of one fetch that are under way."""
 
     broker_epoch: int
-    #: When the fetch arrived.
+    #: When the fetch arrived at the leader.
     received_ms: int
 
 
@@ -44,27 +44,28 @@ class PendingReads:
     )
 
     def __init__(self, max_age_ms: int) -> None:
-        """`max_age_ms` is `replica.socket.timeout.ms`: the follower waits no longer."""
+        """Start without reads; `max_age_ms` is `replica.socket.timeout.ms`, a follower's limit."""
         self.max_age_ms = max_age_ms
-        #: Whether a leader with pending reads enabled takes account of these.
+        #: Whether a leader with pending reads enabled uses these reads.
         self.is_watched = False
-        #: By the number of the fetch; a follower has two fetches in flight at most.
+        #: Reads by the number of their fetch; a follower has at most two fetches in flight.
         self._under_way: dict[int, PendingRead] = {}
-        #: Reads that go on although their fetch gets no response: they explain, and count nowhere.
+        #: Reads that go on although their fetch gets no response; they explain lag, and count
+        #: nowhere.
         self._dropped: dict[int, PendingRead] = {}
         self._last_number = NO_READ
-        #: The last fetch whose reads were done in time, and when they were.
+        #: The last fetch whose reads were done in time, and the time of their end.
         self._done = PendingRead(NO_BROKER_EPOCH, NEVER_MS)
         self._done_ms = NEVER_MS
 
     def begin(self, read: PendingRead) -> int:
-        """Note that the reads of a fetch are under way (F5); return the fetch's number."""
+        """Record that the reads of a fetch are under way (F5); return the fetch's number."""
         self._last_number += 1
         self._under_way[self._last_number] = read
         return self._last_number
 
     def done(self, number: int, read: PendingRead, now_ms: int) -> None:
-        """Note that all reads of fetch `number` are done, and its response leaves (F6).
+        """Record that all reads of fetch `number` are done, and its response leaves (F6).
 
         The number of a fetch whose records were all in memory is `NO_READ`.
         """
@@ -73,23 +74,23 @@ class PendingReads:
             self._done, self._done_ms = read, now_ms
 
     def drop(self, number: int) -> None:
-        """Forget fetch `number`, whose read proves nothing any more (F7).
+        """Forget fetch `number`, whose read no longer proves anything (F7).
 
-        Its connection is closed, or its session went on without it.
+        The connection of the fetch is closed, or its session continued without the fetch.
         """
         read = self._under_way.pop(number, None)
         if read is not None:
             self._dropped[number] = read
 
     def ended(self, number: int) -> None:
-        """Note that the disk has read for fetch `number`, which was dropped before."""
+        """Record that the disk has read for fetch `number`, which was dropped before."""
         self._dropped.pop(number, None)
 
     def reads_since_ms(self, broker_epoch: int, fetched_ms: int) -> int:
         """Return since when the disk reads for a fetch that arrived at `fetched_ms` or later.
 
-        `NEVER_MS` where it does not. Explains why a follower makes no progress, dropped fetches
-        and old ones included; it never keeps one in sync.
+        Returns `NEVER_MS` if the disk reads for no such fetch. The result explains why a follower
+        makes no progress, and includes dropped and old fetches; it never keeps a follower in sync.
         """
         reads = (*self._under_way.values(), *self._dropped.values())
         return min(
@@ -109,7 +110,7 @@ class PendingReads:
         return self.count(broker_epoch, since_ms, now_ms) > 0
 
     def count(self, broker_epoch: int, since_ms: int, now_ms: int) -> int:
-        """Return the number of such fetches."""
+        """Return the number of pending reads for fetches that `is_pending` would count."""
         return sum(
             read.broker_epoch == broker_epoch
             and read.received_ms >= since_ms
@@ -118,7 +119,7 @@ class PendingReads:
         )
 
     def done_ms(self, broker_epoch: int, since_ms: int) -> int:
-        """Return when the reads of such a fetch were last done, `NEVER_MS` for none (F6)."""
+        """Return when the reads of such a fetch were last done, `NEVER_MS` if never (F6)."""
         done = self._done
         if done.broker_epoch == broker_epoch and done.received_ms >= since_ms:
             return self._done_ms
@@ -127,7 +128,7 @@ class PendingReads:
     # For the model checker.
 
     def key(self) -> tuple[object, ...]:
-        """Return the whole state as a value; numbers only distinguish fetches."""
+        """Return the whole state as a value; fetch numbers only distinguish fetches."""
         return (self.max_age_ms, tuple(self._under_way.values()), self._done, self._done_ms)
 
     def copy(self) -> PendingReads:

@@ -1,12 +1,12 @@
-"""Follower progress as the leader sees it: where a follower's log ends, since when it has kept up.
+"""Follower progress as the leader sees it: the follower's log end, and since when it keeps up.
 
-Holds F1 to F4. A follower is caught up at the time of a fetch whose offset reaches the leader's
-current LEO. It was caught up at the time of its previous fetch if the offset reaches the LEO of
-that time. So a follower that is always a little behind a busy leader stays in sync. Times are
-monotonic milliseconds of the leader's own clock. Does not know the ISR. Three flags that the leader
-sets cache what the hot path needs to know of it. Where the leader counts pending reads, its own
-slow reads do not put a follower out of sync (F5 to F7, `pending_reads`). They are all that a
-leadership keeps from the one that it continues on the same broker (V31).
+This module implements F1 to F4. A follower is caught up at the time of a fetch whose offset reaches
+the leader's current LEO. The follower was caught up at the time of its previous fetch if the offset
+reaches the LEO of that time. So a follower that is always a little behind a busy leader stays in
+sync. Times are monotonic milliseconds of the leader's own clock. The module does not know the ISR:
+the leader sets three flags that cache what the hot path needs of the ISR. If the leader counts
+pending reads, its own slow reads do not put a follower out of sync (F5 to F7, `pending_reads`).
+Only these reads survive from a leadership to its continuation on the same broker (V31).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.replication.pending_reads import NEVER_MS, PendingReads
 
 __all__ = ["NEVER_MS", "UNKNOWN_OFFSET", "FollowerProgress"]
 
-#: The follower has not fetched in this leadership: its log is unknown.
+#: Log end of a follower that has not fetched in this leadership.
 UNKNOWN_OFFSET = -1
 
 
@@ -53,46 +53,49 @@ class FollowerProgress:
         last_caught_up_ms: int,
         leader_end_offset: int = UNKNOWN_OFFSET,
     ) -> None:
-        """`leader_end_offset` is the leader's LEO at `last_caught_up_ms`, for a member (F5)."""
+        """Start progress; `leader_end_offset` is a member's LEO at `last_caught_up_ms` (F5)."""
         self.replica_id = replica_id
         self.log_start_offset = UNKNOWN_OFFSET
-        #: End of its log as it counts: the synced offset with `flush.before.ack` (V69).
+        #: End of the follower's log as it counts: the synced offset with `flush.before.ack` (V69).
         self.log_end_offset = UNKNOWN_OFFSET
         #: Offset of the last fetch, and the offset below which the follower has synced its log.
         self.fetch_offset = UNKNOWN_OFFSET
         self.synced_offset = UNKNOWN_OFFSET
-        #: The leader's LEO when the last fetch arrived. Before the first one, that of a member at
-        #: the beginning: a slow first read must not put it out of sync (F5).
+        #: The leader's LEO when the last fetch arrived. Before the first fetch of a member, it is
+        #: the LEO at the begin of the leadership: a slow first read must not put the member out of
+        #: sync (F5).
         self.last_fetch_leader_end_offset = leader_end_offset
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = last_caught_up_ms
         #: When the leader last refused a fetch because of its leader epoch or broker epoch.
         self.last_refused_ms = NEVER_MS
-        #: Bytes of the leader's log beyond the follower's end, as last computed; 0 where they are
-        #: not computed (V62).
+        #: Bytes of the leader's log beyond the follower's end, as last computed; 0 if they are not
+        #: computed (V62).
         self.bytes_behind = 0
         #: Broker epoch that came with the last fetch.
         self.broker_epoch = NO_BROKER_EPOCH
         #: Broker epoch of the last fetch that reached the high watermark. The leader proposes the
         #: follower for the ISR under this epoch (V63).
         self.counted_broker_epoch = NO_BROKER_EPOCH
-        #: The controller refused it as a member of the ISR; the leader does not propose it before
-        #: this time.
+        #: Time before which the leader does not propose the follower for the ISR, because the
+        #: controller refused it.
         self.refused_until_ms = NEVER_MS
-        #: Alive and neither fenced nor shutting down, by the leader's latest information.
+        #: Whether the broker is alive, not fenced and not shutting down, by the leader's latest
+        #: information.
         self.is_eligible = False
-        #: Counts for the high watermark (A8).
+        #: Whether the follower counts for the high watermark (A8).
         self.in_maximal_isr = False
-        #: A member of the ISR that the leader wants: there is no change to propose for it.
+        #: Whether the follower is in the ISR that the leader wants, so that no change need be
+        #: proposed.
         self.in_target_isr = False
-        #: The reads for its fetches; None where they do not count (F5).
+        #: The reads for the follower's fetches; None if they do not count (F5).
         self.reads: PendingReads | None = None
-        #: The reads for its fetches, for people: also where they do not count.
+        #: The reads for the follower's fetches, for display, even if they do not count.
         self.reads_shown: PendingReads | None = None
-        #: When its first fetch arrived for which `reads` count.
+        #: When the first fetch arrived for which `reads` count.
         self.reads_since_ms = NEVER_MS
-        #: The last fetch reached the leader's LEO, or its LEO when the fetch before arrived. Known
-        #: only where `reads` count.
+        #: Whether the last fetch reached the leader's LEO, or the LEO at the arrival of the
+        #: previous fetch. The value is known only if `reads` count.
         self.reached_previous_end = False
 
     def fetched(
@@ -104,9 +107,9 @@ class FollowerProgress:
         now_ms: int,
         reads: PendingReads | None = None,
     ) -> None:
-        """Note a fetch (F2); `leader_end_offset` is the leader's LEO when the fetch arrives.
+        """Record a fetch (F2); `leader_end_offset` is the leader's LEO when the fetch arrives.
 
-        `reads` are the follower's reads, None where they do not count (F5).
+        `reads` are the follower's reads, None if they do not count (F5).
         """
         if reads is not None or self.reads is not None:
             self._reads_for_fetch(fetch_offset, leader_end_offset, now_ms, reads)
@@ -124,16 +127,16 @@ class FollowerProgress:
         self.broker_epoch = broker_epoch
 
     def fetched_from(self, fetch_offset: int, is_synced: bool, flush_before_ack: bool) -> int:
-        """Note the offset of a fetch; return the end of the follower's log as it counts (V69).
+        """Record the offset of a fetch; return the end of the follower's log as it counts (V69).
 
-        With `is_synced` the follower has synced its log up to `fetch_offset`.
+        `is_synced` means that the follower has synced its log up to `fetch_offset`.
         """
         self.fetch_offset = fetch_offset
         self.synced_offset = synced_offsets.after_fetch(self.synced_offset, fetch_offset, is_synced)
         return synced_offsets.follower_end(fetch_offset, self.synced_offset, flush_before_ack)
 
     def recount(self, flush_before_ack: bool) -> None:
-        """Count by the synced offset from now on, or no longer (V69)."""
+        """Count by the synced offset from now on, or by the log end (V69)."""
         self.log_end_offset = synced_offsets.follower_end(
             self.fetch_offset, self.synced_offset, flush_before_ack
         )
@@ -148,10 +151,10 @@ class FollowerProgress:
     # Pending reads.
 
     def has_pending_read(self, now_ms: int) -> bool:
-        """Return whether the leader still reads for a fetch that had kept up (F5, F7).
+        """Return whether the leader still reads for a fetch of a follower that kept up (F5, F7).
 
-        Such a follower is in sync: it waits for the leader. Says nothing about the follower's log,
-        so it never counts for the high watermark (F8).
+        Such a follower is in sync, because it waits for the leader. The pending read says nothing
+        about the follower's log, so it never counts for the high watermark (F8).
         """
         return (
             self.reads is not None
@@ -161,13 +164,13 @@ class FollowerProgress:
         )
 
     def pending_reads(self, now_ms: int) -> int:
-        """Return how many of its fetches the leader reads for, whether they count (F5) or not."""
+        """Return for how many of the follower's fetches the leader reads, counted (F5) or not."""
         if self.reads_shown is None:
             return 0
         return self.reads_shown.count(self.broker_epoch, NEVER_MS, now_ms)
 
     def reads_since_ms_of_last_fetch(self) -> int:
-        """Return since when the leader's disk reads for the last fetch, `NEVER_MS` if it has."""
+        """Return since when the leader's disk reads for the last fetch, `NEVER_MS` otherwise."""
         if self.reads_shown is None:
             return NEVER_MS
         return self.reads_shown.reads_since_ms(self.broker_epoch, self.last_fetch_ms)
@@ -191,8 +194,8 @@ class FollowerProgress:
         """Copy the state of this leader's pending reads from its former leader epoch (F7).
 
         The leader does not copy the follower's log end (V31). The response to a pending read has
-        the former leader epoch, so the follower discards it and repeats its fetch. The follower has
-        kept up if its next fetch reaches the offset of the discarded one.
+        the former leader epoch, so the follower discards the response and repeats its fetch. The
+        follower has kept up if its next fetch reaches the offset of the discarded response.
         """
         if former.reads is None:
             return
@@ -205,7 +208,7 @@ class FollowerProgress:
         )
 
     def forget_reads(self) -> None:
-        """Count the follower's reads no longer; a read that is done stays counted (F6)."""
+        """Stop counting the follower's reads; a read that is done stays counted (F6)."""
         self.last_caught_up_ms = self.caught_up_ms()
         self.reads = None
         self.reached_previous_end = False
@@ -217,7 +220,7 @@ class FollowerProgress:
         now_ms: int,
         reads: PendingReads | None,
     ) -> None:
-        """Take the reads of the fetch that arrives now, before its offset is noted."""
+        """Apply the reads of the fetch that arrives now, before its offset is recorded."""
         if reads is not self.reads:
             if self.reads is not None:
                 self.forget_reads()

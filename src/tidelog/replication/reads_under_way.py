@@ -13,20 +13,20 @@ class ReadsUnderWay:
     __slots__ = ("_begun_ms", "_last_number")
 
     def __init__(self) -> None:
-        #: Begin of each read by its number, the oldest first.
+        #: Begin of each read by its number, in the order of the begins.
         self._begun_ms: dict[int, int] = {}
         self._last_number = 0
 
     def begin(self, now_ms: int) -> int:
-        """Note a read that begins; return its number."""
+        """Record a read that begins; return its number."""
         self._last_number += 1
         self._begun_ms[self._last_number] = now_ms
         return self._last_number
 
     def end(self, number: int) -> None:
-        """Note the end of a read, or its failure."""
+        """Record the end of a read, or its failure."""
         self._begun_ms.pop(number, None)
 
     def age_ms(self, now_ms: int) -> int:
-        """Return how long the oldest read has been under way, 0 where there is none."""
+        """Return how long the oldest read has been under way, 0 without any read."""
         return now_ms - next(iter(self._begun_ms.values()), now_ms)

@@ -1,8 +1,8 @@
-"""Why a leader takes a member out of the ISR, from the follower's progress (V62, F1 to F4).
+"""Causes for which a leader removes a member from the ISR (V62, F1 to F4).
 
-The causes exclude each other: refused fetches come before reads of the leader's own disk, these
-before missing fetches, and missing fetches before slow ones. Decides nothing: `isr.must_leave`
-decides who leaves.
+The causes exclude each other. Refused fetches take precedence over reads of the leader's own disk,
+such reads over missing fetches, and missing fetches over slow ones. This module decides nothing:
+`isr.must_leave` decides which members leave.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from tidelog.replication.progress import NEVER_MS, FollowerProgress
 
 @dataclass(frozen=True, slots=True)
 class IsrShrink:
-    """A member that a change takes out of the ISR, and why; its times are of that moment."""
+    """A member that a change removes from the ISR, and the cause; its times are of that moment."""
 
     replica_id: int
     cause: ShrinkCause
-    #: Since the follower was last caught up, or since its last fetch for NO_FETCH, or since the
-    #: fetch for which the leader reads for LEADER_READ; -1: never.
+    #: Time since the follower was last caught up. For NO_FETCH it is the time since the last fetch,
+    #: and for LEADER_READ since the fetch for which the leader reads; -1 means never.
     behind_ms: int = -1
-    #: Records that the follower lacks; -1 where its log end is not known.
+    #: Number of records that the follower lacks; -1 if its log end is not known.
     behind_records: int = -1
 
 
 def shrink_of(
     follower: FollowerProgress, leader_end_offset: int, now_ms: int, max_lag_ms: int
 ) -> IsrShrink:
-    """Return why a follower that must leave is out of sync."""
+    """Return the cause of a follower that is out of sync and must leave the ISR."""
     records = leader_end_offset - follower.log_end_offset if follower.log_end_offset >= 0 else -1
     if follower.last_refused_ms > follower.last_fetch_ms and (
         now_ms - follower.last_refused_ms <= max_lag_ms
@@ -51,7 +51,7 @@ def shrink_of(
 
 
 def describe(shrink: IsrShrink, max_lag_ms: int) -> str:
-    """Return the cause with its numbers, for the log."""
+    """Return a text with the cause and its numbers, for the log."""
     behind_ms = f"{shrink.behind_ms:,} ms (limit {max_lag_ms:,})"
     if shrink.cause is ShrinkCause.NO_FETCH:
         return f"no fetch for {behind_ms}"

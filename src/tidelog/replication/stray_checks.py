@@ -1,11 +1,11 @@
 """Safety checks before a replica that was set aside may return to its partition (V35).
 
-It may return where no record can be lost by it. Data of another topic id never takes a partition's
-place. A replica that holds records is never replaced. Leader epochs never go back. Records that
-only the stray has are not given to a leader that would have them truncated. So a stray returns to a
-partition without a leader. It also returns to a partition that this broker leads with an empty
-replica, where the followers are empty too. The caller passes what is there; this module reads
-nothing.
+A stray may return only if no record can be lost by its return. Data of another topic id never takes
+a partition's place. A replica that holds records is never replaced. Leader epochs never go back.
+Records that only the stray has are not given to a leader whose return would truncate them. So a
+stray returns to a partition without a leader. A stray also returns to a partition that this broker
+leads with an empty replica, if the followers are empty too. The caller passes the state of the
+replicas; this module reads nothing.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tidelog.core.types import NO_LEADER, ZERO_TOPIC_ID, TopicId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Returning:
-    """A replica that was set aside, its log recovered."""
+    """A replica that was set aside, with its log recovered."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
     log_start_offset: int
     log_end_offset: int
-    #: Leader epoch of its last record, -1 for none.
+    #: Leader epoch of the replica's last record, -1 for a log without records.
     latest_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The partition as the controller has described it to this broker."""
+    """The partition as the controller described it to this broker."""
 
     topic_id: TopicId
     leader: int
@@ -48,8 +48,8 @@ class Present:
     log_start_offset: int
     log_end_offset: int
     is_leader: bool
-    #: Where it leads: log end offsets of the followers, -1 for a follower that has not reported
-    #: one.
+    #: Log end offsets of the followers if the replica leads, -1 for a follower that has not
+    #: reported an offset.
     follower_ends: Mapping[int, int] = field(default_factory=dict)
 
 

@@ -1,11 +1,11 @@
 """The end of a failover as a new leader sees it: the last phases of its latency budget (V80).
 
-One object is one leadership, from the moment that the leader took its role. It holds three times of
-each follower. The first is that of its first request under the new leader epoch. The second is that
-of the first response that reported a diverging log. The third is that of the first fetch with a log
-that does not diverge. The object also holds when the first record of the new epoch was committed,
-which is when acks=all is answered. Times are arguments, in ms of a clock that never goes back.
-Decides nothing about the replica, and nothing waits for it.
+One object is one leadership, from the moment at which the leader took its role. The object holds
+three times of each follower: of its first request under the new leader epoch, of the first response
+that reported a diverging log, and of the first fetch with a log that does not diverge. The object
+also holds the time at which the first record of the new epoch was committed, when acks=all is
+answered. Times are arguments, in ms of a clock that never goes back. The object decides nothing
+about the replica, and nothing waits for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-#: Stands for the time of an event that has not happened.
+#: Value for the time of an event that has not happened.
 NEVER: Final = -1
 #: Phases of a takeover, in the order in which they can end.
 CONNECT: Final = "connect"
@@ -24,7 +24,7 @@ PHASES: Final = (CONNECT, TRUNCATE, FIRST_FETCH, ACKNOWLEDGE)
 
 
 class FollowerTimes:
-    """Times of one follower in ms since the leader took its role; NEVER stands for no event."""
+    """Times of one follower in ms since the leader took its role; NEVER for a missing event."""
 
     __slots__ = ("connected_ms", "diverged_ms", "fetched_ms")
 
@@ -37,37 +37,38 @@ class FollowerTimes:
 
 
 class Takeover:
-    """Progress of one leadership, as long as it is watched."""
+    """Progress of one leadership, while it is measured."""
 
     __slots__ = ("_begun_ms", "acknowledged_ms", "epoch_start_offset", "followers", "leader_epoch")
 
     def __init__(self, leader_epoch: int, epoch_start_offset: int, now_ms: int) -> None:
         self.leader_epoch = leader_epoch
-        #: Start offset of the leader epoch: records committed above it are of this leadership.
+        #: Start offset of the leader epoch; records committed above this offset belong to this
+        #: leadership.
         self.epoch_start_offset = epoch_start_offset
         self._begun_ms = now_ms
         self.followers: dict[int, FollowerTimes] = {}
         self.acknowledged_ms = NEVER
 
     def age_ms(self, now_ms: int) -> int:
-        """Return how long the leader has had its role."""
+        """Return how long the leader has had its role, in ms."""
         return now_ms - self._begun_ms
 
     def connected(self, replica_id: int, now_ms: int) -> FollowerTimes:
-        """Note that a follower has sent a request under this leader epoch."""
+        """Record that a follower has sent a request under this leader epoch."""
         times = self.followers.get(replica_id)
         if times is None:
             times = self.followers[replica_id] = FollowerTimes(now_ms - self._begun_ms)
         return times
 
     def diverged(self, replica_id: int, now_ms: int) -> None:
-        """Note the response that a follower's log diverges and must be truncated (V32)."""
+        """Record the response that a follower's log diverges and must be truncated (V32)."""
         times = self.connected(replica_id, now_ms)
         if times.diverged_ms == NEVER:
             times.diverged_ms = now_ms - self._begun_ms
 
     def fetched(self, replica_id: int, now_ms: int) -> bool:
-        """Note a fetch of a follower whose log matches so far; return whether it is the first."""
+        """Record a fetch of a follower whose log matches; return whether it is the first one."""
         times = self.connected(replica_id, now_ms)
         if times.fetched_ms != NEVER:
             return False
@@ -76,12 +77,12 @@ class Takeover:
         return is_first
 
     def committed(self, high_watermark: int, now_ms: int) -> None:
-        """Note that the high watermark has moved."""
+        """Record that the high watermark has moved."""
         if self.acknowledged_ms == NEVER and high_watermark > self.epoch_start_offset:
             self.acknowledged_ms = now_ms - self._begun_ms
 
     def is_over(self, awaited: Iterable[int]) -> bool:
-        """Return whether every phase has ended; `awaited` are the followers that are alive."""
+        """Return whether every phase has ended; `awaited` are the live followers."""
         if self.acknowledged_ms == NEVER:
             return False
         if any(self._is_cutting(times) for times in self.followers.values()):
@@ -99,8 +100,8 @@ class Takeover:
     def phases_ms(self) -> dict[str, int]:
         """Return when each phase ended, in ms since the leader took its role.
 
-        NEVER stands for a phase that has not ended, or that did not take place. `connect` ends when
-        the last follower so far has connected. `truncate` ends when the last follower that had to
+        NEVER stands for a phase that has not ended, or did not take place. `connect` ends when the
+        last follower so far has connected. `truncate` ends when the last follower that had to
         truncate its log has fetched again.
         """
         followers = self.followers.values()

@@ -1,12 +1,12 @@
-"""One side of the replication throttle: which replicas wait, and until when (R15, KIP-73).
+"""One side of the replication throttle: which replicas wait, and for how long (R15, KIP-73).
 
-A broker has two: the leader's side counts what it sends to followers, the follower's side what it
-fetches. Only a replica outside the ISR of a throttled partition waits, and only while the side is
-above its rate. The rate is looked at before each read, so one read may exceed it. An administrator
-sets a rate and partitions, and reassignments bring rates of their own: a partition is throttled if
-either says so, and the lowest rate counts. Knows no request and no log; the time is an argument, in
-monotonic milliseconds.
-Source: ReplicationQuotaManager, ReplicaManager.shouldLeaderThrottle,
+A broker has two sides of the throttle: the leader's side counts bytes sent to followers, the
+follower's side counts bytes fetched. Only a replica outside the ISR of a throttled partition waits,
+and only while the side is above its rate. The throttle checks the rate before each read, so one
+read may exceed the rate. An administrator sets a rate and partitions, and reassignments bring their
+own rates. A partition is throttled by either of them, and the lowest rate counts. The throttle
+knows no request and no log; the time is an argument, in monotonic milliseconds. Source:
+ReplicationQuotaManager, ReplicaManager.shouldLeaderThrottle,
 ReplicaFetcherThread.shouldFollowerThrottle.
 """
 
@@ -24,11 +24,11 @@ from tidelog.replication.byte_rate import ByteRate
 
 @dataclass(frozen=True, slots=True)
 class ThrottleSettings:
-    """What an administrator says about one side."""
+    """An administrator's settings for one side."""
 
     #: Bytes a second; `UNLIMITED` for no limit.
     rate: int = UNLIMITED
-    #: The throttled partitions by topic; topics without any are left out.
+    #: The throttled partitions by topic; topics without throttled partitions are left out.
     topics: Mapping[str, ThrottledPartitions] = field(default_factory=dict)
 
     def __contains__(self, topic_partition: TopicPartition) -> bool:
@@ -37,22 +37,23 @@ class ThrottleSettings:
 
 
 class MoveRates:
-    """The rates that came with reassignments, by partition; both sides take the lowest (R4).
+    """The rates of reassignments by partition; both sides of the throttle use the lowest rate (R4).
 
-    A change costs the same whatever the number of reassignments: thousands may end one by one.
+    The cost of a change does not depend on the number of reassignments, because thousands of them
+    may end one by one.
     """
 
     __slots__ = ("_counts", "_order", "rates")
 
     def __init__(self) -> None:
-        #: Bytes a second.
+        #: Rates in bytes a second.
         self.rates: dict[TopicPartition, int] = {}
-        #: How many reassignments have each rate, and every such rate in a heap.
+        #: Number of reassignments with each rate, and every such rate in a heap.
         self._counts: Counter[int] = Counter()
         self._order: list[int] = []
 
     def put(self, topic_partition: TopicPartition, rate: int) -> bool:
-        """Take the rate of a partition, 0 for none; return whether it is another one."""
+        """Set the rate of a partition, 0 for none; return whether the rate changed."""
         before = self.rates.pop(topic_partition, 0)
         if rate:
             self.rates[topic_partition] = rate
@@ -70,7 +71,7 @@ class MoveRates:
 
     @property
     def lowest(self) -> int:
-        """The lowest rate; `UNLIMITED` without any."""
+        """The lowest rate; `UNLIMITED` without any rate."""
         return self._order[0] if self._order else UNLIMITED
 
     def __contains__(self, topic_partition: TopicPartition) -> bool:
@@ -86,21 +87,21 @@ class SideThrottle:
     __slots__ = ("_bytes", "_moves", "rate", "settings")
 
     def __init__(self, windows: int, window_ms: int, moves: MoveRates) -> None:
-        """Take the rates of `moves` when `moves_changed` says so; its partitions count at once."""
+        """Start with the partitions of `moves`; their rates count after `moves_changed`."""
         self._bytes = ByteRate(windows, window_ms)
         self._moves = moves
-        #: What an administrator has set.
+        #: The administrator's settings.
         self.settings = ThrottleSettings()
-        #: The lowest rate of all, in bytes a second.
+        #: The lowest of all rates, in bytes a second.
         self.rate = UNLIMITED
 
     @property
     def span_ms(self) -> int:
-        """The time over which the rate is measured."""
+        """The time in ms over which the rate is measured."""
         return self._bytes.span_ms
 
     def configure(self, settings: ThrottleSettings, now_ms: int) -> bool:
-        """Take an administrator's settings; return whether they differ from those of before."""
+        """Apply an administrator's settings; return whether they changed."""
         if settings == self.settings:
             return False
         self.settings = settings
@@ -108,7 +109,7 @@ class SideThrottle:
         return True
 
     def moves_changed(self, now_ms: int) -> bool:
-        """Take the rate of the reassignments; return whether another rate counts now."""
+        """Apply the rates of reassignments; return whether the lowest rate changed."""
         before = self.rate
         self._limit(now_ms)
         return self.rate != before
@@ -119,7 +120,7 @@ class SideThrottle:
 
     @property
     def is_active(self) -> bool:
-        """Whether any partition is throttled, at whatever rate."""
+        """Whether any partition is throttled, at any rate."""
         return bool(self.settings.topics or self._moves.rates)
 
     def is_throttled(self, topic_partition: TopicPartition) -> bool:
@@ -133,7 +134,7 @@ class SideThrottle:
         now_ms: int,
         further_bytes: int = 0,
     ) -> bool:
-        """Return whether a replica must wait: it is throttled, out of sync, the rate exceeded.
+        """Return whether a throttled replica outside the ISR must wait, as the rate is exceeded.
 
         `further_bytes` were read for throttled partitions and are not recorded yet.
         """
@@ -144,17 +145,17 @@ class SideThrottle:
         )
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Return whether replicas wait now."""
+        """Return whether throttled replicas outside the ISR wait now."""
         return self._bytes.is_exceeded(now_ms)
 
     def recovers_in_ms(self, now_ms: int) -> int:
-        """Return when replicas wait no longer unless bytes are recorded (`ByteRate`)."""
+        """Return after how many ms replicas wait no longer, unless bytes come (`ByteRate`)."""
         return self._bytes.recovers_in_ms(now_ms)
 
     def record(self, count: int, out_of_sync_count: int, now_ms: int) -> None:
-        """Count bytes of throttled partitions; `out_of_sync_count` of them for replicas outside."""
+        """Count bytes of throttled partitions, `out_of_sync_count` for replicas out of sync."""
         self._bytes.record(count, out_of_sync_count, now_ms)
 
     def byte_rate(self, now_ms: int) -> int:
-        """Return the measured rate in bytes a second, the metric `byte-rate` of Kafka."""
+        """Return the measured rate in bytes a second, Kafka's metric `byte-rate`."""
         return self._bytes.per_second(now_ms)

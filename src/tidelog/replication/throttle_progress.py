@@ -1,9 +1,9 @@
-"""Whether throttled replicas catch up, or fall behind for good (R15).
+"""Detection of throttled replicas that do not catch up (R15).
 
-A replica that its throttle leaves out falls behind where producers write more than it gets. If they
-write more than the whole rate, it never catches up. If they write less, other partitions share the
-rate, and two looks in a row must agree. One replica is reported once for each rate. Knows no log;
-the caller measures bytes and time.
+A throttled replica falls behind if producers write more than the replica receives. If producers
+write more than the whole rate, the replica never catches up. If they write less, other partitions
+share the rate, and two checks in a row must agree. A replica is reported once for each rate. This
+module knows no log; the caller measures bytes and time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K")
 _MS_PER_S = 1_000
-#: Looks in a row that must find a replica behind whose partition alone does not exceed the rate.
+#: Checks in a row that must find a replica behind if its partition alone does not exceed the rate.
 _LOOKS = 2
 
 
@@ -23,7 +23,7 @@ class Shortfall(NamedTuple):
 
     #: Bytes a second that producers write to the partition.
     produce_rate: int
-    #: Bytes a second that the throttle allows for all its replicas.
+    #: Bytes a second that the throttle allows for all its replicas together.
     rate: int
 
     @property
@@ -39,7 +39,7 @@ class _Behind:
 
 
 class ThrottleProgress(Generic[K]):
-    """The replicas of one side that fell behind, by whatever names them."""
+    """The replicas of one side that fell behind, by a key of the caller."""
 
     def __init__(self) -> None:
         self._behind: dict[K, _Behind] = {}
@@ -47,10 +47,10 @@ class ThrottleProgress(Generic[K]):
     def look(
         self, replica: K, produced_bytes: int, received_bytes: int, elapsed_ms: int, rate: int
     ) -> Shortfall | None:
-        """Judge a replica that was left out since the last look; None unless it is to be reported.
+        """Judge a replica that was throttled since the last check; return None if no report is due.
 
-        `produced_bytes` were written to the partition since then, `received_bytes` reached the
-        replica.
+        `produced_bytes` were written to the partition since the last check, and `received_bytes`
+        reached the replica.
         """
         if produced_bytes <= received_bytes:
             self._behind.pop(replica, None)
@@ -66,5 +66,5 @@ class ThrottleProgress(Generic[K]):
         return shortfall
 
     def forget_all_but(self, replicas: Collection[K]) -> None:
-        """Forget the replicas that were not left out."""
+        """Forget the replicas that were not throttled since the last check."""
         self._behind = {each: kept for each, kept in self._behind.items() if each in replicas}

@@ -1,10 +1,10 @@
-"""Truncation: where a follower's log and its leader's diverge, and what to truncate (V32, V67).
+"""Truncation: where a follower's log diverges from its leader's, and where to truncate (V32, V67).
 
 Histories are compared by leader epoch (KIP-101, KIP-279, KIP-595), never by the high watermark. A
-follower's high watermark lags behind the committed records, and truncating there loses some. The
-leader names the largest epoch that both may share and where it ends in its log. The follower
-truncates to the smaller end and fetches again, until nothing diverges. Knows logs by their epoch
-histories and end offsets only.
+follower's high watermark lags behind the committed records, so truncation to the high watermark
+loses some of them. The leader names the largest epoch that both logs may share, and the end of this
+epoch in its log. The follower truncates to the smaller of the two ends and fetches again, until the
+logs no longer diverge. This module knows logs only by their epoch histories and end offsets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.core.types import NO_EPOCH, EpochEnd
 
 
 def offset_on_becoming_follower(log_end_offset: int, high_watermark: int) -> int:
-    """Return where a follower starts to fetch: at its LEO, whatever its high watermark.
+    """Return the offset of a follower's first fetch: its LEO, whatever its high watermark.
 
     The leader's first response shows by epoch what the follower must truncate.
     """
@@ -25,10 +25,10 @@ def offset_on_becoming_follower(log_end_offset: int, high_watermark: int) -> int
 
 
 def before_damage(damaged_offset: int, broker_id: int, members: Container[int]) -> int | None:
-    """Return the offset to which a follower with a damaged log truncates; None to keep the log.
+    """Return the offset to which a follower truncates a damaged log; None to keep the log.
 
     `members` are the ISR and the eligible replicas of the term that begins. Committed records count
-    on each member, which keeps even a damaged log: it asks the controller to leave (V68).
+    on each member, so a member keeps even a damaged log and requests to leave the members (V68).
     """
     return None if broker_id in members else damaged_offset
 
@@ -36,11 +36,11 @@ def before_damage(damaged_offset: int, broker_id: int, members: Container[int]) 
 def diverging_epoch(
     epochs: LeaderEpochs, log_end_offset: int, last_fetched_epoch: int, fetch_offset: int
 ) -> EpochEnd | None:
-    """Return where the follower's log diverges from the leader's; None when it is a prefix of it.
+    """Return where the follower's log diverges from the leader's; None if it is a prefix.
 
-    This is the leader's part. Raises KafkaError OFFSET_OUT_OF_RANGE where the leader knows no end
-    of the epoch, or knows nothing of the follower's records. The follower then starts over from the
-    leader's log start (V67).
+    The leader calls this function. Raises KafkaError OFFSET_OUT_OF_RANGE if the leader knows no end
+    of the epoch, or none of the follower's records. The follower then starts over from the leader's
+    log start (V67).
     """
     if last_fetched_epoch < 0:
         return None
@@ -48,8 +48,8 @@ def diverging_epoch(
         return None  # the usual case needs no lookup
     here = epochs.epoch_at(fetch_offset - 1)
     if NO_EPOCH < here < last_fetched_epoch <= epochs.latest_epoch:
-        # The epoch begins later here. No checksum covers the epoch of a batch, so a damaged one
-        # shows only so.
+        # The epoch begins later in this log. No checksum covers the epoch of a batch, so only this
+        # comparison detects a damaged epoch.
         return epochs.end_offset_for(here, log_end_offset)
     end = epochs.end_offset_for(last_fetched_epoch, log_end_offset)
     if end.end_offset == UNDEFINED_OFFSET:
@@ -59,7 +59,8 @@ def diverging_epoch(
             f"{epochs.latest_epoch}",
         )
     if last_fetched_epoch < epochs.earliest_epoch and end.end_offset >= fetch_offset:
-        # The leader's records begin no earlier: the follower's records below cannot be compared.
+        # The leader's records begin at or above this offset, so the follower's records below it
+        # cannot be compared.
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"nothing is known here of leader epoch {last_fetched_epoch}: the records begin at"
@@ -76,10 +77,10 @@ def below_log_start(
     """Return a divergence below the leader's log start, for a log that cannot be compared (V67).
 
     The follower fetches within the leader's log, but all of its records are of earlier epochs than
-    the leader knows. OFFSET_OUT_OF_RANGE would not help: a Kafka broker that ends at the leader's
-    log start takes that offset for the answer, and asks from there again and again. The divergence
-    makes a follower of either kind truncate below the log start, and then start over there. Returns
-    None for any other fetch.
+    the leader knows. OFFSET_OUT_OF_RANGE would not help: a Kafka broker whose log ends at the
+    leader's log start would take that offset from the response, and fetch from there again and
+    again. The divergence makes a follower of either kind truncate below the log start, and then
+    start over there. Returns None for any other fetch.
     """
     if not 0 <= last_fetched_epoch < epochs.earliest_epoch or fetch_offset < log_start_offset:
         return None
@@ -89,9 +90,9 @@ def below_log_start(
 def truncation_offset(diverging: EpochEnd, epochs: LeaderEpochs, log_end_offset: int) -> int:
     """Return the offset to which the follower truncates its log, at most its LEO.
 
-    This is the follower's part: `epochs` and `log_end_offset` are its own. Where it does not have
-    the leader's epoch, it truncates to the end of its own largest epoch below. The next fetch then
-    compares again.
+    The follower calls this function with its own `epochs` and `log_end_offset`. If the follower
+    does not have the leader's epoch, it truncates to the end of its own largest epoch below that
+    epoch. The next fetch then compares the logs again.
     """
     own = epochs.end_offset_for(diverging.leader_epoch, log_end_offset)
     if own.leader_epoch == NO_EPOCH:

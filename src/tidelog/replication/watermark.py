@@ -1,9 +1,10 @@
 """The high watermark: the offset after the last committed record (V60, V61).
 
-It is the smallest LEO over the maximal ISR, and over replicas that are caught up and about to join.
-If it did not wait for the latter, it would run away from a follower that is always one batch
-behind. It does not move while the confirmed ISR is below the effective minimum. Pure arithmetic
-over progress objects; called for every follower fetch, so it allocates nothing.
+The high watermark is the smallest LEO over the maximal ISR, and over replicas that are caught up
+and about to join. If it did not wait for joining replicas, it would run away from a follower that
+is always one batch behind. The high watermark does not move while the confirmed ISR is below the
+effective minimum. This module is pure arithmetic over progress objects; it is called for every
+follower fetch, so it allocates nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ def effective_minimum(min_insync_replicas: int, replica_count: int) -> int:
 def high_watermark(
     log_end_offset: int, followers: Sequence[FollowerProgress], now_ms: int, max_lag_ms: int
 ) -> int:
-    """Return the offset up to which every replica that counts has the log; -1 while one is unknown.
+    """Return the offset up to which every counting replica has the log; -1 if one is unknown.
 
-    `log_end_offset` is the leader's. The leader decides whether it takes the offset over.
+    `log_end_offset` is the leader's. The leader decides whether to adopt the offset.
     """
     lowest = log_end_offset
     for follower in followers:
@@ -36,5 +37,5 @@ def high_watermark(
 
 
 def on_follower(leader_high_watermark: int, log_start_offset: int, log_end_offset: int) -> int:
-    """Return a follower's high watermark: the leader's, as far as its own log goes (V61)."""
+    """Return a follower's high watermark: the leader's, limited to the follower's own log (V61)."""
     return max(log_start_offset, min(leader_high_watermark, log_end_offset))
