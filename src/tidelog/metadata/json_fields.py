@@ -1,7 +1,8 @@
-"""Readers of the JSON in nodes: a typed value, or a LayoutError with path, key and fault.
+"""Readers of the JSON in nodes: each returns a typed value, or raises a LayoutError.
 
-Other implementations, tools and people write nodes, too. Readers ignore unknown keys and check all
-others. No bytes make a reader raise another error.
+A LayoutError names the path, the key and the fault. Other implementations, tools and people write
+nodes, too. Readers ignore unknown keys and check all other keys. No bytes make a reader raise
+another error.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ class LayoutError(TidelogError):
 
 
 def encode_json(value: dict[str, Any]) -> bytes:
-    """Return JSON as Kafka writes it: UTF-8, without blanks, keys in the given order."""
+    """Return JSON as Kafka writes it: UTF-8, without blanks, with keys in the given order."""
     return encode_value(value)
 
 
 def encode_value(value: object) -> bytes:
-    """Return JSON like `encode_json`, for values that are no objects."""
+    """Return JSON like `encode_json`, for a value that is no object."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
 def parse_object(path: str, data: bytes) -> Fields:
-    """Return the JSON object in a node."""
+    """Return the JSON object in a node. Raises LayoutError for other content."""
     try:
         value = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -47,7 +48,7 @@ def parse_object(path: str, data: bytes) -> Fields:
 
 
 def parse_integers(path: str, data: bytes) -> tuple[int, ...]:
-    """Return the list of broker ids in a node, each once."""
+    """Return the list of broker ids in a node. Raises LayoutError, also for a repeated id."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -56,7 +57,7 @@ def parse_integers(path: str, data: bytes) -> tuple[int, ...]:
 
 
 def parse_decimal(path: str, data: bytes, maximum: int = INT32_MAX) -> int:
-    """Return the decimal number in a node."""
+    """Return the decimal number in a node. Raises LayoutError for other content."""
     if not data.isdigit() or len(data) > 19 or int(data) > maximum:
         raise LayoutError(path, f"not a decimal number up to {maximum}: {data[:40]!r}")
     return int(data)
@@ -68,7 +69,7 @@ def is_number(name: str) -> bool:
 
 
 def _is_encodable(text: str) -> bool:
-    """Whether a string of JSON can be written to a node: one with a lone surrogate cannot."""
+    """Whether a JSON string can be written to a node; a lone surrogate makes it impossible."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -86,11 +87,11 @@ class Fields:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """All keys and values as they were written, unchecked."""
+        """All keys and values of the object as they were written, unchecked."""
         return self._values
 
     def has(self, key: str) -> bool:
-        """Whether the key exists and is not null."""
+        """Whether the object has the key with another value than null."""
         return self._values.get(key) is not None
 
     def names(self) -> list[str]:
@@ -98,7 +99,7 @@ class Fields:
         return list(self._values)
 
     def fault(self, key: str, expected: str) -> LayoutError:
-        """Return the error for a key, with its value and the expected one."""
+        """Return the error for a key, with the key's value and the expected value."""
         where = f"{self._where}.{key}" if self._where else key
         if key not in self._values:
             return LayoutError(self.path, f"{where} is missing ({expected} expected)")

@@ -1,8 +1,8 @@
 """Paths of every node, and the nodes that the first broker creates (V3 to V8).
 
-The layout is Kafka's in ZooKeeper mode (3.9, `kafka.zk.ZkData`), so that a broker of Kafka can be a
-peer. `layout_brokers` encodes and decodes controller, registrations and cluster id,
-`layout_topics` assignments and partition states. `layout_admin` does so for configurations,
+The layout is Kafka's in ZooKeeper mode (3.9, `kafka.zk.ZkData`), so that a Kafka broker can be a
+peer. `layout_brokers` encodes and decodes the controller, registrations and the cluster id.
+`layout_topics` does so for assignments and partition states, `layout_admin` for configurations,
 requests, notifications and producer ids, `layout_reassignments` for reassignments. This module
 exports their functions too. Decoders raise only LayoutError, with path, key and fault.
 """
@@ -71,9 +71,11 @@ BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
 BROKER_SEQUENCE = "/brokers/seqid"
 TOPICS = "/brokers/topics"
-#: tidelog's own (E8): each broker writes its node here when it registers and when it stops.
+#: Parent of tidelog's own stamps (E8): each broker writes its stamp when it registers and when it
+#: stops.
 BROKER_STAMPS = "/brokers/stamps"
-#: tidelog's own (E8): exists while the store is older than the one that a broker had seen.
+#: tidelog's own mark (E8), which exists while the store is older than the store that a broker had
+#: seen.
 STORE_WENT_BACK = "/brokers/store_went_back"
 CONFIG = "/config"
 CONFIG_CHANGES = "/config/changes"
@@ -84,13 +86,14 @@ PARTITIONS_ADD = "/admin/partitions_add"
 PARTITIONS_REMOVE = "/admin/partitions_remove"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
-#: tidelog's own (R2).
+#: tidelog's own request to cancel all reassignments (R2).
 CANCEL_REASSIGNMENTS = "/admin/cancel_reassignment_in_progress"
-#: tidelog's own (R11): while it exists, no reassignment begins.
+#: tidelog's own freeze (R11): while this node exists, no reassignment begins.
 FREEZE_REASSIGNMENTS = "/admin/reassign_cancel"
-#: tidelog's own (R8).
+#: tidelog's own queue of reassignments (R8).
 REASSIGNMENT_QUEUE = "/admin/reassign_partitions_queue"
-#: tidelog's own (R12, R20): requests for several partitions and for one, and accepted requests.
+#: tidelog's own requests for reassignments (R12, R20): for several partitions, for one partition,
+#: and accepted requests.
 REASSIGNMENT_REQUESTS = "/admin/reassignment_requests"
 REASSIGNMENT_REQUEST_PREFIX = "/admin/reassignment_requests/request_"
 PARTITIONS_REASSIGNED = "/admin/partitions_reassigned"
@@ -101,12 +104,12 @@ LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
-#: Entity types below /config (`ConfigType.ALL`), and the entity with the defaults of a type.
+#: Entity types below /config (`ConfigType.ALL`), and the name of the entity with a type's defaults.
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY = "<default>"
 
-#: Persistent, empty nodes that a broker creates at its start where they are missing, parents first:
-#: those of `ZkData.PersistentZkPaths`, and tidelog's own of requests (V7).
+#: Persistent, empty nodes that a broker creates at its start if they are missing, parents first.
+#: They are those of `ZkData.PersistentZkPaths`, and tidelog's own for requests (V7).
 PERSISTENT_ROOTS = (
     "/consumers",
     BROKERS,

@@ -1,6 +1,6 @@
 """Nodes of configurations, administrators' requests, notifications and producer ids (V8, G3).
 
-Kafka's keys and spellings (`ConfigEntityZNode`, `PreferredReplicaElectionZNode`,
+The keys and spellings are Kafka's (`ConfigEntityZNode`, `PreferredReplicaElectionZNode`,
 `ReassignPartitionsZNode`, `IsrChangeNotificationSequenceZNode`,
 `LogDirEventNotificationSequenceZNode`, `ProducerIdBlockZNode`, `FeatureZNode` of 3.9).
 `/admin/delete_topics/T` is a node without data. Requests to add and to remove partitions are
@@ -31,7 +31,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Return an entity's settings, none for a node without data; raises LayoutError."""
+    """Return an entity's settings, none for a node without data. Raises LayoutError."""
     if not data:
         return {}
     config = parse_object(path, data).object("config")
@@ -44,7 +44,7 @@ def encode_config_change(entity_type: str, entity: str) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> tuple[str, str]:
-    """Return the entity type and the entity of a change, version 1 or 2; raises LayoutError."""
+    """Return entity type and entity of a change, version 1 or 2. Raises LayoutError."""
     fields = parse_object(path, data)
     if fields.integer("version", minimum=1, maximum=2) == 1:
         return fields.text("entity_type"), fields.text("entity_name")
@@ -60,7 +60,7 @@ def encode_partition_list(partitions: Sequence[TopicPartition]) -> bytes:
 
 
 def decode_partition_list(path: str, data: bytes) -> list[TopicPartition]:
-    """Return the partitions of an election, each once; raises LayoutError."""
+    """Return the partitions of an election, without repetition. Raises LayoutError."""
     return _partitions(parse_object(path, data))
 
 
@@ -81,7 +81,7 @@ def encode_reassignments(entries: Sequence[ReassignmentEntry]) -> bytes:
 
 
 def decode_reassignments(path: str, data: bytes) -> list[ReassignmentEntry]:
-    """Return the target replicas of partitions, as an administrator or tidelog wrote them.
+    """Return the target replicas of partitions, as an administrator or tidelog requested them.
 
     The controller checks whether brokers and partitions exist. Raises LayoutError, also if a
     partition is named twice.
@@ -103,13 +103,13 @@ def decode_reassignments(path: str, data: bytes) -> list[ReassignmentEntry]:
 def encode_partition_addition(replicas: Sequence[int]) -> bytes:
     """Return the data of `/admin/partitions_add/T/P`: the new partition's replicas.
 
-    The preferred leader is first. Without replicas the controller chooses them (V7).
+    The preferred leader is first. If the list is empty, the controller chooses the replicas (V7).
     """
     return encode_value(list(replicas))
 
 
 def decode_partition_addition(path: str, data: bytes) -> tuple[int, ...]:
-    """Return the requested replicas, none if the node has no data; raises LayoutError."""
+    """Return the requested replicas, none if the node has no data. Raises LayoutError."""
     return parse_integers(path, data) if data else ()
 
 
@@ -122,35 +122,35 @@ def encode_partition_removal(drain: bool) -> bytes:
 
 
 def decode_partition_removal(path: str, data: bytes) -> bool:
-    """Return whether to drain first, False if the node has no data; raises LayoutError."""
+    """Return whether to drain first, False if the node has no data. Raises LayoutError."""
     return parse_object(path, data).boolean("drain", False) if data else False
 
 
 def encode_isr_change(partitions: Sequence[TopicPartition]) -> bytes:
     """Return the data of `/isr_change_notification/isr_change_NNN`.
 
-    The leader changed the ISRs of these partitions itself (A12).
+    The node reports that the leader changed the ISRs of these partitions itself (A12).
     """
     return encode_json({"version": 1, "partitions": _listed(partitions)})
 
 
 def decode_isr_change(path: str, data: bytes) -> list[TopicPartition]:
-    """Return the partitions whose ISR changed, each once; raises LayoutError."""
+    """Return the partitions whose ISR changed, without repetition. Raises LayoutError."""
     return _partitions(parse_object(path, data))
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
-    """Return the data of `/log_dir_event_notification/log_dir_event_NNN`: a failure (D4)."""
+    """Return the data of `/log_dir_event_notification/log_dir_event_NNN` for a failure (D4)."""
     return encode_json({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE})
 
 
 def decode_log_dir_event(path: str, data: bytes) -> int:
-    """Return the broker whose log directory failed; raises LayoutError."""
+    """Return the broker whose log directory failed. Raises LayoutError."""
     return parse_object(path, data).integer("broker", minimum=0)
 
 
 def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
-    """Return the data of `/latest_producer_id_block`: the last block, inclusive (G3)."""
+    """Return the data of `/latest_producer_id_block`: the last block, `last` inclusive (G3)."""
     return encode_json(
         {
             "version": 1,
@@ -162,7 +162,7 @@ def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
 
 
 def decode_producer_id_block(path: str, data: bytes) -> tuple[int, int, int]:
-    """Return the broker, the first and the last id of the last block; raises LayoutError."""
+    """Return the broker, the first and the last id of the last block. Raises LayoutError."""
     fields = parse_object(path, data)
     first = fields.decimal_text("block_start")
     last = fields.decimal_text("block_end")

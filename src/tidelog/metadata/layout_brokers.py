@@ -1,10 +1,11 @@
 """Nodes of the cluster id, the controller and the registered brokers (V3, V4).
 
-They are `/cluster/id`, `/controller`, `/controller_epoch` and `/brokers/ids/N`, with Kafka's keys
-and spellings (`ClusterIdZNode`, `ControllerZNode`, `BrokerIdZNode` of 3.9). Three keys are
-tidelog's own. `previous_broker_epoch` and `earlier_broker_epochs` are registrations since which the
-broker has lost no record (E3, E7). `reports_log_ends` says that the broker serves GetReplicaLogInfo
-(E6). The nodes `/brokers/stamps/N` and `/brokers/store_went_back` are tidelog's own, too (E8).
+The nodes are `/cluster/id`, `/controller`, `/controller_epoch` and `/brokers/ids/N`, with Kafka's
+keys and spellings (`ClusterIdZNode`, `ControllerZNode`, `BrokerIdZNode` of 3.9). Three keys are
+tidelog's own. `previous_broker_epoch` and `earlier_broker_epochs` name registrations since which
+the broker has lost no record (E3, E7). `reports_log_ends` means that the broker serves
+GetReplicaLogInfo (E6). The nodes `/brokers/stamps/N` and `/brokers/store_went_back` are tidelog's
+own, too (E8).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _MAX_PORT = 65535
 
 
 def encode_stamp(imported: int = NO_STAMP) -> bytes:
-    """Return the data of `/brokers/stamps/N`; `imported` is the stamp in the former store."""
+    """Return the data of `/brokers/stamps/N`; `imported` is the stamp from a former store."""
     value: dict[str, object] = {"version": 1}
     if imported != NO_STAMP:
         value["imported"] = imported
@@ -43,9 +44,9 @@ def encode_stamp(imported: int = NO_STAMP) -> bytes:
 
 
 def decode_stamp(path: str, node: Node | None) -> int:
-    """Return the transaction that wrote a stamp, of the former store if it was imported.
+    """Return the transaction that wrote a stamp, or the imported stamp of a former store.
 
-    Raises LayoutError.
+    Raises LayoutError for a malformed stamp.
     """
     if node is None:
         return NO_STAMP
@@ -68,7 +69,7 @@ def encode_store_went_back(found: StoreWentBack) -> bytes:
 
 
 def decode_store_went_back(path: str, node: Node) -> StoreWentBack:
-    """Return a broker's finding that the store is older; raises LayoutError."""
+    """Return a broker's finding that the store lost its latest writes. Raises LayoutError."""
     fields = parse_object(path, node.data)
     return StoreWentBack(
         broker_id=fields.integer("broker", minimum=0),
@@ -91,7 +92,7 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(path: str, data: bytes) -> str:
-    """Return the cluster id; raises LayoutError."""
+    """Return the cluster id. Raises LayoutError."""
     fields = parse_object(path, data)
     cluster_id = fields.text("id")
     if not cluster_id:
@@ -117,7 +118,7 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 
 def decode_controller_epoch(path: str, data: bytes) -> int:
-    """Return the controller epoch; raises LayoutError."""
+    """Return the controller epoch. Raises LayoutError."""
     return parse_decimal(path, data)
 
 
@@ -125,7 +126,7 @@ def encode_broker(broker: BrokerInfo, timestamp_ms: int) -> bytes:
     """Return the data of `/brokers/ids/N`, version 5.
 
     `host` and `port` are those of the first PLAINTEXT endpoint. The broker epoch is no part of the
-    data: it is the id of the transaction that creates the node.
+    data, because it is the id of the transaction that creates the node.
     """
     plain = next((item for item in broker.endpoints if item.security_protocol == "PLAINTEXT"), None)
     value: dict[str, object] = {
@@ -152,7 +153,7 @@ def encode_broker(broker: BrokerInfo, timestamp_ms: int) -> bytes:
 
 
 def decode_broker(path: str, broker_id: int, node: Node) -> BrokerInfo:
-    """Return a registration of the versions that Kafka 3.9 reads, 1 to 5; raises LayoutError."""
+    """Return a registration of version 1 to 5, as Kafka 3.9 reads them. Raises LayoutError."""
     fields = parse_object(path, node.data)
     version = fields.integer("version", minimum=1)
     if version == 1:
@@ -192,7 +193,7 @@ def _decode_endpoints(fields: Fields) -> tuple[Endpoint, ...]:
         if match is None or int(match[3]) > _MAX_PORT:
             raise fields.fault("endpoints", "LISTENER://host:port each")
         listener = match[1].upper()
-        # Without a map, the name of a listener is its protocol.
+        # Without a map of protocols, the name of a listener is its protocol.
         protocol = protocols.text(match[1]) if mapped else listener
         if protocol not in SECURITY_PROTOCOLS:
             raise LayoutError(

@@ -1,8 +1,8 @@
 """Nodes of tidelog's own requests for reassignments (R8, R12, R20).
 
-`/admin/reassignment_requests/request_NNN` asks for several partitions, and
-`/admin/partitions_reassigned/T/P` for one. `/admin/reassignments/T/P` is an accepted request. The
-id of the transaction that created this node identifies the reassignment.
+`/admin/reassignment_requests/request_NNN` requests reassignments of several partitions, and
+`/admin/partitions_reassigned/T/P` of one. `/admin/reassignments/T/P` is an accepted request. The id
+of the transaction that created this node identifies the reassignment.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def encode_reassignment_request(assignments: Assignments) -> bytes:
 
 
 def decode_reassignment_request(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the target replicas of each partition; raises LayoutError.
+    """Return the target replicas of each partition. Raises LayoutError.
 
-    The controller checks whether brokers and partitions exist.
+    The controller checks whether the brokers and partitions exist.
     """
     fields = parse_object(path, data)
     fields.integer("version", minimum=1, maximum=1)
@@ -57,7 +57,7 @@ def encode_accepted_reassignment(replicas: tuple[int, ...]) -> bytes:
 
 
 def decode_accepted_reassignment(path: str, data: bytes) -> tuple[int, ...]:
-    """Return the partition's target replicas; raises LayoutError."""
+    """Return the partition's target replicas. Raises LayoutError."""
     fields = parse_object(path, data)
     fields.integer("version", minimum=1, maximum=1)
     return fields.integers("replicas", distinct=False)
@@ -69,5 +69,5 @@ def encode_partition_reassigned(replicas: tuple[int, ...]) -> bytes:
 
 
 def decode_partition_reassigned(path: str, data: bytes) -> tuple[int, ...]:
-    """Return the partition's target replicas; raises LayoutError."""
+    """Return the partition's target replicas. Raises LayoutError."""
     return parse_integers(path, data)

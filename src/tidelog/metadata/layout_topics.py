@@ -1,10 +1,10 @@
 """Nodes of topics: `/brokers/topics/T` (V5) and `/brokers/topics/T/partitions/P/state` (V6).
 
-They have Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNode` of 3.9), and keys of
-tidelog's own. The state node has `isr_epochs` (parallel to `isr`, V10), `elr` with `elr_epochs`,
-`last_leader` (E1), `removed` and `first_epochs` (V71), `reassigned_to` (V52) and `unproven` (E8).
-The topic node has `original_replicas` (R1). Kafka ignores these keys and drops them when it
-rewrites the node, so a missing key has a safe meaning.
+Both nodes have Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNode` of 3.9), and
+keys of tidelog's own. The state node has `isr_epochs` (parallel to `isr`, V10), `elr` with
+`elr_epochs`, `last_leader` (E1), `removed` and `first_epochs` (V71), `reassigned_to` (V52) and
+`unproven` (E8). The topic node has `original_replicas` (R1). Kafka ignores these keys and drops
+them when it rewrites the node, so a missing key has a safe meaning.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidelog.metadata.json_fields import (
 )
 from tidelog.metadata.store import Stat
 
-#: The keys of nearly all states: those of partitions in their usual state.
+#: The keys of nearly all states: the keys of a partition in its usual state.
 _PLAIN_KEYS = frozenset(
     ("controller_epoch", "leader", "version", "leader_epoch", "isr", "isr_epochs")
 )
@@ -47,8 +47,9 @@ class TopicAssignment:
     """The replicas of each partition of a topic, in the order of preference (V5).
 
     `adding` and `removing` are the replicas that a reassignment adds and removes. `original` are
-    the replicas at its beginning, in their order (R1). Partitions without such replicas are not in
-    these mappings. `topic_id` is ZERO_TOPIC_ID if a tool older than topic ids created the topic.
+    the replicas at the begin of a reassignment, in their order (R1). These mappings omit partitions
+    without such replicas. `topic_id` is ZERO_TOPIC_ID if a tool older than topic ids created the
+    topic.
     """
 
     topic_id: TopicId
@@ -82,7 +83,7 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 
 
 def decode_topic_id(path: str, data: bytes) -> TopicId:
-    """Return the topic id, ZERO_TOPIC_ID if the node has none; raises LayoutError."""
+    """Return the topic id, ZERO_TOPIC_ID if the node has none. Raises LayoutError."""
     return _topic_id(parse_object(path, data))
 
 
@@ -96,7 +97,7 @@ def _topic_id(fields: Fields) -> TopicId:
 
 
 def decode_topic(path: str, data: bytes) -> TopicAssignment:
-    """Return an assignment of version 1 to 3; raises LayoutError, also for a repeated broker."""
+    """Return an assignment of version 1 to 3. Raises LayoutError, also for a repeated broker."""
     fields = parse_object(path, data)
     topic_id = _topic_id(fields)
     partitions = _decode_replicas(fields, "partitions")
@@ -154,9 +155,9 @@ def encode_partition_state(state: PartitionState) -> bytes:
 
 
 def rewrite_isr(path: str, data: bytes, state: PartitionState) -> bytes:
-    """Return the data of a state node with another ISR, as its leader writes it (A12).
+    """Return the data of a state node with a changed ISR, as its leader writes it (A12).
 
-    All other keys stay, unknown ones too. Raises LayoutError if `data` is no JSON object.
+    All other keys stay, unknown keys too. Raises LayoutError if `data` is no JSON object.
     """
     value = dict(parse_object(path, data).values)
     value["isr"] = state.isr
@@ -175,7 +176,7 @@ def rewrite_isr(path: str, data: bytes, state: PartitionState) -> bytes:
 
 
 def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState:
-    """Return leader and ISR, with the node's version as partition epoch; raises LayoutError."""
+    """Return a partition's state; the node's version is the partition epoch. Raises LayoutError."""
     fields = parse_object(path, data)
     plain = _plain_state(fields.values, stat)
     if plain is not None:
@@ -218,7 +219,7 @@ def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState
 
 
 def _eligible_replicas(fields: Fields) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the eligible leader replicas and their recorded broker epochs, -1 if missing."""
+    """Return the eligible leader replicas and their recorded broker epochs, -1 if not recorded."""
     elr = fields.integers("elr") if fields.has("elr") else ()
     if not fields.has("elr_epochs"):
         return elr, (NO_BROKER_EPOCH,) * len(elr)
@@ -229,10 +230,10 @@ def _eligible_replicas(fields: Fields) -> tuple[tuple[int, ...], tuple[int, ...]
 
 
 def _plain_state(value: Mapping[str, Any], stat: Stat) -> PartitionState | None:
-    """Return a valid state that has only the usual keys, None for every other one.
+    """Return a valid state that has only the usual keys, None for any other content.
 
-    A new controller reads a hundred thousand states, nearly all of this kind. The caller reads the
-    others key by key.
+    A new controller reads a hundred thousand states, and nearly all of them have only the usual
+    keys. The caller reads other states key by key.
     """
     if value.keys() != _PLAIN_KEYS:
         return None

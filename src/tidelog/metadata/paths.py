@@ -1,8 +1,8 @@
 """Checks of paths and of the size of requests, before any store sends them.
 
-Paths follow ZooKeeper's rules. They are absolute, without empty parts, `.` and `..`, and do not end
-with a slash. Control, surrogate and private-use characters are invalid, and so are characters
-beyond 16 bits, which Java has as surrogates. The limits (`core.limits`) are the same with every
+Paths follow ZooKeeper's rules. A path is absolute, without empty parts, `.` and `..`, and does not
+end with a slash. Control, surrogate and private-use characters are invalid, and so are characters
+beyond 16 bits, which Java encodes as surrogates. The limits (`core.limits`) are the same with every
 store, so that a request of the embedded store also works on ZooKeeper.
 """
 
@@ -19,9 +19,9 @@ _FORBIDDEN = "/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff"
 _PATH = re.compile(rf"/|(?:/(?!\.{{1,2}}(?:/|$))[^{_FORBIDDEN}]+)+")
 
 SEQUENCE_DIGITS = 10
-#: Bytes of an operation on ZooKeeper's wire beside its path and data, rounded up.
+#: Bytes of an operation on ZooKeeper's wire, without its path and data, rounded up.
 _OP_OVERHEAD_BYTES = 64
-#: Number of paths whose check is cached: enough for 10,000 partitions.
+#: Number of paths whose check is cached; enough for 10,000 partitions.
 _CACHED_PATHS = 32_768
 
 
@@ -32,13 +32,13 @@ def is_path(path: str) -> bool:
 
 
 def validate_path(path: str) -> None:
-    """Raise InvalidPath with the path unless it is the path of a node."""
+    """Raise InvalidPath unless a string is the path of a node."""
     if not is_path(path):
         raise InvalidPath(path, "not a path of a node")
 
 
 def parent_of(path: str) -> str:
-    """Return the path of the parent; "/" is its own parent."""
+    """Return the path of a node's parent; "/" is its own parent."""
     return path[: path.rfind("/")] or "/"
 
 
@@ -53,7 +53,7 @@ def join(parent: str, name: str) -> str:
 
 
 def sequence_path(path: str, counter: int) -> str:
-    """Return the path of a sequence node from its parent's counter."""
+    """Return the path of a sequence node with the number from its parent's counter."""
     return f"{path}{counter:0{SEQUENCE_DIGITS}d}"
 
 

@@ -1,13 +1,13 @@
 """The metadata store's contract: a tree of versioned nodes, as ZooKeeper has it (rules S1-S5).
 
-Nodes have data and a version. Ephemeral nodes live as long as the session that created them, and
+Nodes have data and a version. Ephemeral nodes exist as long as the session that created them, and
 sequence nodes get a number from their parent. Watches fire once. Transactions apply as a whole or
 not at all. The embedded store (`runtime/stores`), ZooKeeper and the simulated store
-(`sim/sim_store`) keep this contract; one test suite (`tests/store`) holds them to it. The meaning
-of nodes is in `metadata/layout`.
+(`sim/sim_store`) keep this contract, and one test suite (`tests/store`) checks them. The meaning of
+nodes is defined in `metadata/layout`.
 
 Values that brokers build by the ten thousand are named tuples or plain slotted dataclasses, because
-frozen ones cost five times as much (DESIGN.md, rule 1).
+frozen dataclasses cost five times as much (DESIGN.md, rule 1).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import NamedTuple, Protocol
 
 from tidelog.core.errors import TidelogError
 
-#: The expected version that matches every version. Only rules may ask for it: an epoch from the
-#: wire must never become this value (V6).
+#: The expected version that matches every version. Only rules may use this value: an epoch from the
+#: wire must never become it (V6).
 ANY_VERSION = -1
 #: `Stat.ephemeral_owner` of a persistent node.
 NO_OWNER = 0
@@ -30,8 +30,8 @@ class Stat(NamedTuple):
     """A node's metadata in the store.
 
     `version` counts SetData from 0. `czxid` is the id of the transaction that created the node, and
-    `mzxid` of the last one that changed its data. `ephemeral_owner` is the session with which the
-    node ends, or NO_OWNER.
+    `mzxid` the id of the last transaction that changed its data. `ephemeral_owner` is the session
+    with which the node ends, or NO_OWNER.
     """
 
     version: int
@@ -41,7 +41,7 @@ class Stat(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A node's data, and its stat at the same moment."""
+    """A node's data, with its stat at the same moment."""
 
     data: bytes
     stat: Stat
@@ -49,10 +49,10 @@ class Node(NamedTuple):
 
 @dataclass(slots=True)
 class Create:
-    """Create a node.
+    """Operation that creates a node.
 
-    Fails with NodeExists, or with NoNode if the parent does not exist. A sequence node's name gets
-    ten digits: the number of children that its parent ever had.
+    It fails with NodeExists, or with NoNode if the parent does not exist. The store appends ten
+    digits to a sequence node's name: the number of children that its parent ever had.
     """
 
     path: str
@@ -63,7 +63,7 @@ class Create:
 
 @dataclass(slots=True)
 class SetData:
-    """Replace a node's data; fails with NoNode, or with BadVersion if the version is another."""
+    """Operation that replaces a node's data; fails with NoNode, or with BadVersion."""
 
     path: str
     data: bytes
@@ -72,7 +72,7 @@ class SetData:
 
 @dataclass(slots=True)
 class Delete:
-    """Delete a node; fails with NoNode or BadVersion, or with NotEmpty while it has children."""
+    """Operation that deletes a node; fails with NoNode or BadVersion, or if it has children."""
 
     path: str
     version: int
@@ -80,7 +80,7 @@ class Delete:
 
 @dataclass(slots=True)
 class Check:
-    """Compare a node's version; NoNode or BadVersion fails the whole transaction."""
+    """Operation that compares a node's version; fails the transaction with NoNode or BadVersion."""
 
     path: str
     version: int
@@ -93,7 +93,7 @@ class OpResult(NamedTuple):
     """The result of an operation.
 
     `path` is the node that the operation created, changed, deleted or checked. `stat` is the node's
-    stat afterwards, None after Delete and Check.
+    stat after the operation, None for Delete and Check.
     """
 
     path: str
@@ -120,9 +120,9 @@ class WatchEvent:
 class SessionEvent(Enum):
     """Changes of a session's state.
 
-    SUSPENDED: the store cannot be reached. The session may still exist, and its ephemeral nodes
-    (S3). EXPIRED: the session has ended. Its ephemeral nodes are deleted, and its watches are
-    dropped without firing.
+    SUSPENDED means that the store cannot be reached. The session and its ephemeral nodes may still
+    exist (S3). EXPIRED means that the session has ended. Its ephemeral nodes are deleted, and its
+    watches are dropped without firing.
     """
 
     CONNECTED = "connected"
@@ -139,7 +139,7 @@ class StoreError(TidelogError):
 
 
 class NoNode(StoreError):
-    """The node does not exist, or the parent of the node to create."""
+    """The node, or the parent of the node to create, does not exist."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "no such node")
@@ -174,11 +174,11 @@ class NoChildrenForEphemerals(StoreError):
 
 
 class InvalidPath(StoreError):
-    """The text is no path of a node; nothing was sent."""
+    """The text is no valid path of a node; no request was sent."""
 
 
 class RequestTooLarge(StoreError):
-    """A node or transaction exceeds the limits (`core.limits`); nothing was sent."""
+    """A node or transaction exceeds the limits (`core.limits`); no request was sent."""
 
 
 class TransactionFailed(StoreError):
@@ -191,14 +191,14 @@ class TransactionFailed(StoreError):
 
 
 class SessionExpired(StoreError):
-    """The session has ended and nothing was applied (S1); `open()` starts a new session."""
+    """The session has ended and no operation was applied (S1); `open()` starts a new session."""
 
     def __init__(self) -> None:
         super().__init__("", "the session has expired")
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached, so nothing was applied; the session may still exist (S3)."""
+    """The store cannot be reached, so no operation was applied; the session may exist (S3)."""
 
     def __init__(self, message: str) -> None:
         super().__init__("", message)
@@ -207,7 +207,7 @@ class StoreUnavailable(StoreError):
 class OutcomeUnknown(StoreError):
     """The response was lost, so the transaction may have been applied.
 
-    The caller must read the nodes and compare before it decides (S2).
+    The caller must read the nodes and compare their content before it decides (S2).
     """
 
     def __init__(self, message: str) -> None:
@@ -221,14 +221,16 @@ SessionCallback = Callable[[SessionEvent], None]
 class MetadataStore(Protocol):
     """One session's view of the store; all calls and callbacks are on the process's loop.
 
-    Requests take effect in the order of the calls. Every request raises SessionExpired after an
-    expiry, and InvalidPath. It raises StoreUnavailable before the first session, and while the
-    store cannot be reached for a session timeout.
+    Requests take effect in the order of the calls. After an expiry, every request raises
+    SessionExpired. A request with an invalid path raises InvalidPath. A request raises
+    StoreUnavailable before the first session, and while the store could not be reached for a
+    session timeout.
 
-    Watches fire once, each kind by itself. A watch of `get` fires when the node is created, changed
-    or deleted. A watch of `children` fires when a child is created or deleted, and when the node is
-    deleted. A callback that watches a path twice fires once. A watch fires before any response that
-    could show the change or a later one (S1), also for the session's own transactions.
+    A watch fires once, and data watches are independent of child watches. A watch of `get` fires
+    when the node is created, changed or deleted. A watch of `children` fires when a child is
+    created or deleted, and when the node is deleted. A callback that watches a path twice fires
+    once. A watch fires before any response that could show the change or a later change (S1), also
+    for the session's own transactions.
     """
 
     @property
@@ -249,23 +251,23 @@ class MetadataStore(Protocol):
         """Call back at every change of the session's state, in later sessions too."""
 
     async def get(self, path: str, watch: WatchCallback | None = None) -> Node | None:
-        """Return a node, None if it does not exist; a watch then fires when it is created."""
+        """Return a node, None if the node does not exist; a watch then fires when it is created."""
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Return many nodes in the order of `paths`, each as of its own moment."""
+        """Return many nodes in the order of `paths`, each as of a moment of its own."""
 
     async def children(self, path: str, watch: WatchCallback | None = None) -> list[str] | None:
-        """Return the sorted names of the children; None, without a watch, if there is no node."""
+        """Return the sorted names of a node's children; None, without a watch, if it is missing."""
 
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
-        """Apply all operations or none, under one new transaction id, higher than all before.
+        """Apply all operations or none, under a new transaction id above all earlier ids.
 
-        Raises TransactionFailed, RequestTooLarge, OutcomeUnknown. A store may give ids to other
-        requests too, and to transactions without a change.
+        Raises TransactionFailed, RequestTooLarge, OutcomeUnknown. A store may also use ids for
+        other requests, and for transactions without a change.
         """
 
     def beat(self) -> None:
-        """Note that the loop turns.
+        """Record that the broker's loop turns.
 
         The store keeps the session only while the last call is younger than a third of the session
         timeout (DESIGN.md, rule 4).

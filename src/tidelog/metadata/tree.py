@@ -2,7 +2,7 @@
 
 `NodeSpace` applies operations in place and keeps the steps that undo them. The simulated store has
 its whole tree in a `Tree`. The embedded store loads the nodes of some transactions into a
-`NodeSpace` and writes the changed ones back. Watches are in `metadata.watches`.
+`NodeSpace` and writes the changed nodes back. Watches are in `metadata.watches`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: A change of one node by a transaction: one of the marks below, and the path.
+#: A change of one node by a transaction: one of the marks below, then the path.
 Change = str
 MADE = "+"
 SET = "="
 REMOVED = "-"
-#: Unknown children of the path were created or deleted; transactions never give this mark.
+#: Mark for unknown children of the path that were created or deleted; transactions never use this
+#: mark.
 CHILDREN_DIFFER = "*"
 
 # The class's own __new__ takes twice as long.
@@ -45,8 +46,9 @@ _new = tuple.__new__
 class TreeNode:
     """A node that transactions change in place.
 
-    `child_count` is the number of its children, and `made` the number of children that it ever had,
-    for sequence numbers. `key` identifies the node where the store keeps it; 0 before that.
+    `child_count` is the number of the node's children, and `made` the number of children that it
+    ever had, for sequence numbers. `key` identifies the node in a store's database; 0 before the
+    node is stored.
     """
 
     __slots__ = ("child_count", "czxid", "data", "key", "made", "mzxid", "owner", "version")
@@ -73,14 +75,14 @@ class TreeNode:
 
     @property
     def stat(self) -> Stat:
-        """The stat that readers get."""
+        """The node's stat as readers get it."""
         return Stat(self.version, self.czxid, self.mzxid, self.owner)
 
 
 class NodeSpace:
     """The nodes to which operations are applied, by path.
 
-    A subclass that does not hold all nodes finds the others in `_lookup`.
+    A subclass that does not hold all nodes finds missing nodes in `_lookup`.
     """
 
     def __init__(self) -> None:
@@ -93,7 +95,7 @@ class NodeSpace:
     ) -> tuple[list[OpResult], list[Change]]:
         """Apply a transaction under the id `zxid`, which stays unused if no node changes.
 
-        Raises TransactionFailed, without any change.
+        Raises TransactionFailed, and then leaves every node unchanged.
         """
         undo = self._undo = []
         changes = self._changes = []
@@ -135,10 +137,10 @@ class NodeSpace:
         return self.nodes.get(path)
 
     def _attached(self, path: str, node: TreeNode) -> None:
-        """Note that a node was put under its parent."""
+        """Record that a node was added below its parent."""
 
     def _detached(self, path: str, node: TreeNode) -> None:
-        """Note that a node was taken from its parent."""
+        """Record that a node was removed from its parent."""
 
     def _expect(self, path: str, version: int) -> TreeNode:
         node = self.nodes.get(path) or self._lookup(path)
@@ -203,7 +205,7 @@ class Tree(NodeSpace):
         self._ephemerals: dict[int, dict[str, None]] = {}
 
     def get(self, path: str) -> Node | None:
-        """Return a node as it is now."""
+        """Return a node with its present data and stat, None if the node does not exist."""
         node = self.nodes.get(path)
         return None if node is None else Node(node.data, node.stat)
 
@@ -217,14 +219,14 @@ class Tree(NodeSpace):
         return sorted(self._ephemerals.get(session_id, {}))
 
     def transact(self, ops: Sequence[Op], session_id: int) -> tuple[list[OpResult], list[Change]]:
-        """Apply a transaction under the next transaction id, if it changes anything."""
+        """Apply a transaction under the next transaction id, if the transaction changes a node."""
         results, changes = self.apply(ops, self.zxid + 1, session_id)
         if changes:
             self.zxid += 1
         return results, changes
 
     def copy(self) -> Tree:
-        """Return an independent copy, as a backup of a store has it."""
+        """Return an independent copy, like a backup of a store."""
         other = Tree()
         other.zxid = self.zxid
         other.nodes = {

@@ -1,9 +1,9 @@
 """The watches of one session, each of which fires once (S1).
 
-There are two kinds, as in ZooKeeper. A data watch fires when the node is created, changed or
-deleted. A child watch fires when a child is created or deleted, and when the node is deleted. A
-callback that watches a path twice fires once. A `callback` is any hashable value; the store decides
-how to call it.
+There are two kinds of watches, as in ZooKeeper. A data watch fires when the node is created,
+changed or deleted. A child watch fires when a child is created or deleted, and when the node is
+deleted. A callback that watches a path twice fires once. A `callback` is any hashable value, and
+the store decides how to call it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Watches(Generic[C]):
         return len(self._data) + len(self._children)
 
     def watch_data(self, path: str, callback: C) -> None:
-        """Fire once when the node at `path` is created, changed or deleted."""
+        """Call back once when the node at `path` is created, changed or deleted."""
         self._data.setdefault(path, {})[callback] = None
 
     def watch_children(self, path: str, callback: C) -> None:
-        """Fire once when a child of `path` is created or deleted, or `path` is deleted."""
+        """Call back once when a child of `path` is created or deleted, or `path` is deleted."""
         self._children.setdefault(path, {})[callback] = None
 
     def fire(self, changes: Iterable[Change]) -> list[tuple[C, WatchEvent]]:
@@ -76,6 +76,6 @@ class Watches(Generic[C]):
         return list(self._children)
 
     def clear(self) -> None:
-        """Drop all watches without firing."""
+        """Drop all watches without a callback."""
         self._data.clear()
         self._children.clear()
