@@ -1,13 +1,14 @@
 """Record batches (magic 2): views, validation, compression, records, building, control records.
 
-Bytes only: no files, no sockets, no clock. Reading any bytes gives a value or a CorruptBatch.
+This package handles bytes only: no files, no sockets, no clock. Every reader returns a value or
+raises a CorruptBatch, whatever the bytes.
 
-A batch: `batch` is a view over its header, `reader` yields its records, `builder` makes one,
-`control` has the markers of transactions.
+For one batch, `batch` is a view over its header, `reader` yields its records, `builder` makes a
+batch, and `control` has the markers of transactions.
 
-A client's batch at the leader: `checking` its records by `walk`, whose fast form is `_walk.c`.
-`compression` has the codecs, `lz4_frames` finds frames that Kafka's clients cannot read,
-`recompressing` changes the codec.
+For a client's batch at the leader, `checking` checks its records by `walk`, whose fast form is
+`_walk.c`. `compression` has the codecs, `lz4_frames` finds frames that Kafka's clients cannot read,
+and `recompressing` changes the codec.
 
-Compaction: `rewriting` keeps some records of a batch.
+For compaction, `rewriting` keeps some records of a batch.
 """

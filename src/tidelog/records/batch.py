@@ -1,10 +1,9 @@
-"""Record batch v2 as a view over a buffer: nothing is copied, two fields are patched in place.
+"""Record batch v2 as a view over a buffer, which copies no bytes and patches two fields in place.
 
 The header is 61 bytes, big-endian. Base offset and leader epoch lie outside the CRC-32C, which
-covers everything from the attributes on. A broker therefore assigns both without touching the rest
-(KIP-98). Any bytes give a BatchView or a CorruptBatch, nothing else. Source:
-org.apache.kafka.common.record.DefaultRecordBatch. Knows nothing of the records' content
-(`records.reader`).
+covers all bytes from the attributes on. A broker therefore assigns both fields without a new
+checksum (KIP-98). Any bytes give a BatchView or a CorruptBatch. This module knows nothing of the
+records' content (`records.reader`). Source: org.apache.kafka.common.record.DefaultRecordBatch.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from tidelog.core.errors import ProtocolError
 from tidelog.core.ports import Buffer
 
 HEADER_BYTES = 61
-#: Base offset and batch length: the bytes that `batch_length` does not count.
+#: Size of base offset and batch length, the bytes that `batch_length` does not count.
 LOG_OVERHEAD_BYTES = 12
-#: Smallest value of the length field: a header without records.
+#: Smallest value of the length field, for a header without records.
 MIN_BATCH_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 MAGIC = 2
-#: Position of the bytes that the CRC covers.
+#: Position of the first byte that the CRC covers.
 ATTRIBUTES_POSITION = 21
 
 NO_PRODUCER_ID = -1
@@ -43,7 +42,7 @@ CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-#: Base offset, length, last offset delta: the fields for going from batch to batch.
+#: Base offset, length and last offset delta: the fields that a step from batch to batch needs.
 STEP = struct.Struct(">qi11xi")
 _OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
 _LENGTH = struct.Struct(">i")
@@ -54,7 +53,7 @@ _MAX_TIMESTAMP_POSITION = 35
 
 
 class CorruptBatch(ProtocolError):
-    """Bytes that are not a whole record batch: their position in the buffer, and the reason."""
+    """Bytes that are not a whole record batch, with their position in the buffer and the reason."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"record batch at byte {position}: {reason}")
@@ -67,14 +66,14 @@ class OversizedBatch(CorruptBatch):
 
 
 class InvalidBatch(CorruptBatch):
-    """A whole batch with a right checksum whose content contradicts itself."""
+    """A whole batch with a correct checksum whose content contradicts itself."""
 
 
 class BatchView:
-    """One record batch in a buffer, its header read once.
+    """One record batch in a buffer, with its header read once.
 
-    `position` is its start in `buffer`. Raises CorruptBatch where there are fewer bytes than a
-    header; `check` checks the rest.
+    `position` is the batch's start in `buffer`. Raises CorruptBatch for fewer bytes than a header;
+    `check` checks the other bytes.
     """
 
     __slots__ = (
@@ -139,7 +138,7 @@ class BatchView:
 
     @property
     def end_position(self) -> int:
-        """Position behind the batch in the buffer."""
+        """Position after the batch in the buffer."""
         return self.position + LOG_OVERHEAD_BYTES + self.batch_length
 
     @property
@@ -154,12 +153,12 @@ class BatchView:
 
     @property
     def compression(self) -> int:
-        """Codec id, see `records.compression`."""
+        """Codec id of the batch, as in `records.compression`."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def timestamp_type(self) -> int:
-        """CREATE_TIME or LOG_APPEND_TIME."""
+        """Timestamp type of the batch, CREATE_TIME or LOG_APPEND_TIME."""
         return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_MASK else CREATE_TIME
 
     @property
@@ -169,14 +168,15 @@ class BatchView:
 
     @property
     def is_control(self) -> bool:
-        """Whether this is a control batch: a marker, no data."""
+        """Whether this is a control batch, which has a marker and no data."""
         return bool(self.attributes & CONTROL_MASK)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """Wall clock from which the tombstones in this batch may be removed.
+        """Wall clock in ms from which the tombstones in this batch may be removed.
 
-        None until compaction has seen them. KIP-534 puts it in the field of the base timestamp.
+        The value is None until compaction has handled the batch. KIP-534 stores it in the field of
+        the base timestamp.
         """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
 
@@ -187,7 +187,7 @@ class BatchView:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record, -1 when there is none; wraps at 2^31."""
+        """Sequence number of the last record, -1 without a sequence; wraps at 2^31."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
@@ -198,7 +198,7 @@ class BatchView:
         return memoryview(self.buffer)[self.position + HEADER_BYTES : self.end_position]
 
     def computed_crc(self) -> int:
-        """Return the CRC-32C over the bytes that it covers."""
+        """Return the CRC-32C over the bytes that the checksum covers."""
         view = memoryview(self.buffer)
         return int(crc32c(view[self.position + ATTRIBUTES_POSITION : self.end_position]))
 
@@ -217,7 +217,7 @@ class Batches:
 
     def __init__(self, buffer: Buffer, position: int = 0) -> None:
         self._buffer = buffer
-        #: End of the last whole batch seen; a partial one follows, or nothing.
+        #: End of the last whole batch read; a partial batch or nothing follows.
         self.end_position = position
 
     def __iter__(self) -> Iterator[BatchView]:
@@ -236,16 +236,16 @@ class Batches:
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Batches:
-    """Return the whole batches of `buffer` from `position` on, in order, headers read, unchecked.
+    """Return the whole batches of `buffer` from `position` on, in order, with unchecked headers.
 
-    Ends at a trailing partial batch; the result's `end_position` is where that starts. Raises
-    CorruptBatch (in iteration) for an impossible length or magic.
+    The iteration ends at a trailing partial batch, whose start is the result's `end_position`. The
+    iteration raises CorruptBatch for an impossible length or magic.
     """
     return Batches(buffer, position)
 
 
 def size_of_batch(buffer: Buffer, position: int) -> int:
-    """Return the size in bytes that the batch at `position` claims; needs at least 12 bytes.
+    """Return the size in bytes that the batch at `position` claims, from at least 12 bytes.
 
     Raises CorruptBatch for a length that is smaller than a header.
     """
@@ -256,13 +256,13 @@ def size_of_batch(buffer: Buffer, position: int) -> int:
 
 
 def check(batch: BatchView) -> None:
-    """Raise CorruptBatch unless the batch is whole, of magic 2, with a right CRC and offsets."""
+    """Raise CorruptBatch unless the batch is whole, of magic 2, with correct CRC and offsets."""
     if batch.batch_length < MIN_BATCH_LENGTH:
         raise CorruptBatch(
             batch.position,
             f"length is {batch.batch_length}, a batch has at least {MIN_BATCH_LENGTH}",
         )
-    # Written out for speed: every append runs this.
+    # The checks are written out for speed, because every append runs them.
     buffer, position = batch.buffer, batch.position
     end = position + LOG_OVERHEAD_BYTES + batch.batch_length
     if end > len(buffer):
@@ -284,7 +284,7 @@ def check(batch: BatchView) -> None:
 
 
 def check_from_client(batch: BatchView) -> None:
-    """Raise CorruptBatch or InvalidBatch unless a client may send this batch (headers only).
+    """Raise CorruptBatch or InvalidBatch unless a client may send a batch with this header.
 
     `records.checking.check_records` checks the records' content. Source:
     LogValidator.validateBatch.
@@ -312,7 +312,7 @@ def check_from_client(batch: BatchView) -> None:
 
 
 def assign(batch: BatchView, base_offset: int, leader_epoch: int) -> None:
-    """Write base offset and leader epoch into the batch; the CRC does not cover them.
+    """Write base offset and leader epoch into the batch; the CRC covers neither of them.
 
     The buffer must be writable.
     """
@@ -332,7 +332,7 @@ def set_log_append_time(batch: BatchView, timestamp_ms: int) -> None:
 
 
 def set_max_timestamp(batch: BatchView, timestamp_ms: int) -> None:
-    """Write the largest timestamp and recompute the CRC. The buffer must be writable."""
+    """Write the largest timestamp and recompute the CRC. The batch's buffer must be writable."""
     _MAX_TIMESTAMP.pack_into(batch.buffer, batch.position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
     batch.max_timestamp = timestamp_ms
     batch.crc = batch.computed_crc()

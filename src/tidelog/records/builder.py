@@ -1,4 +1,4 @@
-"""Record batches built for clients, coordinators and tests.
+"""Construction of record batches for clients, coordinators and tests.
 
 A batch is built in one go from its records; the offsets are 0, 1, 2, … until a leader assigns
 others. Timestamps are milliseconds since 1970. Source: DefaultRecordBatch, DefaultRecord.
@@ -30,7 +30,7 @@ from tidelog.records.batch import (
 
 
 class NewRecord(NamedTuple):
-    """A record to send; `timestamp_ms` -1 means none."""
+    """A record to send; a `timestamp_ms` of -1 means no timestamp."""
 
     key: bytes | None
     value: bytes | None
@@ -60,9 +60,9 @@ def build_batch(
     control: bool = False,
     log_append_time_ms: int | None = None,
 ) -> bytearray:
-    """Return one whole batch, ready to send, in a buffer that may be patched.
+    """Return one whole batch, ready to send, in a writable buffer.
 
-    `log_append_time_ms` makes the batch one of LogAppendTime. Raises ValueError without records.
+    `log_append_time_ms` makes the timestamp type LogAppendTime. Raises ValueError without records.
     """
     if not records:
         raise ValueError("a batch needs at least one record")
@@ -103,8 +103,8 @@ def seal_batch(
 ) -> bytearray:
     """Return a whole batch of `count` encoded records, whose bytes are `payload`.
 
-    `timestamps_ms`: of the first record and the largest. `attributes` name the codec, `level` is
-    Kafka's number for its effort.
+    `timestamps_ms` are the first record's timestamp and the largest timestamp. `attributes` name
+    the codec, and `level` is Kafka's number for the codec's effort.
     """
     codec = attributes & COMPRESSION_MASK
     body = compression.compress(codec, payload, level) if codec else payload
@@ -129,7 +129,7 @@ def seal_batch(
 
 
 def record_size_bytes(record: NewRecord) -> int:
-    """Return an upper bound of a record's bytes in an uncompressed batch, for filling batches."""
+    """Return an upper bound of a record's bytes in an uncompressed batch, to fill batches."""
     size = 35 + len(record.key or b"") + len(record.value or b"")
     for key, value in record.headers:
         size += 10 + 3 * len(key) + len(value or b"")
@@ -161,7 +161,7 @@ def _add_bytes(body: bytearray, value: bytes | None) -> None:
 
 
 def add_varint(body: bytearray, value: int) -> None:
-    """Append a zigzag varint."""
+    """Append a zigzag varint to `body`."""
     value = (value << 1) ^ (value >> 63)
     while value > 0x7F:
         body.append(value & 0x7F | 0x80)

@@ -1,9 +1,10 @@
 """The leader's checks of the records in a client's batch, before it appends them.
 
-The leader walks every record (`records.walk`), also of uncompressed batches and of those with
-millions of records inside. Garbage behind the first record stops librdkafka's consumers without an
-error. Source: LogValidator. Stricter than Kafka in one point: offset deltas must be 0, 1, 2, …;
-Kafka rewrites a compressed batch with other deltas and appends an uncompressed one as it is.
+The leader walks every record (`records.walk`), also in uncompressed batches and in batches with
+millions of records. Garbage after the first record stops librdkafka's consumers without an error.
+The leader is stricter than Kafka in one point: offset deltas must be 0, 1, 2, …. Kafka rewrites a
+compressed batch with other deltas, and appends an uncompressed batch unchanged. Source:
+LogValidator.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from tidelog.records.batch import (
 )
 from tidelog.records.walk import MAX_INT64, MIN_INT64, Bad, Rejected, is_compiled, walk
 
-#: The walk over one record takes as long as decompressing this many bytes.
+#: The walk over one record takes as long as the decompression of this many bytes.
 RECORD_EFFORT_BYTES = 4 if is_compiled() else 1_000
 
 
 class Demands(NamedTuple):
     """A topic's demands on each record."""
 
-    #: Keys, since the topic is compacted.
+    #: Whether each record needs a key, because the topic is compacted.
     keys: bool = False
-    #: The range of timestamps, in ms; a record without one (-1) is good.
+    #: Earliest and latest valid timestamp, in ms; a record without a timestamp (-1) is valid.
     earliest_ms: int = MIN_INT64
     latest_ms: int = MAX_INT64
 
@@ -42,7 +43,7 @@ NO_DEMANDS = Demands()
 
 
 class Effort:
-    """A counter of the cost of checks, in bytes of decompression; this one forgets it."""
+    """A counter of the cost of checks, in bytes of decompression; this class discards the cost."""
 
     __slots__ = ()
 
@@ -64,7 +65,7 @@ class BadRecords(InvalidBatch):
             f"{count} of {batch.record_count} records are not valid here: record {first.record} "
             f"{what}, the first of them",
         )
-        #: In order of their indexes, at most MAX_RECORD_ERRORS.
+        #: The bad records in the order of their indexes, at most MAX_RECORD_ERRORS.
         self.bad = bad
         self.count = count
 
@@ -77,10 +78,10 @@ def check_records(
 ) -> int:
     """Walk every record of a client's batch; return the largest timestamp, in ms.
 
-    The header must have passed `check_from_client`. `effort` counts the cost. Raises BadRecords
-    where the topic does not accept some records, InvalidBatch where they are illegible, or where
-    Kafka's clients could not decompress them. Raises OversizedBatch where they decompress to more
-    than `max_decompressed_bytes`, CorruptBatch where they do not decompress.
+    The header must have passed `check_from_client`. `effort` counts the cost. Raises BadRecords if
+    the topic does not accept some records. Raises InvalidBatch if records are illegible, or if
+    Kafka's clients could not decompress them. Raises OversizedBatch if they decompress to more than
+    `max_decompressed_bytes`, and CorruptBatch if they do not decompress.
     """
     codec = batch.attributes & COMPRESSION_MASK
     data: Buffer = batch.buffer

@@ -1,10 +1,10 @@
-"""The compressions of a record batch, each with a mandatory bound on its output.
+"""The compression codecs of record batches, each with a mandatory bound on its output.
 
-Formats as Kafka's clients make them: gzip; snappy in xerial's framing (raw snappy is read too,
-librdkafka writes it); LZ4 frames with independent blocks; zstd with windows of up to 128 MiB. Other
-LZ4 frames are read, too, because old logs may have them: `foreign_frames` finds them. A bomb costs
-no more memory than the bound: the output buffer grows from a guess, and larger output is rejected.
-Holds design rule 10.
+The formats are those of Kafka's clients: gzip, snappy in xerial's framing, LZ4 frames with
+independent blocks, and zstd with windows of up to 128 MiB. The decompressor also reads raw snappy,
+because librdkafka writes it. It reads other LZ4 frames, too, because old logs may have them:
+`foreign_frames` finds these. A decompression bomb costs no more memory than the bound: the output
+buffer grows from a guess, and larger output is rejected. So this module keeps design rule 10.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ ZSTD = 4
 NAMES = {NONE: "none", GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}
 IDS = {name: codec for codec, name in NAMES.items()}
 
-#: The levels that Kafka compresses with by default (CompressionType in 3.9).
+#: The levels with which Kafka compresses by default (CompressionType in 3.9).
 LZ4_DEFAULT = 9
 ZSTD_DEFAULT = 3
-#: The level that zlib uses for its default, -1.
+#: The level that zlib uses for its default level -1.
 _GZIP_DEFAULT = 6
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -42,24 +42,25 @@ _XERIAL_BLOCK_BYTES = 32 * KIB
 _BLOCK_SIZE = struct.Struct(">i")
 #: Cramjam's message for an output buffer that is too small.
 _TOO_SMALL = "failed to write whole buffer"
-#: First guess of the output's size: this many times the input, at least this many bytes.
+#: First guess of the output's size: this multiple of the input, but at least this many bytes.
 _GUESS_RATIO = 6
 _GUESS_BYTES = 64 * KIB
 _GROWTH = 4
 
 
 class CompressionError(ProtocolError):
-    """Compressed bytes that are damaged, of an unknown codec, or larger than allowed inside."""
+    """Compressed bytes that are damaged, of an unknown codec, or too large when decompressed."""
 
 
 class OversizedError(CompressionError):
-    """Compressed bytes with more inside than allowed."""
+    """Compressed bytes that decompress to more bytes than allowed."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """Compress as a Kafka client does. Raises CompressionError for an unknown codec.
+    """Compress bytes as a Kafka client does. Raises CompressionError for an unknown codec.
 
-    `level` is Kafka's number for the codec (KIP-390), None for its default; snappy has no levels.
+    `level` is Kafka's number for the codec (KIP-390), None for the codec's default; snappy has no
+    levels.
     """
     if codec == NONE:
         return bytes(data)
@@ -81,8 +82,8 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 def _lz4_level(level: int | None) -> int | None:
     """Return liblz4's level for a level of lz4-java.
 
-    Kafka uses the fast compressor at its default of 9. At any other level it uses the high
-    compressor, which liblz4 begins at 3 and ends at 12.
+    Kafka uses the fast compressor at its default level 9. At any other level Kafka uses the high
+    compressor, whose levels in liblz4 are 3 to 12.
     """
     if level is None:
         return None
@@ -92,7 +93,8 @@ def _lz4_level(level: int | None) -> int | None:
 def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
     """Return the decompressed bytes, never more than `max_bytes`.
 
-    Raises CompressionError for damaged bytes, an unknown codec, and more output than that.
+    Raises CompressionError for damaged bytes, for an unknown codec, and for more output than
+    `max_bytes`.
     """
     if codec == NONE:
         if len(data) > max_bytes:
@@ -114,9 +116,10 @@ _INTO: dict[int, Callable[[Any, Any], int]] = {
 
 
 def foreign_frames(codec: int, data: Buffer, max_bytes: int) -> str:
-    """Return why Kafka's clients cannot read data that `decompress` can; empty where they can.
+    """Return why Kafka's clients cannot read data that `decompress` can, or "" if they can.
 
-    Only LZ4 data can be such (`lz4_frames`). Raises CompressionError for damaged data.
+    Only LZ4 data can be unreadable for them (`lz4_frames`). Raises CompressionError for damaged
+    data.
     """
     if codec != LZ4:
         return ""
@@ -138,7 +141,7 @@ def _too_large(max_bytes: int) -> OversizedError:
 def _decompress_growing(
     name: str, into: Callable[[Any, Any], int], data: Buffer, max_bytes: int
 ) -> Buffer:
-    """Decompress into a buffer that grows until it is large enough, or as large as allowed."""
+    """Decompress into a buffer that grows until it is large enough, or has the allowed size."""
     size = min(max_bytes, max(_GUESS_BYTES, len(data) * _GUESS_RATIO))
     while True:
         output = uninitialised(size)
@@ -170,11 +173,12 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> Buffer:
         total += size
         if total > max_bytes:
             raise _too_large(max_bytes)
-        # Snappy makes at most 64 bytes out of 3; a larger claim is false and would cost memory.
+        # Snappy makes at most 64 bytes out of 3; a larger claimed size is false and would cost
+        # memory.
         if size > len(block) * 32:
             raise CompressionError(f"damaged snappy data: {len(block)} bytes cannot hold {size}")
         sizes.append(size)
-    # One buffer for all blocks: joining 95 MB holds up other threads for 0.2 s.
+    # One buffer takes all blocks, because joining 95 MB blocks other threads for 0.2 s.
     output = memoryview(uninitialised(total))
     position = 0
     for block, size in zip(blocks, sizes, strict=True):
@@ -190,7 +194,7 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> Buffer:
 
 
 def _snappy_blocks(data: memoryview) -> list[memoryview]:
-    """Return the raw blocks of xerial's framing, or all of `data` where it has none."""
+    """Return the raw blocks of xerial's framing, or all of `data` if it has no framing."""
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return [data]
     position = len(_XERIAL_HEADER)
@@ -208,7 +212,7 @@ def _snappy_blocks(data: memoryview) -> list[memoryview]:
 
 
 def _snappy_size(block: memoryview) -> int:
-    """Return the size that a raw block claims to hold."""
+    """Return the decompressed size that a raw snappy block claims."""
     try:
         return int(cramjam.snappy.decompress_raw_len(block))
     except cramjam.DecompressionError as error:

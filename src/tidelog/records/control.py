@@ -1,7 +1,7 @@
 """Control batches: the markers that end a transaction (KIP-98).
 
 A control record's key is (version 0, type), its value (version 0, coordinator epoch), big-endian.
-Unknown types are named, never rejected: newer brokers write more of them. Source:
+Unknown types get a name and are never rejected, because newer brokers write further types. Source:
 ControlRecordType, EndTransactionMarker.
 """
 
@@ -39,7 +39,7 @@ class ControlMarker(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The type's name."""
+        """The name of the marker's type."""
         return TYPE_NAMES.get(self.control_type, f"UNKNOWN({self.control_type})")
 
 
@@ -59,9 +59,9 @@ def build_end_marker(
 
 
 def read_marker(batch: BatchView) -> ControlMarker | None:
-    """Return the marker in a control batch, None for one emptied by compaction.
+    """Return the marker in a control batch, None for a batch emptied by compaction.
 
-    Raises CorruptBatch.
+    Raises CorruptBatch for a malformed marker.
     """
     if batch.record_count == 0:
         return None

@@ -1,10 +1,11 @@
 """LZ4 frames that Kafka's clients cannot read, although an LZ4 library can.
 
-Kafka's reader takes one frame with independent blocks, and ignores all bytes behind it. The LZ4
+Kafka's reader takes one frame with independent blocks, and ignores all bytes after it. The LZ4
 library also reads frames with linked blocks, several frames in a row, and skippable frames between
 them. A leader that appended such a batch would block every Java consumer of the partition for good.
-The other codecs need no such check: there, our libraries read no data that Kafka's clients do not
-(`tests/clients/test_codecs.py`). Decompresses nothing. Source: Lz4BlockInputStream.
+Other codecs need no such check, because their libraries read only data that Kafka's clients also
+read (`tests/clients/test_codecs.py`). This module decompresses nothing. Source:
+Lz4BlockInputStream.
 """
 
 from __future__ import annotations
@@ -15,26 +16,26 @@ from typing import Final
 from tidelog.core.ports import Buffer
 
 _MAGIC: Final = 0x184D2204
-#: Magic numbers of skippable frames, but for their last four bits.
+#: Magic numbers of skippable frames, without their last four bits.
 _SKIPPABLE: Final = 0x184D2A50
 _SKIPPABLE_MASK: Final = 0xFFFFFFF0
 _WORD: Final = struct.Struct("<I")
 _WORD_BYTES: Final = 4
-#: Magic, flags, block size, checksum of the header.
+#: Size of the magic, the flags, the block size and the checksum of the shortest header.
 _SHORTEST_HEADER: Final = 7
-#: Bits of the flags.
+#: Bits of a frame's flags.
 _INDEPENDENT: Final = 0x20
 _BLOCK_CHECKSUMS: Final = 0x10
 _CONTENT_SIZE: Final = 0x08
 _CONTENT_CHECKSUM: Final = 0x04
 _DICTIONARY: Final = 0x01
 _CONTENT_SIZE_BYTES: Final = 8
-#: Bit of a block's size: the block is stored as it is.
+#: Bit of a block's size that marks an uncompressed block.
 _STORED: Final = 0x80000000
 
 
 def end_of_first_frame(data: Buffer) -> int:
-    """Return where the first frame ends; the size of the data where it is cut off.
+    """Return where the first frame ends, or the size of the data if the frame is cut off.
 
     The data begins with a frame that is not skippable.
     """
@@ -53,9 +54,9 @@ def end_of_first_frame(data: Buffer) -> int:
 
 
 def unreadable_header(data: Buffer) -> str:
-    """Return why Kafka's clients cannot read what begins so; empty where they can.
+    """Return why Kafka's clients cannot read data with this header, or "" if they can.
 
-    Data that is too short for a frame is left to the decompressor.
+    The decompressor rejects data that is too short for a frame.
     """
     view = memoryview(data)
     if len(view) < _SHORTEST_HEADER:

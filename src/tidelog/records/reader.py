@@ -1,10 +1,10 @@
-"""The records inside a batch: one walk that yields columns.
+"""The records inside a batch, read in one walk that yields columns.
 
-A walk costs about a microsecond a record in Python. So it goes through the bytes once, reads
-varints of one and two bytes in line, and fills one list per column. Arrow wants columns, and
+A walk costs about a microsecond a record in Python. So the walk goes through the bytes once, reads
+varints of one and two bytes inline, and fills one list per column. Arrow needs columns, and
 `iter_records` makes single records of them. Decompression is bounded (`records.compression`).
-Raises CorruptBatch for illegible bytes, and nothing else. A leader's checks of a client's records
-are stricter (`records.checking`). Source: org.apache.kafka.common.record.DefaultRecord.
+Functions raise only CorruptBatch, for illegible bytes. A leader's checks of a client's records are
+stricter (`records.checking`). Source: org.apache.kafka.common.record.DefaultRecord.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from tidelog.records.batch import (
     OversizedBatch,
 )
 
-#: Length, attributes, timestamp delta, offset delta, key, value, header count: one byte each.
+#: Minimum size of a record: length, attributes, timestamp delta, offset delta, key, value and
+#: header count take one byte each.
 MIN_RECORD_BYTES = 7
 
 _MAX_INT64 = 2**63 - 1
 
 Headers = list[tuple[str, bytes | None]]
-#: Shared by all records without headers: not to be changed.
+#: Empty list that all records without headers share; it must not be changed.
 NO_HEADERS: Headers = []
 
 
@@ -44,13 +45,13 @@ class Record(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """The records of one batch, a list per column, all of the same length."""
+    """The records of one batch, with one list per column, all of the same length."""
 
     offsets: list[int]
     timestamps_ms: list[int]
     keys: list[bytes | None]
     values: list[bytes | None]
-    #: Empty where headers were not requested.
+    #: Headers of the records; an empty list if headers were not requested.
     headers: list[Headers]
 
 
@@ -59,7 +60,7 @@ def records_payload(
 ) -> bytes:
     """Return the decompressed bytes of the records, at most `max_decompressed_bytes`.
 
-    Raises OversizedBatch where there are more, CorruptBatch.
+    Raises OversizedBatch for more bytes than that, CorruptBatch for damaged bytes.
     """
     codec = batch.attributes & COMPRESSION_MASK
     if codec == compression.NONE:
@@ -79,9 +80,9 @@ def read_columns(
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     keeps_bytes: bool = False,
 ) -> RecordColumns:
-    """Return all records of a batch, column by column. Control batches are read like others.
+    """Return all records of a batch, column by column; control batches are read like others.
 
-    Bytes in keys of headers that are not UTF-8 are replaced, as in Kafka's clients, or kept as
+    Bytes of header keys that are not UTF-8 are replaced, as in Kafka's clients, or kept as
     surrogates with `keeps_bytes`.
     """
     payload = records_payload(batch, max_decompressed_bytes)
@@ -114,7 +115,7 @@ def read_columns(
 def wrapped(timestamp_ms: int) -> int:
     """Return a sum or difference of timestamps, wrapped to 64 bits as in Kafka's clients.
 
-    Base and delta have 64 bits each, and clients choose both.
+    Base timestamp and delta have 64 bits each, and clients choose both.
     """
     return (timestamp_ms + 2**63) % 2**64 - 2**63
 
@@ -122,27 +123,27 @@ def wrapped(timestamp_ms: int) -> int:
 class KeyedRecord(NamedTuple):
     """A record's place in its batch's payload, with the fields that compaction needs."""
 
-    #: First byte of the record, which is its size.
+    #: Position of the record's first byte, which begins its size.
     start: int
-    #: The byte of the attributes, behind the size.
+    #: Position of the attributes byte, after the size.
     body: int
-    #: The offset delta, behind the timestamp delta.
+    #: Position of the offset delta, after the timestamp delta.
     rest: int
-    #: Behind the record.
+    #: Position after the record.
     end: int
     timestamp_delta: int
     offset_delta: int
     key: bytes | None
-    #: False for a tombstone.
+    #: Whether the record has a value; False for a tombstone.
     has_value: bool
 
 
 def read_keys(
     batch: BatchView, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> tuple[bytes, list[KeyedRecord]]:
-    """Return the payload of a batch and the places of its records; skip values and headers.
+    """Return a batch's payload and the places of its records, without values and headers.
 
-    Raises CorruptBatch.
+    Raises CorruptBatch for illegible bytes.
     """
     payload = records_payload(batch, max_decompressed_bytes)
     records: list[KeyedRecord] = []
@@ -162,7 +163,7 @@ def read_keys(
 
 
 def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
-    """Fill `records`; return where the last one ends. Raises IndexError beyond the data."""
+    """Fill `records`; return where the last record ends. Raises IndexError beyond the data."""
     add, new = records.append, tuple.__new__
     position = 0
     total = len(data)
@@ -198,7 +199,7 @@ def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
         if position + max(size, 0) >= end:
             raise _BadRecord("key and value are longer than the record")
         fields = (start, body, rest, end, timestamp_delta, offset_delta, key, size >= 0)
-        # Equal to calling the class, in a third of the time.
+        # This is equal to a call of the class, in a third of the time.
         add(new(KeyedRecord, fields))
         position = end
     return position
@@ -210,7 +211,7 @@ def iter_records(
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     keeps_bytes: bool = False,
 ) -> Iterator[Record]:
-    """Return the records of a batch, one by one; the whole batch is read before the first."""
+    """Return the records of a batch one by one; the whole batch is read before the first record."""
     columns = read_columns(
         batch, max_decompressed_bytes=max_decompressed_bytes, keeps_bytes=keeps_bytes
     )
@@ -218,7 +219,7 @@ def iter_records(
 
 
 class _BadRecord(Exception):
-    """A record that contradicts itself."""
+    """A record whose content contradicts itself."""
 
 
 def _at(columns: RecordColumns, reason: str) -> str:

@@ -2,8 +2,8 @@
 
 The records keep their keys, values, headers, offsets and timestamps. The new header keeps the
 producer id, the producer epoch, the base sequence, the record count, the largest timestamp and the
-transactional flag. Codec, length and CRC-32C are new, and the base timestamp is the first record's.
-Source: LogValidator.buildRecordsAndAssignOffsets, MemoryRecordsBuilder.
+transactional flag. Codec, length and CRC-32C are new, and the base timestamp becomes the first
+record's timestamp. Source: LogValidator.buildRecordsAndAssignOffsets, MemoryRecordsBuilder.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tidelog.records.rewriting import relative_to
 def recompressed(
     batch: BatchView, codec: int, level: int | None, max_decompressed_bytes: int
 ) -> BatchView:
-    """Return the records of a checked batch as a batch of `codec`, in a buffer of its own.
+    """Return the records of a checked batch as a new batch with `codec`, in a buffer of its own.
 
-    `level` is Kafka's number for the codec, None for its default. Raises CorruptBatch where the
-    records cannot be read, OversizedBatch where they are more than `max_decompressed_bytes`.
+    `level` is Kafka's number for the codec, None for the codec's default. Raises CorruptBatch if
+    the records cannot be read, OversizedBatch if they have more than `max_decompressed_bytes`.
     """
     payload = records_payload(batch, max_decompressed_bytes)
     base_timestamp = batch.base_timestamp
@@ -67,5 +67,5 @@ def _starts_at_base_timestamp(payload: bytes) -> bool:
     position = 0
     while payload[position] >= 0x80:
         position += 1
-    # Behind the size come the attributes and the timestamp delta.
+    # The attributes and the timestamp delta follow the record's size.
     return payload[position + 2] == 0

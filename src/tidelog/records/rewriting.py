@@ -1,9 +1,10 @@
-"""Batches with fewer records than they were written with: the result of compaction.
+"""Batches with fewer records than they were written with, as compaction leaves them.
 
 Base offset, last offset delta, leader epoch, producer and base sequence stay, so that offsets and
-sequences go on without a break. Kept records keep their offsets. A compressed batch is recompressed
-with its codec. A delete horizon replaces the base timestamp (KIP-534), and the timestamps become
-relative to it. Source: MemoryRecords.filterTo, DefaultRecordBatch.writeEmptyHeader.
+sequences continue without a gap. Kept records keep their offsets. A compressed batch is
+recompressed with its codec. A delete horizon replaces the base timestamp (KIP-534), and the
+timestamps become relative to the delete horizon. Source: MemoryRecords.filterTo,
+DefaultRecordBatch.writeEmptyHeader.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ def rewritten(
     kept: Sequence[KeyedRecord],
     delete_horizon_ms: int | None = None,
 ) -> bytearray:
-    """Return the batch with the records `kept` of its `payload`, at least one.
+    """Return the batch with only the records `kept` of its `payload`, at least one.
 
-    `delete_horizon_ms` (wall clock) is set where the batch has none yet; an existing one stays.
+    `delete_horizon_ms` (wall clock) sets the delete horizon of a batch without one; with None, an
+    existing horizon stays.
     """
     attributes = batch.attributes
     base_timestamp = batch.base_timestamp
@@ -67,7 +69,7 @@ def rewritten(
 
 
 def emptied(batch: BatchView) -> bytearray:
-    """Return the batch without records: its offsets, and its producer's sequence, stay."""
+    """Return the batch without records; its offsets and its producer's sequence stay."""
     attributes = batch.attributes & _KEPT_OF_AN_EMPTIED_BATCH
     return _batch(batch, attributes, NO_TIMESTAMP, batch.max_timestamp, 0, b"")
 

@@ -1,13 +1,14 @@
 """The leader's walk over every record of a client's batch, compiled where possible.
 
-Kafka's LogValidator reads each record before it appends a batch: framing, offset deltas 0, 1, 2, …,
-keys where the topic is compacted, timestamps within bounds. `walk` does the same. The compiled walk
-(`_walk.c`, built at installation) takes 2 to 6 ns a record, the Python one 1.2 µs. Both return the
-same verdict for the same bytes. A broker without the compiled one logs so at its start.
+Kafka's LogValidator reads each record before it appends a batch. It checks framing, offset deltas
+0, 1, 2, …, keys if the topic is compacted, and timestamps within bounds. `walk` checks the same.
+The compiled walk (`_walk.c`, built at installation) takes 2 to 6 ns a record, the Python walk 1.2
+µs. Both return the same verdict for the same bytes. A broker without the compiled walk logs this at
+its start.
 
-A 32-bit number has at most five bytes and a 64-bit number at most ten: Kafka's readers reject
-longer ones. Sizes below -1 are rejected, which librdkafka's readers cannot skip. Sources:
-LogValidator, DefaultRecord.readFrom, ByteUtils.readVarint.
+A 32-bit number has at most five bytes and a 64-bit number at most ten, because Kafka's readers
+reject longer numbers. Sizes below -1 are rejected, because librdkafka's readers cannot skip them.
+Sources: LogValidator, DefaultRecord.readFrom, ByteUtils.readVarint.
 """
 
 from __future__ import annotations
@@ -25,17 +26,18 @@ else:
     except ImportError:
         compiled = None
 
-#: Version of arguments and result that this module expects of the compiled walk.
+#: Version of arguments and result that this module requires of the compiled walk.
 _VERSION = 1
 
 MIN_INT64 = -(2**63)
 MAX_INT64 = 2**63 - 1
-#: The timestamp of a record without one: within all bounds.
+#: The timestamp of a record without a timestamp, which is within all bounds.
 _NO_TIMESTAMP = -1
-#: Attributes, timestamp delta, offset delta, key size, value size, header count.
+#: Minimum size of a record's body: attributes, timestamp delta, offset delta, key size, value size,
+#: header count.
 _MIN_BODY_BYTES = 6
 
-# Faults of framing: the numbers of the enum in _walk.c.
+# Faults of framing, with the numbers of the enum in _walk.c.
 _TOO_EARLY = 1
 _LONG_NUMBER = 2
 _SIZE = 3
@@ -70,21 +72,22 @@ _REASONS = {
 class Bad(NamedTuple):
     """A record that the topic does not accept, in a legible batch."""
 
-    #: Index in the batch.
+    #: Index of the record in the batch.
     record: int
     timestamp_ms: int
-    #: It lacks the key that a compacted topic needs; otherwise its timestamp is out of bounds.
+    #: Whether the record lacks the key that a compacted topic needs; otherwise its timestamp is out
+    #: of bounds.
     keyless: bool
 
 
 class Rejected(NamedTuple):
-    """The reason to reject a batch: a fault of framing, or else bad records."""
+    """The reason to reject a batch: a fault of framing, or bad records."""
 
-    #: 0 where every record is legible.
+    #: Number of the fault; 0 if every record is legible.
     fault: int
-    #: Index of the record with that fault.
+    #: Index of the record with the fault.
     record: int
-    #: The wrong size, count or delta.
+    #: The wrong size, count or delta of that record.
     value: int
     #: The first bad records, at most as many as requested.
     bad: list[tuple[int, int, bool]]
@@ -99,14 +102,14 @@ class Rejected(NamedTuple):
 
 
 #: `walk(data, start, end, count, base_timestamp, earliest, latest, keys_required, room)` returns
-#: the largest timestamp of the `count` records in `data[start:end]`. Where they are rejected, it
+#: the largest timestamp of the `count` records in `data[start:end]`. For rejected records, `walk`
 #: returns the fields of a Rejected with at most `room` (10,000) bad records. Timestamps are in ms;
-#: -1 and those from `earliest` to `latest` are good.
+#: -1 and timestamps from `earliest` to `latest` are good.
 Walk = Callable[[Buffer, int, int, int, int, int, int, bool, int], "int | tuple[Any, ...]"]
 
 
 class _Fault(Exception):
-    """A fault of framing: its number and value."""
+    """A fault of framing, with its number and value."""
 
     def __init__(self, fault: int, value: int = 0) -> None:
         super().__init__(fault, value)
@@ -125,7 +128,7 @@ def walk_in_python(
     keys_required: bool,
     room: int,
 ) -> int | tuple[Any, ...]:
-    """Walk without the compiled extension; tests compare the compiled walk with this one."""
+    """Walk without the compiled extension; tests compare the compiled walk with this function."""
     data = bytes(memoryview(buffer)[start:end])
     bad: list[tuple[int, int, bool]] = []
     bad_count = 0
@@ -196,7 +199,7 @@ def _headers(data: bytes, position: int, end: int) -> int:
 
 
 def _sized(data: bytes, position: int, end: int, fault: int, smallest: int = -1) -> tuple[int, int]:
-    """Return the size of a field, -1 where it is null, and the position after the field."""
+    """Return the size of a field, -1 for a null field, and the position after the field."""
     size, position = _number(data, position, end, 5)
     if not smallest <= size <= end - position:
         raise _Fault(fault, size)
@@ -236,5 +239,5 @@ def is_compiled() -> bool:
 
 walk: Walk = compiled.walk if is_compiled() else walk_in_python
 
-#: A bytearray of a given size, whose content is arbitrary where that is faster.
+#: Returns a bytearray of a given size, with arbitrary content if the extension is compiled.
 uninitialised: Callable[[int], bytearray] = compiled.room if is_compiled() else bytearray
