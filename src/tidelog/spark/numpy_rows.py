@@ -1,8 +1,8 @@
-"""The rows of record batches as Arrow columns, with numpy alone: the plain form of `_rows.c`.
+"""The rows of record batches as Arrow columns, by numpy alone: the plain counterpart of `_rows.c`.
 
-The batches' records become one buffer, the arena. `record_fields` finds the fields in it, and Arrow
-copies keys and values out of it. This module decodes where the extension was not compiled, and it
-raises the error for damaged bytes where it was.
+The batches' records are joined in one buffer, the arena. `record_fields` finds the fields in the
+arena, and Arrow copies keys and values from it. This module decodes if the extension was not
+compiled, and raises the error for damaged bytes if it was.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _US_PER_MS = 1000
 def decode_with_numpy(
     batches: Sequence[RowBatch], first: int, end: int, wanted: frozenset[str]
 ) -> Rows:
-    """Return the rows as `rows.decode_rows` does, and raise what it raises."""
+    """Return the rows as `rows.decode_rows` does, with the same errors."""
     arena = b"".join(batch.records for batch in batches)
     raw = np.frombuffer(arena, dtype=np.uint8)
     starts, ends = _record_bounds(arena, batches)
@@ -64,7 +64,7 @@ def decode_with_numpy(
 
 
 def _of(batches: Sequence[RowBatch], name: str) -> Ints:
-    """Return a field of each record's batch."""
+    """Return a field of the record's batch for each record."""
     values = np.array([getattr(batch, name) for batch in batches], dtype=np.int64)
     return np.repeat(values, [batch.record_count for batch in batches])
 
@@ -94,8 +94,8 @@ def _record_bounds(arena: bytes, batches: Sequence[RowBatch]) -> tuple[Ints, Int
 def _cut(arena: bytes, pieces: Pieces) -> pa.Array:
     """Return a binary column of pieces of the arena.
 
-    Arrow gets the arena as one binary array of two elements a row, the piece and the gap behind it.
-    It takes every other: one copy of the bytes, made by Arrow.
+    Arrow gets the arena as one binary array with two elements a row: the piece, and the gap after
+    the piece. Arrow then takes every other element, which makes one copy of the bytes.
     """
     rows = len(pieces.starts)
     bounds = np.empty(2 * rows + 1, dtype=np.int32)
@@ -108,7 +108,7 @@ def _cut(arena: bytes, pieces: Pieces) -> pa.Array:
 
 
 def _headers(arena: bytes, raw: npt.NDArray[np.uint8], fields: RecordFields) -> pa.Array:
-    """Return lists of headers; null for a record without any, as in Spark's Kafka connector."""
+    """Return lists of headers; null for a record without headers, as in Spark's Kafka connector."""
     found = read_headers(raw, fields)
     structs = header_structs(_cut(arena, found.keys), _cut(arena, found.values))
     bounds = np.zeros(len(fields.header_counts) + 1, dtype=np.int32)

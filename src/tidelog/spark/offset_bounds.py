@@ -1,8 +1,8 @@
 """Where a read starts and ends: offsets or timestamps, for all partitions or for each.
 
-Parses the two families of options, `starting...` and `ending...`, with the connector's precedence:
-a timestamp for all partitions, then timestamps by partition, then offsets. Options of lower
-precedence are not looked at. Knows no cluster: planning resolves the bounds.
+This module parses the two families of options, `starting...` and `ending...`, with the connector's
+precedence: a timestamp for all partitions, then timestamps by partition, then offsets. Options of
+lower precedence are ignored. The module knows no cluster: planning resolves the bounds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from tidelog.core.types import TopicPartition
 from tidelog.spark.option_values import MAX_LONG, OptionError, choice, json_object, whole_number
 
-#: Offsets with a meaning, as in the options' JSON and in ListOffsets.
+#: Offsets with a special meaning, as in the options' JSON and in ListOffsets.
 LATEST: Final = -1
 EARLIEST: Final = -2
 
@@ -23,31 +23,32 @@ _NAMES: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The start or end of a read. Exactly one of the first four is set.
+    """The start or end of a read. Exactly one of the first four fields is set.
 
-    Offsets may be LATEST or EARLIEST where that makes sense. Timestamps are milliseconds since 1970
-    and mean the first record that is not older.
+    Offsets may be LATEST or EARLIEST if the option allows it. Timestamps are milliseconds since
+    1970 and mean the first record that is not older.
     """
 
     everywhere: int | None = None
     by_partition: Mapping[TopicPartition, int] | None = None
     timestamp: int | None = None
     timestamps: Mapping[TopicPartition, int] | None = None
-    #: Whether the bound is the end of the log where no record is that new; else that is an error.
+    #: Whether the bound is the end of the log if no record is new enough; otherwise that is an
+    #: error.
     latest_if_none: bool = True
-    #: The option that gave the bound, for messages; empty for a default.
+    #: The option that set the bound, for messages; empty for a default.
     option: str = ""
 
     @property
     def named(self) -> Mapping[TopicPartition, int] | None:
-        """The partitions that the option names; None where it holds for all."""
+        """The partitions that the option names; None if the bound holds for all partitions."""
         return self.timestamps if self.by_partition is None else self.by_partition
 
 
 def starting_bounds(options: Mapping[str, str], *, is_stream: bool) -> Bounds:
-    """Return where to start; without an option a batch starts at earliest, a stream at latest.
+    """Return the start of a read; by default earliest for a batch, latest for a stream.
 
-    Raises OptionError.
+    Raises OptionError for an invalid option.
     """
     strategy = choice(options, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     by_time = _timestamp_bounds(
@@ -60,7 +61,7 @@ def starting_bounds(options: Mapping[str, str], *, is_stream: bool) -> Bounds:
 
 
 def ending_bounds(options: Mapping[str, str]) -> Bounds:
-    """Return the end of a batch: latest if not given. Raises OptionError."""
+    """Return the end of a batch, by default latest. Raises OptionError."""
     by_time = _timestamp_bounds(options, "endingTimestamp", "endingOffsetsByTimestamp", True)
     if by_time is not None:
         return by_time
@@ -68,7 +69,7 @@ def ending_bounds(options: Mapping[str, str]) -> Bounds:
 
 
 def check_order(starting: Bounds, ending: Bounds) -> None:
-    """Raise OptionError where the same form of start and end is backwards or does not match."""
+    """Raise OptionError if start and end, in the same form, are backwards or do not match."""
     if starting.timestamp is not None and ending.timestamp is not None:
         if starting.timestamp > ending.timestamp:
             raise OptionError(

@@ -1,8 +1,8 @@
 """Names of options that `format("tidelog")` knows, as users write them.
 
-An unlisted option is an error: a misspelt one would otherwise leave its default in force and read
-other data than requested. Sources: Spark's guide of its Kafka connector, and Kafka 3.9's
-ConsumerConfig, CommonClientConfigs, SslConfigs and SaslConfigs.
+An unknown option is an error: a misspelt option would otherwise leave its default in force, and the
+query would read other data than requested. Sources: Spark's guide of its Kafka connector, and Kafka
+3.9's ConsumerConfig, CommonClientConfigs, SslConfigs and SaslConfigs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
-#: Options of the connector, and below those that only this source has.
+#: Options of the connector, followed by options that only this source has.
 _SOURCE: Final = (
     "assign",
     "subscribe",
@@ -38,9 +38,10 @@ _SOURCE: Final = (
     "segmentsToLogEnd",
     "pushdown",
 )
-#: Options that Spark adds to those of the user: for tables, and for `load(path)`.
+#: Options that Spark adds to the user's options: for tables, and for `load(path)`.
 _OF_SPARK: Final = ("path", "paths", "checkFilesExist", "serialization.format")
-#: Settings of Kafka 3.9's consumer, which users write behind `kafka.`; internal ones left out.
+#: Settings of Kafka 3.9's consumer, which users write with the prefix `kafka.`; internal settings
+#: are left out.
 _CONSUMER: Final = """
 allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset
 bootstrap.servers check.crcs client.dns.lookup client.id client.rack connections.max.idle.ms
@@ -73,7 +74,7 @@ ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certi
 ssl.truststore.location ssl.truststore.password ssl.truststore.type
 """
 
-#: Lower case to the form that users write.
+#: Known options by their names in lower case, in the form that users write.
 KNOWN: Final = {
     name.lower(): name
     for name in (*_SOURCE, *_OF_SPARK, *(f"kafka.{key}" for key in _CONSUMER.split()))
@@ -81,7 +82,7 @@ KNOWN: Final = {
 
 
 def nearest(name: str) -> str | None:
-    """Return the known option that an unknown one may have meant; None where none is near."""
+    """Return the known option that is most similar to an unknown name; None if none is similar."""
     if f"kafka.{name.lower()}" in KNOWN:
         return KNOWN[f"kafka.{name.lower()}"]
     near = difflib.get_close_matches(name.lower(), KNOWN, n=1, cutoff=0.6)

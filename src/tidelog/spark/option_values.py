@@ -1,8 +1,8 @@
 """Values of options as text: booleans, numbers, times, lists, JSON.
 
-Every function takes the options by lower-case name and the name as users write it. It returns the
-value, a default where the option is not given, or raises OptionError with the name, the value and
-the expected form. Knows no option.
+Every function takes the options by lower-case name, and the name as users write it. The function
+returns the value, or a default if the option is not given. Otherwise it raises OptionError with the
+name, the value and the expected form. This module knows no option.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.core.errors import ConfigError
 
 T = TypeVar("T")
 
-#: Spark's units of time and their milliseconds; text without a unit is in milliseconds.
+#: Spark's units of time in milliseconds; a time without a unit is in milliseconds.
 _UNITS_MS: Final[Mapping[str, float]] = {
     "us": 0.001,
     "ms": 1,
@@ -36,7 +36,7 @@ class OptionError(ConfigError):
 
 
 def boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
-    """Return true or false, in any case."""
+    """Return true or false, written in upper or lower case."""
     text = options.get(name.lower())
     if text is None:
         return default
@@ -68,7 +68,7 @@ def count(options: Mapping[str, str], name: str, default: T) -> int | T:
 
 
 def choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
-    """Return one of some words, in lower case."""
+    """Return one of the allowed words, in lower case."""
     text = options.get(name.lower(), default).strip().lower()
     if text not in allowed:
         given = options[name.lower()]
@@ -90,7 +90,7 @@ def milliseconds(options: Mapping[str, str], name: str, default: str) -> int:
 
 
 def names(options: Mapping[str, str], name: str, expected: str) -> tuple[str, ...]:
-    """Return the elements of a list with commas, each once; the option must be given."""
+    """Return the elements of a comma-separated list without repetition; the option is required."""
     text = options[name.lower()]
     found = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
     if not found:
@@ -110,7 +110,7 @@ def json_object(name: str, text: str, expected: str) -> dict[str, object]:
 
 
 def whole_number(text: str) -> int | None:
-    """Return a number of digits that fits into 64 bits; None for any other text."""
+    """Return the number in a text of digits that fits into 64 bits; None for any other text."""
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit()) or int(digits) > MAX_LONG:
         return None

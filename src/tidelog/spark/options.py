@@ -1,11 +1,12 @@
 """Options of `format("tidelog")`: names and meaning of Spark's Kafka connector, checked.
 
-Parses a user's options into `ReadOptions`, for a batch or a stream, or raises OptionError that
-names the option, its value and the right form. An option that is unknown is rejected by name:
-ignoring it would read other data than requested. An option without effect leaves a remark, which
-the driver logs. Knows no cluster.
+This module parses a user's options into `ReadOptions`, for a batch or a stream, or raises
+OptionError with the option, its value and the expected form. An unknown option is rejected by name,
+because a read that ignored it would return other data than requested. An option without effect
+leaves a remark, which the driver logs. The module knows no cluster.
 
-`offset_bounds` parses starts and ends, `topic_pattern` patterns, `client_options` `kafka.*`.
+`offset_bounds` parses starts and ends of reads, `topic_pattern` patterns, and `client_options` the
+`kafka.*` options.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ __all__ = [
     "parse_options",
 ]
 
-#: The connector's columns in its order; headers only if requested.
+#: The connector's columns in its order; headers are included only if requested.
 COLUMNS: Final = (
     "key",
     "value",
@@ -72,10 +73,11 @@ _STRATEGY: Final = "startingOffsetsByTimestampStrategy"
 class ReadOptions:
     """The data to read. At most one of `topics`, `partitions` and `pattern` is set.
 
-    Exactly one is set where brokers are read; none means all where `segments` are read.
+    Exactly one of them is set if brokers are read. If `segments` are read without any of them, all
+    topics are read.
     """
 
-    #: `host:port,...`; empty where `segments` are read.
+    #: `host:port,...` of the brokers; empty if `segments` are read.
     bootstrap: str
     topics: tuple[str, ...] | None
     partitions: tuple[TopicPartition, ...] | None
@@ -83,7 +85,7 @@ class ReadOptions:
     ending: Bounds
     fail_on_data_loss: bool
     min_partitions: int | None
-    #: The columns of the rows, in their order.
+    #: The columns of the rows, in order.
     columns: tuple[str, ...]
     client: ClientSettings
     pattern: re.Pattern[str] | None = None
@@ -93,11 +95,11 @@ class ReadOptions:
     max_trigger_delay_ms: int = 900_000
     #: Log directories, as paths or globs.
     segments: tuple[str, ...] = ()
-    #: Read them beyond the high watermark, to the end of the log.
+    #: Whether segments are read beyond the high watermark, to the end of the log.
     segments_to_log_end: bool = False
-    #: False keeps filters from the reader although Spark's configuration allows pushdown.
+    #: Whether the reader takes filters if Spark's configuration allows pushdown.
     pushdown: bool = True
-    #: Options that were given and have no effect, in a sentence each.
+    #: A sentence for each option that was given and has no effect.
     remarks: tuple[str, ...] = ()
 
     @property
@@ -112,12 +114,12 @@ class ReadOptions:
 
     @property
     def timeout_ms(self) -> int:
-        """How long a request is retried."""
+        """How long a request is retried, in ms."""
         return self.client.timeout_ms
 
     @property
     def isolation_level(self) -> int:
-        """READ_UNCOMMITTED or READ_COMMITTED, as in requests."""
+        """Isolation level as in requests, READ_UNCOMMITTED or READ_COMMITTED."""
         return self.client.isolation_level
 
 
@@ -178,7 +180,7 @@ def _refuse_unknown(given: Iterable[str]) -> None:
 
 
 def _check_tuning(options: Mapping[str, str]) -> None:
-    """Check the connector's options that tune its consumers; this client has no such settings."""
+    """Check the connector's options that tune its consumers; they have no effect on this client."""
     positive(options, "kafkaConsumer.pollTimeoutMs", None)
     count(options, "fetchOffset.numRetries", None)
     count(options, "fetchOffset.retryIntervalMs", None)
@@ -218,7 +220,7 @@ def _bootstrap(options: Mapping[str, str], segments: tuple[str, ...]) -> str:
 def _selection(
     options: Mapping[str, str], *, is_required: bool
 ) -> tuple[tuple[str, ...] | None, tuple[TopicPartition, ...] | None, re.Pattern[str] | None]:
-    """Return topics, partitions and pattern, of which at most one is not None."""
+    """Return topics, partitions and pattern; at most one of the three is not None."""
     chosen = [name for name in _SELECTIONS if name.lower() in options]
     if len(chosen) > 1 or (is_required and not chosen):
         given = f"given are {', '.join(chosen)}" if chosen else "none is given"

@@ -1,8 +1,8 @@
-"""Planning of tasks: topics, partitions, offsets from and to.
+"""Planning of tasks: topics, partitions, and their start and end offsets.
 
-Runs once per query on the driver. The plan is fixed in the tasks, so that a retried task reads the
-same offsets of the same incarnation of a topic. Queries the cluster through a client, reads no
-records. `splitting` makes tasks of ranges, `pushdown` narrows them by filters.
+Planning runs once per query on the driver. The tasks contain the plan, so a retried task reads the
+same offsets of the same incarnation of a topic. Planning queries the cluster through a client and
+reads no records. `splitting` makes tasks of ranges, and `pushdown` narrows ranges by filters.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger("tidelog.spark")
 
 
 class DataLossError(TidelogError):
-    """Requested offsets that do not exist (any more)."""
+    """Requested offsets that do not exist, or no longer exist."""
 
 
 class OffsetsClient(Protocol):
@@ -47,31 +47,32 @@ class OffsetRange:
     tp: TopicPartition
     start: int
     end: int
-    #: Zero where it is not known: any topic of the name is read.
+    #: Topic id; zero if the id is not known, so that any topic of the name is read.
     topic_id: TopicId = field(default=ZERO_TOPIC_ID, compare=False)
 
     @property
     def size(self) -> int:
-        """The number of offsets; at least the number of records."""
+        """Number of offsets in the range, which is at least the number of records."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class _PlannedLog:
-    """A partition's log as planning saw it."""
+    """A partition's log at the time of planning."""
 
     first: int
-    #: The end of what the isolation level shows: the high watermark or the last stable offset.
+    #: End of the readable records by the isolation level: the high watermark or the last stable
+    #: offset.
     last: int
     topic_id: TopicId
 
 
 def plan_ranges(client: OffsetsClient, options: ReadOptions) -> list[OffsetRange]:
-    """Return the ranges to read, one per partition that has something to read, in order.
+    """Return the ranges to read in order, one for each partition with offsets to read.
 
-    Raises OptionError (offsets given for other partitions than are read, or timestamps later than
-    all records), KafkaError (unknown topic or partition), DataLossError where failOnDataLoss is set
-    and offsets are gone.
+    Raises OptionError for offsets of other partitions than are read, or for timestamps later than
+    all records. Raises KafkaError for an unknown topic or partition, and DataLossError if
+    failOnDataLoss is set and offsets are gone.
     """
     ids = select_partitions(client, options)
     partitions = list(ids)
@@ -175,7 +176,7 @@ def _resolve(
     bounds: Bounds,
     held: Mapping[TopicPartition, _PlannedLog],
 ) -> dict[TopicPartition, int]:
-    """Return the offset of each partition that the bounds mean."""
+    """Return the offset of each partition to which the bounds resolve."""
     timestamps = bounds.timestamps
     if bounds.timestamp is not None:
         timestamps = dict.fromkeys(held, bounds.timestamp)
@@ -210,7 +211,7 @@ def _resolve_timestamps(
                 " since 1970); give an earlier timestamp, or set startingOffsetsByTimestampStrategy"
                 " to latest to start at the end of such a partition"
             )
-        # A record may have come after the end of the log was read: it is not of this query.
+        # A record that came after the end of the log was read does not belong to this query.
         resolved[tp] = log.last if offset < 0 else min(offset, log.last)
     return resolved
 
@@ -218,7 +219,7 @@ def _resolve_timestamps(
 def _present(
     client: OffsetsClient, options: ReadOptions, wanted: OffsetRange, log: _PlannedLog
 ) -> OffsetRange:
-    """Return the part of a range that is in the log; empty where the log has none of it."""
+    """Return the part of a range that the log has, or an empty range."""
     if wanted.end < wanted.start and wanted.end < log.last:
         raise OptionError(
             f"{wanted.tp} would be read from {wanted.start} to {wanted.end}, which is backwards"
@@ -247,9 +248,9 @@ def _present(
 
 
 def _is_unstable(client: OffsetsClient, wanted: OffsetRange, log: _PlannedLog) -> bool:
-    """Return whether a range begins in an open transaction: there is nothing to read yet.
+    """Return whether a range begins in an open transaction, so that it has no readable records yet.
 
-    Raises KafkaError where it ends in one: it could not be read whole.
+    Raises KafkaError if the range ends in an open transaction, because it could not be read whole.
     """
     if max(wanted.start, wanted.end) <= log.last or wanted.start < log.first:
         return False

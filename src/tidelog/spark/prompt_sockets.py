@@ -1,10 +1,11 @@
-"""Acknowledgements at once on the connection between Spark's Java process and a Python worker.
+"""Immediate acknowledgements on the connection between Spark's Java process and a Python worker.
 
-Spark writes a task to its worker in two small parts, on a connection that waits for the
-acknowledgement of the first before it sends the second (Nagle's algorithm). The worker's kernel
-delays that acknowledgement by 40 ms, in the hope of data to send it with. So each task of a Python
-source or sink begins 40 ms late: more than the read of a small micro-batch takes. Linux sends the
-acknowledgement when the option TCP_QUICKACK is set; it does not last, so each task sets it again.
+Spark writes a task to its worker in two small parts. The connection waits for the acknowledgement
+of the first part before it sends the second (Nagle's algorithm). The worker's kernel delays that
+acknowledgement by 40 ms, to send it together with data. So each task of a Python source or sink
+begins 40 ms late, which is more than the read of a small micro-batch takes. Linux sends the
+acknowledgement at once if the option TCP_QUICKACK is set; the option does not last, so each task
+sets it again.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ _OPEN_FILES = "/proc/self/fd"
 
 
 def acknowledge_at_once() -> None:
-    """Send delayed acknowledgements of all TCP connections of this process, where the system can.
+    """Send delayed acknowledgements of all TCP connections of this process, if the system can.
 
-    Spark has no name for its worker's connection. On others the option changes one acknowledgement.
+    Spark does not name its worker's connection. On other connections the option only changes one
+    acknowledgement.
     """
     option = getattr(socket, "TCP_QUICKACK", None)
     if option is None or not os.path.isdir(_OPEN_FILES):
@@ -27,10 +29,10 @@ def acknowledge_at_once() -> None:
         try:
             connection = socket.socket(fileno=int(name))
         except OSError:
-            continue  # no socket, or the listing's own file, which is closed again
+            continue  # no socket, or the closed file descriptor of the listing itself
         try:
             connection.setsockopt(socket.IPPROTO_TCP, option, 1)
         except OSError:
-            continue  # a socket of another family
+            continue  # a socket of another address family
         finally:
             connection.detach()

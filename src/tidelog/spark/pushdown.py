@@ -1,10 +1,11 @@
-"""Filters of a query, as far as planning can apply them: fewer ranges are fetched.
+"""Filters of a query that planning can apply, so that fewer ranges are fetched.
 
-Filters on topic, partition and offset are applied exactly, and Spark need not apply them again. A
-lower bound of timestamps lets a range start at its first record that is not older; records behind
-it may be older, so Spark applies that filter too. All other filters are left to Spark.
+Planning applies filters on topic, partition and offset exactly, and Spark need not apply them
+again. A lower bound of timestamps moves the start of a range to the first record that is not older.
+Later records may be older, so Spark applies that filter too. Spark applies all other filters.
 
-Knows Spark's classes of filters, and a client for offsets of timestamps; plans nothing itself.
+This module knows Spark's classes of filters, and a client for offsets of timestamps; it plans
+nothing itself.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _ALWAYS_SET: Final = ("topic", "partition", "offset", "timestamp", "timestampType")
 
 _EQUAL: Final = (EqualTo, EqualNullSafe)
-#: How a filter compares a column with its value, as integers.
+#: Comparisons of a column with a filter's value, as integers, by the class of the filter.
 _HOLDS: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
     EqualTo: lambda column, value: bool(column == value),
     EqualNullSafe: lambda column, value: bool(column == value),
@@ -66,18 +67,18 @@ class _Condition:
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """What the filters leave: some partitions, offsets `[start, end)`, records from a time on."""
+    """The result of a query's filters: partitions, offsets `[start, end)`, and a minimum time."""
 
     conditions: tuple[_Condition, ...] = ()
     start: int = 0
     end: int | None = None
-    #: Milliseconds since 1970; no older record is wanted.
+    #: Milliseconds since 1970 from which records are wanted; None for all records.
     from_ms: int | None = None
 
     def apply(
         self, ranges: Iterable[OffsetRange], client: OffsetsClient, isolation_level: int
     ) -> list[OffsetRange]:
-        """Return the parts of ranges that may have wanted rows; `client` lists timestamps."""
+        """Return the parts of ranges that may have wanted rows; `client` resolves timestamps."""
         kept = [
             self._clipped(each)
             for each in ranges
@@ -100,7 +101,7 @@ class Narrowing:
 
 
 def take_filters(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
-    """Return what planning applies, and the filters that Spark has to apply afterwards."""
+    """Return the narrowing that planning applies, and the filters that Spark has to apply."""
     taker = _Taker()
     left = [each for each in filters if not taker.takes(each)]
     narrowing = Narrowing(tuple(taker.conditions), taker.start, taker.end, taker.from_ms)
@@ -108,7 +109,7 @@ def take_filters(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
 
 
 class _Taker:
-    """The narrowing while filters are added to it."""
+    """A narrowing under construction, to which filters are added."""
 
     def __init__(self) -> None:
         self.conditions: list[_Condition] = []
@@ -117,7 +118,7 @@ class _Taker:
         self.from_ms: int | None = None
 
     def takes(self, given: Filter) -> bool:
-        """Return whether a filter is applied exactly."""
+        """Return whether planning applies a filter exactly."""
         is_negated = isinstance(given, Not)
         each: Any = given.child if isinstance(given, Not) else given
         column = each.attribute[0] if len(each.attribute) == 1 else ""
@@ -159,9 +160,10 @@ class _Taker:
         if not isinstance(each, (*_EQUAL, GreaterThan, GreaterThanOrEqual)):
             return
         if each.value.tzinfo is None:
-            return  # of a type without time zone: not comparable with records' timestamps
+            return  # A type without time zone cannot be compared with records' timestamps.
         microseconds = (each.value - _EPOCH) // _MICROSECOND
-        # Records have milliseconds: the first one that is not below, or above where it must be.
+        # Records have milliseconds, so the bound is rounded up to the first millisecond that passes
+        # the filter.
         first = (
             microseconds // 1000 + 1 if isinstance(each, GreaterThan) else -(-microseconds // 1000)
         )

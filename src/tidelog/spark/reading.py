@@ -1,9 +1,9 @@
 """Reads of one range of a partition as Arrow batches: fetch, decode, repeat, until the end.
 
-Runs in a Spark task, with a client of its own. The range ends below the high watermark that the
-driver saw (with read_committed: below the last stable offset), so all its records are committed and
-stay. A leader that returns fewer has not caught up and gets another request. Records of another
-incarnation of the topic are never returned.
+A read runs in a Spark task, with a client of its own. The range ends at or below the high watermark
+that the driver read (with read_committed: the last stable offset), so all its records are committed
+and stay. A leader that returns fewer records has not caught up and gets another request. Records of
+another incarnation of the topic are never returned.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from tidelog.spark.decode import CorruptBatchError, PartitionDecoder
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.planning import DataLossError, OffsetRange
 
-#: Empty responses from a leader whose high watermark covers the range, after which it is read.
+#: Number of empty responses from a leader whose high watermark covers the range, after which the
+#: range counts as read.
 _EMPTY_ANSWERS: Final = 3
 
-#: Errors of a topic or partition that is gone, after the client's retries.
+#: Errors for a topic or partition that is gone, after the client's retries.
 _NO_SUCH_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 _log = logging.getLogger("tidelog.spark")
 
 
 class RecreatedTopicError(TidelogError):
-    """A topic that was deleted and created again between planning and reading."""
+    """A topic that was deleted and recreated between planning and reading."""
 
 
 def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -70,7 +71,7 @@ def read_range_with(
 
 
 class _RangeReader:
-    """A reader that fetches until it has records, or until the range can have no more."""
+    """A reader that fetches until it has records, or until the range has no more records."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class _RangeReader:
         self._decoder = decoder
 
     def fetch(self) -> FetchedPartition | None:
-        """Return the next records; None when the rest of the range holds none."""
+        """Return the next records; None if the rest of the range has none."""
         patience_ends = time.monotonic() + self._options.timeout_ms / 1000
         empty = 0
         while self._decoder.next_offset < self._wanted.end:
@@ -129,7 +130,8 @@ class _RangeReader:
     def _is_over(self, position: int, error: KafkaError) -> bool:
         """Return whether nothing is left of the range after a failed fetch, or raise.
 
-        False: the position moved to the start of the log, where failOnDataLoss allows it.
+        Returns False after the position moved to the start of the log, which failOnDataLoss=false
+        allows.
         """
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._skip_lost(position, error)
@@ -158,7 +160,7 @@ class _RangeReader:
         )
 
     def _skip_lost(self, position: int, error: KafkaError) -> None:
-        """Continue at the start of the log where records were deleted, if that is allowed."""
+        """Continue at the start of the log if records were deleted and failOnDataLoss allows it."""
         tp = self._wanted.tp
         topic = self._client.metadata([tp.topic]).topics.get(tp.topic)
         if topic is not None:

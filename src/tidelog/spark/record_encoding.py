@@ -1,9 +1,10 @@
-"""Arrow columns to the records of a batch v2, and keys to partitions, by the compiled extension.
+"""Encoding of Arrow columns to records of batches v2, and of keys to partitions, when compiled.
 
-The reverse of `rows`: one pass over the columns, one copy of keys and values, no GIL. Rows may be
-picked in any order, so that a caller need not sort its columns by partition first. Asks the caller
-to look whether the extension exists (`rows.is_compiled`); the sink has the same in numpy. Headers
-come encoded, one value for each record with the number of headers in front.
+This module is the reverse of `rows`: one pass over the columns, one copy of keys and values,
+without the GIL. The caller may pick rows in any order, so it need not sort its columns by partition
+first. The caller must check that the extension exists (`rows.is_compiled`); the sink can also
+encode with numpy. Headers come encoded, one value for each record that begins with the number of
+headers.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ class EncodedRecords(NamedTuple):
     """The records of one batch, without its header."""
 
     payload: bytearray
-    #: Of the first record, and the largest.
+    #: Timestamp of the first record, and the largest timestamp.
     timestamps_ms: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordEncoder:
-    """The columns to encode; those of Arrow are binary. None: null in each row."""
+    """The columns to encode, as binary Arrow arrays; None means null in each row."""
 
     keys: pa.BinaryArray | None
     values: pa.BinaryArray
-    #: The encoded headers of each record; None or null: no headers.
+    #: The encoded headers of each record; None or null means no headers.
     headers: pa.BinaryArray | None
-    #: One for each row, or one for all.
+    #: One timestamp for each row, or one for all rows.
     timestamps_ms: Ints | int
 
     def encode(self, start: int, end: int, picks: Ints | None = None) -> EncodedRecords:
         """Return the records of the rows `[start, end)`, or of the rows `picks[start:end]`.
 
-        Raises ValueError for rows that are not in the columns and for more than 2 GiB.
+        Raises ValueError for rows outside the columns, and for more than 2 GiB.
         """
         is_constant = isinstance(self.timestamps_ms, int)
         payload, first, largest = rows.compiled.encode(
@@ -60,7 +61,7 @@ class RecordEncoder:
 
 
 def partitions_of(keys: pa.BinaryArray, partitions: int) -> npt.NDArray[np.int32]:
-    """Return the partition of each key as Kafka's default partitioner chooses it; -1 for null."""
+    """Return the partition of each key by Kafka's default partitioner; -1 for a null key."""
     found = rows.compiled.partitions(_column(keys), len(keys), partitions)
     return np.frombuffer(found, dtype=np.int32)
 

@@ -1,9 +1,9 @@
-"""The fields of many records at once: positions and lengths, no bytes copied.
+"""The fields of many records at once, as positions and lengths; no bytes are copied.
 
-A record's end depends on the length before it, so one plain loop walks the lengths. All other
-fields are read for all records together with numpy. Each round reads one byte of a varint, for the
-records that have one left. Knows the record format v2 (KIP-98), not batches, not Arrow. Positions
-refer to one buffer, the arena. Malformed records raise CorruptRecordsError.
+A record's end depends on the length before it, so a plain loop walks the lengths. All other fields
+are read for all records together with numpy. Each round reads one byte of a varint, for the records
+whose varint has another byte. This module knows the record format v2 (KIP-98), but not batches and
+Arrow. Positions refer to one buffer, the arena. Malformed records raise CorruptRecordsError.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def walk_records(
 ) -> None:
     """Call `append` with the end of each of `count` records from `position` on.
 
-    They must fill the bytes up to `end` exactly.
+    The records must fill the bytes up to `end` exactly.
     """
     try:
         for _ in range(count):
@@ -84,7 +84,7 @@ def read_varints(raw: npt.NDArray[np.uint8], positions: Ints) -> tuple[Ints, Int
 
 @dataclass(slots=True)
 class Pieces:
-    """Byte ranges in the arena, ascending; `null` marks those with length -1."""
+    """Byte ranges in the arena, ascending; `null` marks ranges of length -1."""
 
     starts: Ints
     ends: Ints
@@ -93,7 +93,7 @@ class Pieces:
 
 @dataclass(slots=True)
 class RecordFields:
-    """The fields of many records, one row each."""
+    """The fields of many records, with one row for each record."""
 
     timestamp_deltas: Ints
     offset_deltas: Ints
@@ -109,7 +109,7 @@ def _piece(raw: npt.NDArray[np.uint8], positions: Ints, limits: Ints, what: str)
     lengths, starts = read_varints(raw, positions)
     null = lengths < 0
     ends = starts + np.where(null, 0, lengths)
-    # The sum may wrap for a length near 2**63; then it lies before the start.
+    # The sum may wrap for a length near 2**63; the end then lies before the start.
     if ((lengths < -1) | (ends > limits) | (ends < starts)).any():
         raise CorruptRecordsError(f"the {what} of a record reaches beyond it")
     return Pieces(starts, ends, null)
@@ -120,7 +120,7 @@ def read_fields(raw: npt.NDArray[np.uint8], starts: Ints, ends: Ints) -> RecordF
     sizes, position = read_varints(raw, starts)
     if (position + sizes != ends).any():
         raise CorruptRecordsError("a record has a negative length")
-    position += 1  # the record's attributes, unused so far
+    position += 1  # the record's attributes, which are unused
     timestamp_deltas, position = read_varints(raw, position)
     offset_deltas, position = read_varints(raw, position)
     keys = _piece(raw, position, ends, "key")
@@ -137,16 +137,16 @@ def read_fields(raw: npt.NDArray[np.uint8], starts: Ints, ends: Ints) -> RecordF
 
 @dataclass(slots=True)
 class HeaderFields:
-    """All headers of many records, by record and within it in order."""
+    """All headers of many records, ordered by record and by place in the record."""
 
     keys: Pieces
     values: Pieces
 
 
 def read_headers(raw: npt.NDArray[np.uint8], fields: RecordFields) -> HeaderFields:
-    """Return all headers of the records; one round per place in a list.
+    """Return all headers of the records, in one round for each place in a list of headers.
 
-    Raises CorruptRecordsError.
+    Raises CorruptRecordsError for malformed headers.
     """
     position = fields.headers_at.copy()
     going = np.flatnonzero(fields.header_counts)

@@ -1,10 +1,10 @@
 """The rows of record batches as Arrow columns, decoded by the compiled extension or by numpy.
 
 `_rows.c` decodes in one pass, straight from the fetched bytes, and copies keys and values once.
-It accepts legible records only: for any others `numpy_rows` raises the error, so that both have
-the same words for the same damage. Without the extension numpy decodes everything, at about a third
-of the speed of a whole read. Columns that a caller does not want are not made. Knows record format
-v2 (KIP-98), neither sockets nor Spark.
+`_rows.c` accepts legible records only: for other records `numpy_rows` raises the error, so that
+both have the same message for the same damage. Without the extension numpy decodes everything, at
+about a third of the speed of a whole read. Columns that a caller does not want are not made. This
+module knows record format v2 (KIP-98), but neither sockets nor Spark.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ else:
     except ImportError:
         compiled = None
 
-#: Version of arguments and results that this module expects of the extension.
+#: Version of arguments and results that this module requires of the extension.
 _VERSION: Final = 2
-#: The columns that are decoded, and their bits in `_rows.c`. Offsets are always decoded.
+#: The columns to decode, with their bits in `_rows.c`. Offsets are always decoded.
 _BITS: Final = {"key": 1, "value": 2, "timestamp": 4, "timestampType": 8, "headers": 16}
 
 HEADERS: Final = pa.list_(pa.field("element", HEADER_TYPE))
 
 
 class RowBatch(NamedTuple):
-    """A record batch to decode: its records without compression, and what its header says."""
+    """A record batch to decode: its records without compression, and fields of its header."""
 
     records: Buffer
     base_offset: int
@@ -48,7 +48,7 @@ class RowBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Decoded rows: their number, and those columns that were wanted."""
+    """Decoded rows: their number, and the wanted columns."""
 
     count: int
     columns: dict[str, pa.Array]
@@ -60,9 +60,9 @@ def is_compiled() -> bool:
 
 
 def decode_rows(batches: Sequence[RowBatch], first: int, end: int, wanted: frozenset[str]) -> Rows:
-    """Return the rows of offsets `[first, end)`; `wanted` has names of columns.
+    """Return the rows of offsets `[first, end)`; `wanted` has the names of columns.
 
-    Raises CorruptRecordsError where records contradict their batch.
+    Raises CorruptRecordsError if records contradict their batch.
     """
     from tidelog.spark.numpy_rows import decode_with_numpy
 
@@ -76,7 +76,7 @@ def decode_rows(batches: Sequence[RowBatch], first: int, end: int, wanted: froze
 def decode_compiled(
     extension: Any, batches: Sequence[RowBatch], first: int, end: int, wanted: frozenset[str]
 ) -> Rows | None:
-    """Return the rows as `decode_rows` does; None for bytes that the extension does not accept."""
+    """Return the rows as `decode_rows` does; None for bytes that the extension rejects."""
     bits = sum(bit for name, bit in _BITS.items() if name in wanted)
     found = extension.decode(list(batches), first, end, bits)
     if found is None:
@@ -121,12 +121,12 @@ def _headers(count: int, found: tuple[Any, ...] | None) -> pa.Array | None:
 
 
 def header_structs(keys: pa.Array, values: pa.Array) -> pa.StructArray:
-    """Return headers as structs of text and bytes."""
+    """Return headers as structs of a text key and a bytes value."""
     return pa.StructArray.from_arrays([_as_text(keys), values], fields=list(HEADER_TYPE))
 
 
 def _as_text(keys: pa.Array) -> pa.Array:
-    """Return header keys as text; bytes that are not UTF-8 are replaced, as Java's clients do."""
+    """Return header keys as text; invalid UTF-8 is replaced, as in Java's clients."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:

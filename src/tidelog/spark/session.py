@@ -1,7 +1,8 @@
 """A local Spark session that needs no preparation: it finds Java and sets the source's settings.
 
-A session that the user has made works as well; this one is for the command line, demo and tests.
-`quick` is for short sessions: C1 and the serial collector halve the start and cost long runs speed.
+A session that the user has made works as well; this session is for the command line, the demo and
+tests. `quick` is for short sessions: the C1 compiler and the serial collector halve the start time
+and make long runs slower.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: Java ends when its standard input closes.
+#: Time in seconds in which Java must end after its standard input is closed.
 _JAVA_END_S: Final = 15
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
-    # The driver listens for its own workers only.
+    # The driver listens only for its own workers.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.log.level": "ERROR",
@@ -42,10 +43,10 @@ def start_session(
     log_path: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return a local session with `cores` workers; `conf` overrides the settings here.
+    """Return a local session with `cores` workers; `conf` overrides these settings.
 
     With `log_path`, Java's standard error goes to that file. Raises NoJavaError. An existing
-    session is returned as it is.
+    session is returned unchanged.
     """
     jvm = find_jvm()
     settings = dict(_DEFAULTS)
@@ -63,7 +64,7 @@ def start_session(
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stop a session and wait until its Java process is gone; a later one can then start."""
+    """Stop a session and wait until its Java process is gone; another session can then start."""
     from pyspark import SparkContext
 
     spark.stop()
@@ -85,7 +86,7 @@ def stop_session(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def _environment(jvm: Jvm) -> Iterator[None]:
-    """Set JAVA_HOME for Spark's launcher, and this Python for its workers."""
+    """Set JAVA_HOME for Spark's launcher, and this Python for Spark's workers."""
     wanted = {"JAVA_HOME": jvm.java_home, "PYSPARK_PYTHON": sys.executable}
     before = {name: os.environ.get(name) for name in wanted}
     os.environ["JAVA_HOME"] = jvm.java_home
@@ -102,7 +103,7 @@ def _environment(jvm: Jvm) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _standard_error_to(path: str | None) -> Iterator[None]:
-    """Send the standard error of child processes started meanwhile to a file."""
+    """Send the standard error of child processes that start in this context to a file."""
     if path is None:
         yield
         return

@@ -1,9 +1,9 @@
-"""Sources, readers and writers on their way to executors: a sentence if the package is missing.
+"""Transport of sources, readers and writers to executors, with a clear error without the package.
 
 Spark pickles a source with its reader, or a writer, on the driver and restores them in an
-executor's Python. Without tidelog that fails before any code of tidelog can run. So the pickle has
-a function by value, not by name: it needs no module of tidelog and restores the rest. Functions
-that a user or a pipeline pickles by name keep Python's own error.
+executor's Python. Without tidelog that fails before any code of tidelog can run. So the pickle
+contains a function by value, not by name: the function needs no module of tidelog, and restores the
+other objects. Functions that a user or a pipeline pickles by name keep Python's own error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Shipped:
 
 
 def _restorer() -> Callable[[bytes], object]:
-    """Return the function that restores an object. cloudpickle sends nested functions by value."""
+    """Return the function that restores an object; cloudpickle sends nested functions by value."""
 
     def restore(pickled: bytes) -> object:
         import os
@@ -35,14 +35,14 @@ def _restorer() -> Callable[[bytes], object]:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "tidelog":
                 raise
-            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # Spark's worker reads it; it ends here
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # read by the worker, which ends here
             raise ModuleNotFoundError(
                 f"the executor's Python {sys.executable} has no package tidelog: ship it with"
                 " spark.submit.pyFiles (--py-files), or install tidelog on every worker"
             ) from None
         from tidelog.spark.prompt_sockets import acknowledge_at_once
 
-        acknowledge_at_once()  # the rest of the task waits for it
+        acknowledge_at_once()  # the rest of the task waits for the acknowledgement
         restored = object.__new__(kind)
         restored.__dict__.update(state)
         return restored

@@ -1,8 +1,8 @@
-"""`format("tidelog")`: the source and the sink, as Spark finds and drives them.
+"""`format("tidelog")`: the source and the sink, as Spark finds and calls them.
 
-Light to import: Spark loads it in processes that never read a record. The tasks import the reading
-code. There are two readers, with and without filters: Spark rejects one that takes filters where
-its configuration does not allow pushdown.
+This module is light to import, because Spark loads it in processes that never read a record. The
+tasks import the reading code. There are two readers, with and without filters, because Spark
+rejects a reader that takes filters if its configuration does not allow pushdown.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RangePartition(InputPartition):
         self.partition = partition
         self.start = start
         self.end = end
-        #: The topic's incarnation that was planned; zeros where it is not known.
+        #: Topic id at planning; zeros if the id is not known.
         self.topic_id = topic_id
 
 
@@ -89,7 +89,7 @@ class TidelogReader(Shipped, DataSourceReader):
         from tidelog.spark.reading import read_range
 
         if not isinstance(partition, RangePartition):
-            return  # Spark's stand-in for "no tasks"
+            return  # Spark's placeholder for "no tasks"
         wanted = OffsetRange(
             TopicPartition(partition.topic, partition.partition),
             partition.start,
@@ -101,26 +101,26 @@ class TidelogReader(Shipped, DataSourceReader):
 
 
 class FilteringReader(TidelogReader):
-    """A reader that plans only the ranges that the filters of the query leave."""
+    """A reader that plans only the ranges that pass the filters of the query."""
 
     def __init__(self, options: ReadOptions) -> None:
         super().__init__(options)
         self._narrowing: Narrowing | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take the filters that planning can apply; return those that Spark has to apply."""
+        """Take the filters that planning can apply; return the filters that Spark has to apply."""
         from tidelog.spark.pushdown import take_filters
 
         self._narrowing, left = take_filters(filters)
         return left
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks that may have rows which the filters keep."""
+        """Return the tasks that may have rows which pass the filters."""
         return self._planned(self._narrowing)
 
 
 class TidelogDataSource(Shipped, DataSource):
-    """Columns and option names of Spark's Kafka connector, without a jar."""
+    """A data source with the columns and option names of Spark's Kafka connector, without a jar."""
 
     @classmethod
     def name(cls) -> str:
@@ -128,10 +128,10 @@ class TidelogDataSource(Shipped, DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """Return the DDL of the columns; raise OptionError for unusable options.
+        """Return the DDL of the columns. Raises OptionError for unusable options.
 
-        Spark does not say whether it asks for a batch or a stream: options that fit one of them
-        pass here.
+        Spark does not state here whether the query is a batch or a stream, so options that fit one
+        of them pass.
         """
         from tidelog.spark.columns import spark_ddl
 
@@ -146,7 +146,7 @@ class TidelogDataSource(Shipped, DataSource):
         return spark_ddl(parsed.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader; raise OptionError for unusable options."""
+        """Return a reader. Raises OptionError for unusable options."""
         with sentence_first():
             options = self._parsed(is_stream=False)
         for remark in options.remarks:
@@ -159,9 +159,9 @@ class TidelogDataSource(Shipped, DataSource):
         return (FilteringReader if takes_filters else TidelogReader)(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a reader for a stream. Options that cannot be used are its first error.
+        """Return a reader for a stream, whose first call raises the error of unusable options.
 
-        Spark's runner would replace an error that is raised here by one of its own.
+        Spark's runner would replace an error that is raised here by an error of its own.
         """
         from tidelog.spark.streaming.stream_reader import RejectedStreamReader, TidelogStreamReader
 
@@ -171,14 +171,14 @@ class TidelogDataSource(Shipped, DataSource):
             return RejectedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Return the writer of a batch; raise OptionError, SinkError."""
+        """Return the writer of a batch. Raises OptionError, SinkError."""
         from tidelog.spark.sink.writers import TidelogWriter
 
         with sentence_first():
             return TidelogWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """Return the writer of a micro-batch; raise OptionError, SinkError."""
+        """Return the writer of a micro-batch. Raises OptionError, SinkError."""
         from tidelog.spark.sink.writers import TidelogStreamWriter
 
         with sentence_first():
@@ -192,8 +192,8 @@ class TidelogDataSource(Shipped, DataSource):
 def _is_asked_with_filters() -> bool:
     """Return whether Spark plans with pushdown in this process.
 
-    It has a worker module of its own for that, and uses it where its configuration allows pushdown.
-    Elsewhere it rejects a reader that takes filters.
+    Spark has a worker module of its own for pushdown, and uses it if its configuration allows
+    pushdown. In other processes Spark rejects a reader that takes filters.
     """
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHDOWN_WORKER in sys.modules or (spec is not None and spec.name == _PUSHDOWN_WORKER)

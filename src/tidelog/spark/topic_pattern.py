@@ -1,9 +1,9 @@
-"""`subscribePattern`: a regular expression of Java, as far as Python's `re` reads it alike.
+"""`subscribePattern`: a Java regular expression, as far as Python's `re` reads it alike.
 
 Users bring patterns from the connector, which are Java's. Most of the syntax is common to both
 languages and means the same for topic names, which are ASCII. Syntax that only one language has, or
-that differs in meaning, is an error with its position: a pattern read differently would subscribe
-to other topics. Named groups are translated.
+that differs in meaning, is an error with its position, because a pattern with another meaning would
+subscribe to other topics. Named groups are translated.
 
 Refused are `\\p{...}`, `\\Q...\\E` and other escapes of Java alone; nested classes and `&&` in a
 class; flags other than i, m, s and x; `{` that is no repetition; Python's `(?P`, `(?(` and `(?#`.
@@ -16,19 +16,19 @@ from typing import Final, NoReturn
 
 from tidelog.spark.option_values import OptionError
 
-#: Escapes of letters and digits that mean the same in both, with re.ASCII.
+#: Escapes of letters and digits that mean the same in both languages, with re.ASCII.
 _ESCAPES: Final = frozenset("dDwWsSbBAtnrfa123456789")
 _HEX_ESCAPES: Final = {"x": 2, "u": 4}
 _REPETITION: Final = re.compile(r"\{[0-9]+(,[0-9]*)?\}")
-#: What may follow `(?`: groups, look-around, atomic groups, flags of a group.
+#: Text that may follow `(?`: groups, look-around, atomic groups, flags of a group.
 _GROUP: Final = re.compile(r":|=|!|>|<=|<!|<[A-Za-z][A-Za-z0-9]*>|[imsx]*(-[imsx]+)?:")
 _FIRST_FLAGS: Final = re.compile(r"[imsx]+\)")
 
 
 def compile_topic_pattern(text: str) -> re.Pattern[str]:
-    """Return the pattern; it selects the topics whose whole name it matches.
+    """Return a compiled pattern that selects the topics whose whole name matches.
 
-    Raises OptionError.
+    Raises OptionError for syntax that is not common to both languages.
     """
     pattern = text.strip()
     if not pattern:
@@ -52,7 +52,7 @@ class _Translation:
         self._out: list[str] = []
 
     def run(self) -> str:
-        """Return the pattern for Python."""
+        """Return the pattern in Python's syntax."""
         while self._at < len(self._pattern):
             symbol = self._pattern[self._at]
             if symbol == "\\":
@@ -91,7 +91,7 @@ class _Translation:
         self._take(2)
 
     def _class(self) -> None:
-        """Copy `[...]`."""
+        """Copy a character class `[...]`."""
         begins = self._at
         self._take(1)
         if self._pattern.startswith("^", self._at):

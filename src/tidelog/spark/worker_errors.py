@@ -1,8 +1,9 @@
-"""Errors of Spark's Python workers as the driver shows them: one sentence, no traceback.
+"""Errors of Spark's Python workers as the driver shows them, in one sentence without a traceback.
 
-Readers and writers run in workers. Spark sends an exception from there with its traceback first,
+Readers and writers run in workers. Spark sends an exception of a worker with the traceback first,
 which names files of tidelog and not the option that the user should change. `sentence_first`
-suppresses the traceback of tidelog's own errors. Other exceptions keep theirs: they are defects.
+suppresses the traceback of tidelog's own errors. Other exceptions keep their traceback, because
+they are defects.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from typing import Final
 
 from tidelog.core.errors import TidelogError
 
-#: Read by Spark's worker when it reports an exception to the driver.
+#: Environment variable that Spark's worker reads when it reports an exception to the driver.
 _NO_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 
 
 @contextlib.contextmanager
 def sentence_first() -> Iterator[None]:
-    """Let the driver show the sentence of a tidelog error instead of a worker's traceback.
+    """Make the driver show the sentence of a tidelog error instead of a worker's traceback.
 
-    The worker process ends with the exception, so its environment concerns no other source.
+    The worker process ends with the exception, so its environment affects no other source.
     """
     try:
         yield
@@ -34,6 +35,6 @@ def sentence_first() -> Iterator[None]:
 
 
 def _is_worker() -> bool:
-    """Return whether this process is Spark's: its main module is one of PySpark's."""
+    """Return whether this process is a Spark worker: its main module belongs to PySpark."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")

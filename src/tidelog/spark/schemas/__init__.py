@@ -1,9 +1,10 @@
-"""Columns of records with a schema: JSON, Avro and Protobuf, as functions for queries.
+"""Columns of records with a schema (JSON, Avro and Protobuf), as functions for queries.
 
-Functions, no framework: each takes a column of bytes and returns a column. Nothing is imported
-here: Avro and Protobuf need the packages of the extra of this name.
+This package is no framework: each function takes a column of bytes and returns a column. The
+package face imports nothing, because Avro and Protobuf need the packages of the extra of this name.
 
-The functions: `json_column`, `avro_column` and `protobuf_column`. Types: `avro_types` and
-`protobuf_types`. They share `decoded_column` (a decoder as a column function) and `bad_records`
-(records that do not fit). Confluent's conventions: `wire_format` and `registry`.
+The functions are `json_column`, `avro_column` and `protobuf_column`. `avro_types` and
+`protobuf_types` have the column types. The functions share `decoded_column` (a decoder as a column
+function) and `bad_records` (records that do not fit). `wire_format` and `registry` implement
+Confluent's conventions.
 """

@@ -1,9 +1,10 @@
 """Avro records in Confluent's wire format as columns, with fastavro.
 
-The writer's schema comes from the registry by the id in each record. The reader's schema decides
-the columns: the newest of a subject when the query is planned, or the text that the caller gives.
-Avro resolves one to the other, so that old and new records of a topic have the same columns.
-Records without the wire format are read with `registry=None`: they are of the given schema.
+The writer's schema comes from the registry, by the id in each record. The reader's schema decides
+the columns: the newest schema of a subject when the query is planned, or the text that the caller
+gives. Avro resolves the writer's schema to the reader's, so that old and new records of a topic
+have the same columns. Records without the wire format are read with `registry=None` and have the
+given schema.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ def avro_column(
     schema: str | None = None,
     mode: str = "permissive",
 ) -> Column:
-    """Return the Avro records in a column of bytes; `bad_records` says what the modes give.
+    """Return the Avro records in a column of bytes; `bad_records` describes the modes.
 
-    `registry`: an address. Exactly one of `subject` (such as `flights-value`) and `schema` (the
-    reader's, as JSON). Raises OptionError, RegistryError.
+    `registry` is an address. Exactly one of `subject` (such as `flights-value`) and `schema` (the
+    reader's schema, as JSON) must be given. Raises OptionError, RegistryError.
     """
     decoder = avro_decoder(registry, subject=subject, schema=schema)
     return decoded_column(column, decoder, mode)
@@ -75,7 +76,7 @@ def avro_decoder(
 
 
 class AvroDecoder:
-    """A decoder of records to a reader's schema. Parsed schemas stay in their process."""
+    """A decoder of records to a reader's schema; parsed schemas are cached in each process."""
 
     def __init__(self, registry: SchemaRegistry | None, reader: RegisteredSchema) -> None:
         self._registry = registry
@@ -90,11 +91,11 @@ class AvroDecoder:
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The type of the reader's schema."""
+        """The Arrow type of the reader's schema."""
         return self._arrow_type
 
     def decode(self, data: bytes) -> Any:
-        """Return one record. Raises BadRecordError, RegistryError."""
+        """Return the record in `data`. Raises BadRecordError, RegistryError."""
         import fastavro
 
         writer, start = self._parsed_reader, 0
@@ -139,7 +140,7 @@ class AvroDecoder:
             parsed = _parse(found)[0]
         except OptionError as error:
             raise RegistryError(f"schema {schema_id} at {registry.url}: {error}") from error
-        # Resolution takes time: not where both are the same.
+        # Resolution takes time, so identical schemas are not resolved.
         return self._parsed_reader if parsed == self._parsed_reader else parsed
 
 

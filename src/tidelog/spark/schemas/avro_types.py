@@ -1,10 +1,10 @@
-"""Arrow types of Avro schemas, and schemas as this package reads them.
+"""Arrow types of Avro schemas, and preparation of schemas for this package.
 
-Records become structs, unions with null become nullable fields. Enums and UUIDs are text, fixed is
-bytes. Timestamps are in UTC with microseconds; `decimal` and `date` keep their meaning. Other
-logical types (times of day, local timestamps, durations) are left as the numbers or bytes below
-them. A schema that has no column type is an error with the path of the field: other unions, and
-records that contain themselves.
+Records become structs, and unions with null become nullable fields. Enums and UUIDs become text,
+and fixed becomes bytes. Timestamps are in UTC with microseconds; `decimal` and `date` keep their
+meaning. Other logical types (times of day, local timestamps, durations) keep their underlying
+numbers or bytes. A schema without a column type is an error with the path of the field: other
+unions, and records that contain themselves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PRIMITIVES: Final = {
     "null": pa.null(),
 }
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-#: Logical types that are decoded; others are removed from schemas.
+#: Logical types that are decoded; other logical types are removed from schemas.
 _LOGICAL: Final = {
     ("long", "timestamp-millis"): _TIMESTAMP,
     ("long", "timestamp-micros"): _TIMESTAMP,
@@ -55,9 +55,9 @@ def without_other_logical_types(schema: Any) -> Any:
 
 
 def arrow_type_of(schema: Any, named: Mapping[str, Any]) -> pa.DataType:
-    """Return the type of a schema that fastavro parsed; `named`: its named types.
+    """Return the type of a schema that fastavro parsed; `named` has its named types.
 
-    Raises OptionError.
+    Raises OptionError for a schema without a column type.
     """
     return _type_of(schema, named, "", ())
 

@@ -1,11 +1,11 @@
-"""Records that do not fit their schema, and what a query does about them.
+"""Records that do not fit their schema, and the ways in which a query handles them.
 
-`permissive` gives a struct of the record and an error text, of which one is null: the query goes
-on, and its author filters. `failfast` gives the record alone and fails the query at the first bad
-one. A null value (a tombstone) has neither record nor error.
+`permissive` returns a struct of the record and an error text, of which one is null: the query
+continues, and its author filters. `failfast` returns only the record and fails the query at the
+first bad record. A null value (a tombstone) has neither record nor error.
 
-`decode_column` makes an Arrow column of bytes into either form. It knows no format: a decoder has
-the Arrow type of its records and makes bytes into plain Python values.
+`decode_column` turns an Arrow column of bytes into either form. The function knows no format: a
+decoder has the Arrow type of its records and turns bytes into plain Python values.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tidelog.spark.option_values import OptionError
 
 PERMISSIVE: Final = "permissive"
 FAILFAST: Final = "failfast"
-#: Bytes of a bad record that its error shows.
+#: Number of bytes of a bad record that its error shows.
 _SHOWN_BYTES: Final = 16
 
 
 class BadRecordError(TidelogError):
-    """A record that is not of its schema; the message says why."""
+    """A record that does not fit its schema; the message has the reason."""
 
 
 class RecordDecoder(Protocol):
-    """A decoder that runs in tasks: it is pickled with the query."""
+    """A decoder that runs in tasks, to which it is pickled with the query."""
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The type of the records."""
+        """The Arrow type of the records."""
 
     def decode(self, data: bytes) -> Any:
         """Return the record in `data`. Raises BadRecordError."""
@@ -46,14 +46,14 @@ def is_strict(mode: str) -> bool:
 
 
 def result_type(record_type: pa.DataType) -> pa.DataType:
-    """Return the type of a permissive column."""
+    """Return the Arrow type of a column in permissive mode."""
     return pa.struct([pa.field("record", record_type), pa.field("error", pa.string())])
 
 
 def decode_column(values: pa.Array, decoder: RecordDecoder, *, strict: bool) -> pa.Array:
-    """Return the records of a column of bytes, with their errors where not `strict`.
+    """Return the records of a column of bytes, with their errors unless `strict`.
 
-    Raises BadRecordError for the first bad record if `strict`.
+    With `strict`, raises BadRecordError for the first bad record.
     """
     records: list[Any] = []
     errors: list[str | None] = []
@@ -77,7 +77,7 @@ def decode_column(values: pa.Array, decoder: RecordDecoder, *, strict: bool) -> 
 
 
 def _arrow_column(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
-    """Return an Arrow array of plain values; field by field, as Arrow is slow with dicts."""
+    """Return an Arrow array of plain values, built field by field, as Arrow is slow with dicts."""
     if not pa.types.is_struct(arrow_type) or arrow_type.num_fields == 0:
         return pa.array(values, arrow_type)
     fields = [

@@ -1,7 +1,7 @@
-"""A decoder of records as a column function of Spark: an Arrow UDF, one call for many rows.
+"""A decoder of records as a column function of Spark: an Arrow UDF that handles many rows per call.
 
-Decides the type of the column. Knows Spark and no format: decoders come from `avro_column` and
-`protobuf_column`. Spark pickles the decoder and sends it to each task.
+This module decides the type of the column. It knows Spark and no format: decoders come from
+`avro_column` and `protobuf_column`. Spark pickles the decoder and sends it to each task.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def decoded_column(column: Column | str, decoder: RecordDecoder, mode: str) -> Column:
-    """Return the records in a column of bytes; `bad_records` says what the modes give."""
+    """Return the records in a column of bytes; `bad_records` describes the modes."""
     from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.pandas.types import from_arrow_type
 
@@ -35,7 +35,7 @@ def decoded_column(column: Column | str, decoder: RecordDecoder, mode: str) -> C
         with sentence_first():
             return decode_column(values, decoder, strict=strict)
 
-    # Spark takes the kind of function from its type hints, which its own stubs do not know.
+    # Spark derives the kind of function from its type hints, which Spark's own stubs do not know.
     udf: Any = arrow_udf(decode, from_arrow_type(arrow_type))  # type: ignore[call-overload]
     result: Column = udf(column)
     return result

@@ -1,7 +1,7 @@
-"""JSON records as columns, parsed by Spark itself: no Python worker touches them.
+"""JSON records as columns, parsed by Spark itself without a Python worker.
 
-A record is bad where it is not JSON, or where a field has another type than the schema says. Fields
-that the schema does not name are left out; missing ones are null.
+A record is bad if it is not JSON, or if a field has another type than the schema requires. Fields
+that the schema does not name are left out, and missing fields are null.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-#: A field for Spark's parser, where it leaves the text of a bad record.
+#: A field in which Spark's parser stores the text of a bad record.
 _CORRUPT: Final = "__tidelog_corrupt_record"
 _SHOWN_CHARACTERS: Final = 100
 
 
 def json_column(column: Column | str, schema: str | StructType, mode: str = "permissive") -> Column:
-    """Return the JSON records in a column of bytes or text; `bad_records` says what modes give.
+    """Return the JSON records in a column of bytes or text; `bad_records` describes the modes.
 
-    `schema`: a DDL such as `carrier string, delay int`, or a StructType.
+    `schema` is a DDL such as `carrier string, delay int`, or a StructType.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names the module
     from pyspark.sql.types import StringType, StructType
 
     strict = is_strict(mode)
@@ -39,7 +39,7 @@ def json_column(column: Column | str, schema: str | StructType, mode: str = "per
     read = StructType([*fields.fields]).add(_CORRUPT, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     parsed = F.from_json(text, read, options)
-    # Spark gives null, without a corrupt text, for a record that is blank.
+    # Spark returns null, without a corrupt text, for a blank record.
     is_bad = text.isNotNull() & (parsed.isNull() | parsed[_CORRUPT].isNotNull())
     error = F.when(
         is_bad,

@@ -1,9 +1,9 @@
-"""Protobuf records as columns, with Google's runtime: by descriptor, without generated code.
+"""Protobuf records as columns, decoded by descriptor with Google's runtime.
 
 The message is a generated class, or a name in a descriptor set (`protoc --include_imports
---descriptor_set_out`). Records are in Confluent's wire format unless `framed=False`. The registry
-is not asked: its Protobuf schemas are text, for which there is no parser here. The message indexes
-of each record are compared with the place of the message in its file instead.
+--descriptor_set_out`). Records are in Confluent's wire format unless `framed=False`. The decoder
+does not query the registry: its Protobuf schemas are text, for which this package has no parser.
+Instead the message indexes of each record are compared with the place of the message in its file.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def protobuf_column(
     framed: bool = True,
     mode: str = "permissive",
 ) -> Column:
-    """Return the Protobuf records in a column of bytes; `bad_records` says what the modes give.
+    """Return the Protobuf records in a column of bytes; `bad_records` describes the modes.
 
-    `message`: a generated class, or a full name such as `flights.Flight` with `descriptors`, the
+    `message` is a generated class, or a full name such as `flights.Flight` with `descriptors`, the
     bytes of a descriptor set. Raises OptionError.
     """
     decoder = protobuf_decoder(message, descriptors=descriptors, framed=framed)
@@ -60,7 +60,7 @@ def protobuf_decoder(
 
 
 class ProtobufDecoder:
-    """A decoder of one message type."""
+    """A decoder of records of one message type."""
 
     def __init__(self, descriptors: bytes, name: str, framed: bool) -> None:
         self._arguments = (descriptors, name, framed)
@@ -77,11 +77,11 @@ class ProtobufDecoder:
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The type of the message."""
+        """The Arrow type of the message."""
         return self._arrow_type
 
     def decode(self, data: bytes) -> Any:
-        """Return one record. Raises BadRecordError."""
+        """Return the record in `data`. Raises BadRecordError."""
         from google.protobuf.message import DecodeError
 
         start = 0
@@ -112,7 +112,7 @@ def _need_protobuf() -> None:
 
 
 def _find(descriptors: bytes, name: str) -> Any:
-    """Return the descriptor of a message in a descriptor set, in a pool of its own."""
+    """Return the descriptor of a message in a descriptor set, from a pool of its own."""
     from google.protobuf import descriptor_pb2, descriptor_pool
     from google.protobuf.message import DecodeError
 
@@ -146,7 +146,7 @@ def _class_of(descriptor: Any) -> Any:
 
 
 def _path_of(descriptor: Any) -> tuple[int, ...]:
-    """Return the indexes of a message in its file, as Confluent's wire format writes them."""
+    """Return the indexes of a message in its file, in the form of Confluent's wire format."""
     if descriptor.containing_type is not None:
         siblings = [each.full_name for each in descriptor.containing_type.nested_types]
         outer = _path_of(descriptor.containing_type)
@@ -157,7 +157,7 @@ def _path_of(descriptor: Any) -> tuple[int, ...]:
 
 
 def _descriptor_set(descriptor: Any) -> bytes:
-    """Return the file of a generated message with the files that it imports."""
+    """Return the file of a generated message, with the files that it imports."""
     from google.protobuf import descriptor_pb2
 
     found = descriptor_pb2.FileDescriptorSet()

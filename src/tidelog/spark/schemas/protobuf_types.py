@@ -1,11 +1,13 @@
-"""Arrow types of Protobuf messages, and messages as plain values of these types.
+"""Arrow types of Protobuf messages, and conversion of messages to plain values of these types.
 
-Messages become structs, repeated fields lists, maps maps, enums the names of their values.
-`google.protobuf.Timestamp` is a timestamp. Unsigned 64-bit numbers are decimals of 20 digits, for
-columns have no such type. A field that can be absent and is absent is null; others have their
-default, as in Protobuf. A message that contains itself has no column type: an error with the path.
+Messages become structs, repeated fields lists, maps maps, and enums the names of their values.
+`google.protobuf.Timestamp` becomes a timestamp. Unsigned 64-bit numbers become decimals of 20
+digits, because columns have no such integer type. An absent field is null if the field has
+presence; other absent fields have their default, as in Protobuf. A message that contains itself has
+no column type and is an error with the path.
 
-Descriptors are those of Google's runtime. It ships no types for mypy, so that they are Any here.
+Descriptors are those of Google's runtime. The runtime ships no types for mypy, so descriptors are
+Any here.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _UNSIGNED_64: Final = pa.decimal128(20, 0)
 
-#: By FieldDescriptor.cpp_type: int32, int64, uint32, uint64, double, float, bool. Enums are 8,
-#: strings and bytes 9, messages 10.
+#: Arrow types by FieldDescriptor.cpp_type: int32, int64, uint32, uint64, double, float, bool. The
+#: numbers of enums are 8, of strings and bytes 9, of messages 10.
 _SCALARS: Final = {
     1: pa.int32(),
     2: pa.int64(),
@@ -37,14 +39,14 @@ _SCALARS: Final = {
 _ENUM: Final = 8
 _TEXT: Final = 9
 _MESSAGE: Final = 10
-#: FieldDescriptor.type of bytes, among those of cpp_type 9.
+#: FieldDescriptor.type of bytes; strings and bytes share cpp_type 9.
 _BYTES: Final = 12
 
 Getter = Callable[[Any], Any]
 
 
 def message_type(descriptor: Any) -> pa.DataType:
-    """Return the type of a message. Raises OptionError."""
+    """Return the Arrow type of a message. Raises OptionError for a message without one."""
     return _message_type(descriptor, descriptor.full_name, ())
 
 
@@ -85,7 +87,7 @@ def _single_type(field: Any, path: str, within: tuple[str, ...]) -> pa.DataType:
 
 
 def message_getter(descriptor: Any) -> Getter:
-    """Return a function that makes a message of this type into plain values."""
+    """Return a function that converts a message of this type to plain values."""
     if descriptor.full_name == _TIMESTAMP:
         return _datetime_of
     getters = [(field.name, _field_getter(field)) for field in descriptor.fields]

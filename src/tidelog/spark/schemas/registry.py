@@ -1,8 +1,8 @@
-"""A schema registry over HTTP, with Confluent's paths: schemas by id and by subject.
+"""A schema registry over HTTP with Confluent's paths, which has schemas by id and by subject.
 
-Schemas of an id never change, so they are kept for the life of the process, and so is the answer
-that an id is unknown. A registry that cannot be reached is an error of the query, not of a record.
-Pickled with queries: only the address travels, and each worker fills a cache of its own.
+The schema of an id never changes, so each process keeps it, and also the answer that an id is
+unknown. A registry that cannot be reached is an error of the query, not of a record. The registry
+object is pickled with queries: only the address travels, and each worker fills its own cache.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_FOUND: Final = 404
 
 
 class RegistryError(TidelogError):
-    """A registry that does not answer, or answers with something else than a schema."""
+    """A registry that does not respond, or responds with something other than a schema."""
 
 
 class UnknownSchemaError(RegistryError):
@@ -33,14 +33,14 @@ class UnknownSchemaError(RegistryError):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema as registered; `references` are the texts of schemas that it names, inner first."""
+    """A registered schema; `references` are the texts of schemas that it names, inner first."""
 
     schema_type: str
     text: str
     references: tuple[str, ...] = ()
 
 
-#: By address and path, in this process. An unknown schema is kept as its error.
+#: Schemas by address and path, in this process. An unknown schema is kept as its error.
 _cache: dict[tuple[str, str], Any] = {}
 
 
@@ -59,7 +59,7 @@ class SchemaRegistry:
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             self._secret = base64.b64encode(pair.encode()).decode()
-        #: Without user and password: for messages.
+        #: Address without user and password, for messages.
         self.url = _without_secret(url).rstrip("/")
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
@@ -67,7 +67,7 @@ class SchemaRegistry:
         return self._schema(f"/schemas/ids/{schema_id}")
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """Return the newest schema of a subject as of now; it is not kept.
+        """Return the newest schema of a subject as of now, without caching it.
 
         Raises UnknownSchemaError, RegistryError.
         """

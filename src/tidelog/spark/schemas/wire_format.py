@@ -1,8 +1,8 @@
 """Confluent's wire format: a zero byte, a schema id of four bytes, then the record.
 
 Protobuf records have the path of their message in the schema's file between id and record: a count
-and that many indexes, as zigzag varints; a single zero byte stands for the first message. Knows no
-registry.
+and that many indexes, as zigzag varints. A single zero byte stands for the first message. This
+module knows no registry.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 from tidelog.spark.schemas.bad_records import BadRecordError
 
 _HEAD: Final = struct.Struct(">bi")
-#: More than any file of messages nests.
+#: Maximum depth of nested messages, more than any real file has.
 _MAX_DEPTH: Final = 64
 
 
 def split_schema_id(data: bytes) -> tuple[int, int]:
-    """Return the schema id and where the rest begins. Raises BadRecordError."""
+    """Return the schema id and the position after it. Raises BadRecordError."""
     if len(data) < _HEAD.size:
         raise BadRecordError(
             f"a record of {len(data)} bytes is too short for Confluent's wire format"
@@ -32,9 +32,9 @@ def split_schema_id(data: bytes) -> tuple[int, int]:
 
 
 def split_message_path(data: bytes, position: int) -> tuple[tuple[int, ...], int]:
-    """Return the path of a Protobuf message and where the record begins.
+    """Return the path of a Protobuf message and the position of the record.
 
-    Raises BadRecordError.
+    Raises BadRecordError for a malformed path.
     """
     count, position = _varint(data, position)
     if count == 0:

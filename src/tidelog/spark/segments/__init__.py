@@ -1,9 +1,10 @@
-"""Log directories without brokers: their files listed, their batches scanned and read.
+"""Log directories without brokers: listing their files, scanning and reading their batches.
 
-`listing` is the content of log directories, read with `directory_files`. `replica_choice` takes one
-replica of each partition. `batch_scan` scans the batches of a file, whose fast form is `_scan.c`.
-`resync` finds the next batch behind damage, `offset_lookup` the place of an offset.
+`listing` lists the content of log directories, read with `directory_files`. `replica_choice`
+chooses one replica of each partition. `batch_scan` scans the batches of a file, and its fast
+implementation is `_scan.c`. `resync` finds the next batch after damage, and `offset_lookup` the
+position of an offset.
 
-In Spark: `segment_reader` is the reader, `segment_client` answers planning from files,
-`segment_reading` returns the rows.
+In Spark, `segment_reader` is the reader, `segment_client` answers the calls of planning from files,
+and `segment_reading` returns the rows.
 """

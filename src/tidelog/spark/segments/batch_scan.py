@@ -1,10 +1,11 @@
 """The scan over the batches of a log file: one row of numbers for each batch header.
 
-A row has the header's fields, the batch's place in the file and the checksum of its bytes. The
+A row has the header's fields, the batch's position in the file and the checksum of its bytes. The
 compiled scan (`_scan.c`, built at installation) takes about 20 ns a batch and computes CRC-32C with
-the processor's instruction; the Python one takes 3 µs. Both give the same rows for the same bytes.
-Decides nothing about a batch except where the next one starts. A buffer whose next bytes are no
-batch header ends the scan; the caller has the reason as a `ScanEnd`. Source: DefaultRecordBatch.
+the processor's instruction; the Python scan takes 3 µs. Both give the same rows for the same bytes.
+The scan decides nothing about a batch except where the next batch starts. A buffer whose next bytes
+are no batch header ends the scan, and the caller gets the reason as a `ScanEnd`. Source:
+DefaultRecordBatch.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ else:
     except ImportError:
         compiled = None
 
-#: Version of arguments and result that this module expects of the compiled scan.
+#: Version of arguments and result that this module requires of the compiled scan.
 _VERSION: Final = 1
 
 HEADER_BYTES: Final = 61
@@ -57,15 +58,15 @@ Rows = npt.NDArray[np.void]
 
 
 class ScanEnd(IntEnum):
-    """Why a scan ended."""
+    """The reason for which a scan ended."""
 
-    #: There is no room for another row.
+    #: The rows are full.
     FULL = 0
-    #: The buffer ends in the next batch, or before it.
+    #: The buffer ends within the next batch, or before it.
     SHORT = 1
-    #: The next batch claims fewer bytes than a header has.
+    #: The next batch claims to be smaller than a header.
     BAD_LENGTH = 2
-    #: The next batch has another magic than 2.
+    #: The next batch has a magic other than 2.
     BAD_MAGIC = 3
 
 
@@ -79,8 +80,8 @@ def scan_rows(
 ) -> tuple[int, int, ScanEnd]:
     """Fill `rows` from the batches in `buffer[at:end]`; return (rows, next position, reason).
 
-    `origin` is the place of `buffer[0]` in the file. Without `check_crc` only headers are read, the
-    last batch may reach beyond `end`, and `computed_crc` is the batch's own `crc`.
+    `origin` is the position of `buffer[0]` in the file. Without `check_crc` the scan reads only
+    headers, the last batch may reach beyond `end`, and `computed_crc` is the batch's own `crc`.
     """
     if compiled is not None and compiled.VERSION == _VERSION:
         count, after, stop = compiled.scan_rows(buffer, at, end, origin, rows, check_crc)
@@ -96,7 +97,7 @@ def scan_in_python(
     rows: Rows,
     check_crc: bool,
 ) -> tuple[int, int, ScanEnd]:
-    """Do the same without the compiled scan."""
+    """Do the same as `scan_rows`, without the compiled scan."""
     view = memoryview(buffer)
     if not 0 <= at <= end <= len(view):
         raise ValueError(f"bytes {at} to {end} are not in a buffer of {len(view)}")
@@ -135,12 +136,12 @@ def scan_in_python(
 
 
 def empty_rows(count: int) -> Rows:
-    """Return room for `count` rows."""
+    """Return an array with room for `count` rows."""
     return np.empty(count, dtype=ROW)
 
 
 def header_at(buffer: bytes | bytearray | memoryview, at: int) -> tuple[int, int, int]:
-    """Return (base offset, size, magic) that the bytes at a position claim; needs 17 bytes."""
+    """Return (base offset, size, magic) as the 17 bytes at a position claim them."""
     base = int.from_bytes(buffer[at : at + _LENGTH_AT], "big", signed=True)
     length = int.from_bytes(buffer[at + _LENGTH_AT : at + OVERHEAD_BYTES], "big", signed=True)
     return base, OVERHEAD_BYTES + length, buffer[at + _MAGIC_AT]

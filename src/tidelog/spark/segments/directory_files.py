@@ -1,9 +1,9 @@
-"""Names and text files of a log directory, read without Kafka's or tidelog's broker code.
+"""Names and text files of a log directory, read without broker code of Kafka or tidelog.
 
-A reader of its own: an audit must not share mistakes with the writer. Text files are total: a file
-that cannot be read is an `IllegibleFileError` with the line and the reason. Knows nothing of record
-batches, and lists nothing. Sources: CheckpointFile, LogFileUtils, UnifiedLog, MetaProperties,
-PartitionMetadataFile.
+This reader shares no code with the brokers, because an audit must not share mistakes with the
+writer. Every text file gives a value or an `IllegibleFileError` with the line and the reason. This
+module knows nothing of record batches, and lists no directory. Sources: CheckpointFile,
+LogFileUtils, UnifiedLog, MetaProperties, PartitionMetadataFile.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ OWNER: Final = "meta.properties"
 TOPIC_ID: Final = "partition.metadata"
 CLEAN_MARKER: Final = ".kafka_cleanshutdown"
 
-#: Files that a log directory may hold besides replicas.
+#: Files that a log directory may have besides its replicas' directories.
 OF_DIRECTORIES: Final = frozenset(
     (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS, CLEANED, OWNER, CLEAN_MARKER, ".lock",
      "held-strays", "new-replicas", "bootstrap.checkpoint", ".kafka_cleanshutdown.tmp")
 )  # fmt: skip
-#: Files that a replica's directory may hold besides those of its segments.
+#: Files that a replica's directory may have besides the files of its segments.
 OF_REPLICAS: Final = frozenset((LEADER_EPOCHS, TOPIC_ID, "stray.state", "quorum-state"))
-#: Snapshots of KRaft's metadata log.
+#: Suffix of snapshots of KRaft's metadata log.
 METADATA_SNAPSHOT: Final = ".checkpoint"
-#: A file with one of these at its end is half way in or out: written, compacted, deleted.
+#: Suffixes of files that are being written, compacted or deleted.
 PASSING: Final = (".tmp", ".cleaned", ".swap", ".deleted")
 
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -41,11 +41,11 @@ _ASIDE: Final = re.compile(r"(.+)\.([0-9a-f]{32})-(delete|stray|future)")
 
 
 class IllegibleFileError(TidelogError):
-    """A text file of a log directory that cannot be what its name says."""
+    """A text file of a log directory whose content does not fit its name."""
 
 
 def replica_of(name: str) -> TopicPartition | None:
-    """Return the partition whose replica a directory of this name holds; None for another one."""
+    """Return the partition of a replica's directory with this name; None for another name."""
     topic, dash, number = name.rpartition("-")
     if not dash or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
         return None
@@ -72,7 +72,7 @@ def log_name(base_offset: int, kind: str = "log") -> str:
 
 
 def read_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """Return the offsets of a directory's checkpoint by partition."""
+    """Return the offsets of a log directory's checkpoint by partition."""
     found: dict[TopicPartition, int] = {}
     for number, line in _entries(data):
         fields = line.split()
@@ -83,7 +83,7 @@ def read_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def read_epochs(data: bytes) -> tuple[tuple[int, int], ...]:
-    """Return (epoch, start offset) of a leader-epoch checkpoint, both rising."""
+    """Return the (epoch, start offset) pairs of a leader-epoch checkpoint, both rising."""
     found: list[tuple[int, int]] = []
     for number, line in _entries(data):
         fields = line.split()
@@ -97,7 +97,7 @@ def read_epochs(data: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def read_owner(data: bytes) -> tuple[str | None, int | None]:
-    """Return (cluster id, broker id) of a meta.properties; None where it does not say."""
+    """Return (cluster id, broker id) of a meta.properties; None for a missing value."""
     values: dict[str, str] = {}
     for line in _text(data).splitlines():
         if line.strip() and line.strip()[0] not in "#!":
@@ -110,7 +110,7 @@ def read_owner(data: bytes) -> tuple[str | None, int | None]:
 
 
 def read_topic_id(data: bytes) -> str:
-    """Return the topic id of a partition.metadata, as text."""
+    """Return the topic id of a partition.metadata file, as text."""
     for line in _text(data).splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "topic_id" and value.strip():
@@ -119,7 +119,7 @@ def read_topic_id(data: bytes) -> str:
 
 
 def _entries(data: bytes) -> list[tuple[int, str]]:
-    """Return the numbered lines behind a checkpoint's version and count; none if it is empty."""
+    """Return the numbered lines after a checkpoint's version and count; none for an empty file."""
     if not data:
         return []
     lines = _text(data).splitlines()

@@ -1,9 +1,10 @@
-"""The content of log directories at one moment: replicas, segments, checkpoints, all else.
+"""The content of log directories at one moment: replicas, segments, checkpoints, other files.
 
-High watermarks are read before any replica is listed. A replica in the ISR has every record below
-a high watermark, so what is listed later must reach it, also while brokers append. Files that
-vanish between listing and reading are no error; the brokers delete and compact meanwhile. Reads no
-record. Problems are collected, not raised: the reader of a listing decides what they mean.
+High watermarks are read before any replica is listed. A replica in the ISR has every record below a
+high watermark, so a replica that is listed later must reach it, even while brokers append. A file
+that vanishes between listing and reading is no error, because the brokers delete and compact
+meanwhile. The listing reads no record. Problems are collected, not raised: the reader of a listing
+decides their meaning.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class ListedSegment:
-    """A log file of a replica, as listed."""
+    """A log file of a replica, as it was listed."""
 
     path: str
     base_offset: int
@@ -40,11 +41,11 @@ class ListedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A file that could not be read, or not be understood."""
+    """A file that could not be read, or whose content is wrong."""
 
     path: str
     sentence: str
-    #: The operating system refused; otherwise the content is wrong.
+    #: Whether the operating system refused the read; otherwise the content is wrong.
     is_refused: bool
 
 
@@ -58,11 +59,11 @@ class OtherFile:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One partition's directory. Offsets of checkpoints are None where no entry is."""
+    """One partition's directory; an offset is None if its checkpoint has no entry."""
 
     tp: TopicPartition
     path: str
-    #: The log directory, its broker and whether that shut down cleanly.
+    #: The log directory, its broker, and whether the broker shut down cleanly.
     directory: str
     broker: int | None
     is_clean: bool
@@ -73,28 +74,28 @@ class Replica:
     high_watermark: int | None
     recovery_point: int | None
     log_start: int | None
-    #: Where the last compaction ended.
+    #: Offset at which the last compaction ended.
     cleaned_to: int | None
     problems: tuple[Problem, ...]
 
     @property
     def name(self) -> str:
-        """The broker for people; the log directory where its broker is unknown."""
+        """The broker's name for people, or the log directory if its broker is unknown."""
         return self.directory if self.broker is None else f"broker {self.broker}"
 
     @property
     def bytes(self) -> int:
-        """Size of all log files."""
+        """Size of all log files in bytes."""
         return sum(segment.size for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """A replica's directory under another name: to be deleted, stray, or a future replica."""
+    """A replica's directory under another name: to be deleted, a stray, or a future replica."""
 
     path: str
     replica: str
-    #: `delete`, `stray` or `future`.
+    #: The reason of the rename: `delete`, `stray` or `future`.
     reason: str
     size: int
 
@@ -115,7 +116,7 @@ class ListedLogDir:
 
 @dataclass(slots=True)
 class _Head:
-    """A log directory's own files."""
+    """The files of a log directory itself."""
 
     path: str
     names: list[str]
@@ -126,9 +127,9 @@ class _Head:
 
 
 def expand(patterns: Sequence[str], option: str = "segments") -> list[str]:
-    """Return the log directories that paths and globs name, each once, in order.
+    """Return the log directories that paths and globs name, in order and without repetition.
 
-    Raises ConfigError for a pattern without a match, or a match that is no log directory.
+    Raises ConfigError for a pattern without a match, or for a match that is no log directory.
     """
     found: dict[str, None] = {}
     for pattern in patterns:
@@ -160,13 +161,13 @@ def _check_log_directory(path: str, option: str) -> None:
 
 
 def list_directories(paths: Sequence[str]) -> tuple[ListedLogDir, ...]:
-    """Return the content of log directories; see the module."""
+    """Return the content of log directories, in the order that the module describes."""
     heads = [_read_head(path) for path in paths]
     return tuple(_list_directory(head) for head in heads)
 
 
 def list_again(replicas: Sequence[Replica]) -> tuple[Replica, ...]:
-    """Return what these replicas have now; those whose directories are gone are left out."""
+    """Return the present content of these replicas, without replicas whose directories are gone."""
     heads = {path: _read_head(path) for path in dict.fromkeys(each.directory for each in replicas)}
     found = [_list_replica(heads[each.directory], each.tp, each.path) for each in replicas]
     return tuple(each for each in found if each is not None)
@@ -223,7 +224,7 @@ def _list_directory(head: _Head) -> ListedLogDir:
 
 
 def _list_replica(head: _Head, tp: TopicPartition, path: str) -> Replica | None:
-    """Return a replica; None where its directory is gone."""
+    """Return the content of a replica's directory; None if the directory is gone."""
     problems: list[Problem] = []
     try:
         segments, others = _list_files(path, problems)
@@ -248,15 +249,15 @@ def _list_replica(head: _Head, tp: TopicPartition, path: str) -> Replica | None:
 
 
 def list_segments(path: str) -> tuple[ListedSegment, ...]:
-    """Return the log files of a replica's directory, as they are now.
+    """Return the present log files of a replica's directory.
 
-    Raises FileNotFoundError where the directory is gone; what cannot be read is left out.
+    Raises FileNotFoundError if the directory is gone; unreadable files are left out.
     """
     return tuple(_list_files(path, [])[0])
 
 
 def _list_files(path: str, problems: list[Problem]) -> tuple[list[ListedSegment], list[OtherFile]]:
-    """Return a replica's log files in order, and its other files."""
+    """Return a replica's log files in order, and the other files of its directory."""
     segments: list[ListedSegment] = []
     others: list[OtherFile] = []
     names: list[str] = []
@@ -298,7 +299,7 @@ def _parsed(path: str, read: Callable[[bytes], _T], problems: list[Problem]) -> 
 
 
 def _content(path: str, problems: list[Problem]) -> bytes | None:
-    """Return a small file's content; None where it is not there, or cannot be read."""
+    """Return a small file's content; None if the file is missing or cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -316,4 +317,4 @@ def _size_of_tree(path: str) -> int:
         with os.scandir(path) as entries:
             return sum(entry.stat().st_size for entry in entries if entry.is_file())
     except OSError:
-        return 0  # it vanished: there is nothing of it left to count
+        return 0  # the file vanished and has no bytes to count

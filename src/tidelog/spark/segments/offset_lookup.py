@@ -1,8 +1,8 @@
-"""Where an offset stands in a log file: the index asked, its answer checked, batches walked.
+"""The position of an offset in a log file, found by the index and a walk over batches.
 
-The index is a hint. An entry counts only if a batch header of this segment, at or below the offset,
-begins at its position; otherwise the walk starts at byte 0. A walk reads headers only. Raises
-OSError; a file that ends early is the caller's concern.
+The index is only a hint. An entry counts only if a batch header of this segment, at or below the
+offset, begins at its position; otherwise the walk starts at byte 0. The walk reads headers only.
+Functions raise OSError; the caller handles a file that ends early.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STEP_ROWS: Final = 1 << 14
 
 
 def floor_position(path: str, base_offset: int, size: int, offset: int) -> int:
-    """Return the position of a batch at or before the one with `offset`."""
+    """Return the position of a batch at or before the batch with `offset`."""
     wanted = offset - base_offset
     if wanted <= 0:
         return 0
@@ -40,7 +40,7 @@ def floor_position(path: str, base_offset: int, size: int, offset: int) -> int:
 
 
 def _entry(descriptor: int, number: int) -> tuple[int, int]:
-    """Return (relative offset, position); zeros behind the last entry come after all others."""
+    """Return an index entry (relative offset, position); trailing zeros sort after all entries."""
     data = os.pread(descriptor, _ENTRY_BYTES, number * _ENTRY_BYTES)
     relative, position = int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big")
     if not relative and not position and number:

@@ -1,11 +1,11 @@
-"""One replica of each partition, chosen among log directories without asking a broker.
+"""Choice of one replica of each partition among log directories, without asking a broker.
 
-The choice is the replica with the greatest leader epoch in its last batch; among those, the one
-that reaches farthest below the committed end. A replica with the latest epoch follows the latest
-leader, which had every committed record when it was elected, so its records are the right ones as
-far as it goes. The committed end is the largest high watermark that any replica has checkpointed.
-It is the readable end also where no replica reaches it: what is lost there is an error of the read.
-Reads the last batches of each replica, with their checksums.
+The choice is the replica with the greatest leader epoch in its last batch. Among such replicas, the
+replica that reaches farthest below the committed end is chosen. A replica with the latest epoch
+follows the latest leader, which had every committed record when it was elected, so its records are
+the right ones up to its end. The committed end is the largest high watermark that any replica has
+checkpointed. The committed end is the readable end even if no replica reaches it: missing records
+are an error of the read. The choice reads the last batches of each replica, with their checksums.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LAST = 2**63 - 1
 
 
 class NoReplicaError(TidelogError):
-    """Log directories from which a partition cannot be read."""
+    """A partition that cannot be read from its log directories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,14 @@ class ChosenLog:
     first: int
     end: int
     last_epoch: int
-    #: A cleaner's checkpoint of any replica has the partition: offsets may be missing.
+    #: Whether a cleaner's checkpoint of any replica names the partition, so that offsets may be
+    #: missing.
     is_compacted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The end of a replica's log: the offset after its last whole batch, and that one's epoch."""
+    """The end of a replica's log: the offset after its last whole batch, and the batch's epoch."""
 
     end: int
     last_epoch: int
@@ -49,9 +50,9 @@ class Tail:
 def choose_logs(
     directories: Iterable[ListedLogDir], *, to_log_end: bool
 ) -> dict[TopicPartition, ChosenLog]:
-    """Return the log to read of each partition. Raises NoReplicaError, OSError.
+    """Return the log to read for each partition. Raises NoReplicaError, OSError.
 
-    `to_log_end` reads beyond the committed end, to the last whole batch.
+    `to_log_end` extends the read beyond the committed end, to the last whole batch.
     """
     replicas: dict[TopicPartition, list[Replica]] = {}
     for directory in directories:
@@ -64,7 +65,7 @@ def choose_logs(
 
 
 def choose(replicas: Sequence[Replica], tails: Mapping[str, Tail], to_log_end: bool) -> ChosenLog:
-    """Return the log to read among the replicas of one partition. Raises NoReplicaError."""
+    """Return the log to read of one partition with these replicas. Raises NoReplicaError."""
     ids = {each.topic_id: each.path for each in replicas if each.topic_id is not None}
     if len(ids) > 1:
         known = ", ".join(f"{topic_id} in {path}" for topic_id, path in sorted(ids.items()))

@@ -1,8 +1,9 @@
-"""The search for the next batch behind bytes that are none.
+"""The search for the next batch after bytes that are no batch.
 
 A wrong length or magic hides where the next batch begins. The search takes the first position with
-a header that fits the segment and a right checksum over all its bytes. Bytes of a value are taken
-for a batch only if they are one. Reads in steps, never a whole file.
+a header that fits the segment and a correct checksum over the batch's bytes. So bytes of a record's
+value count as a batch only if they are a whole batch. The search reads in steps, never a whole
+file.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tidelog.spark.segments.batch_scan import (
 
 _STEP_BYTES: Final = 4 * MIB
 _STEP_ROWS: Final = 1 << 16
-#: A batch that claims more is not believed: no broker appends one.
+#: Maximum plausible size of a batch; no broker appends a larger batch.
 _LARGEST_BATCH: Final = 256 * MIB
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
@@ -41,21 +42,21 @@ _HIGH: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class FoundBatch:
-    """A batch: where it begins, and its base offset."""
+    """A batch, with the position where it begins and its base offset."""
 
     position: int
     base: int
 
 
 def next_batch(descriptor: int, start: int, end: int, size: int, low: int) -> FoundBatch | None:
-    """Return the first batch that begins in `[start, end)`; None where there is none.
+    """Return the first batch that begins in `[start, end)`; None if there is none.
 
-    `size` is the file's size, `low` the smallest base offset that may follow.
+    `size` is the file's size, and `low` the smallest base offset that may follow.
     """
     pattern = _header_pattern(low)
     at = start
     while at < end:
-        # A header that begins in the step may reach beyond it.
+        # A header that begins in this step may reach beyond the step.
         data = os.pread(descriptor, min(_STEP_BYTES + HEADER_BYTES, size - at), at)
         if len(data) < HEADER_BYTES:
             return None
@@ -71,7 +72,7 @@ def next_batch(descriptor: int, start: int, end: int, size: int, low: int) -> Fo
 
 
 def _header_pattern(low: int) -> re.Pattern[bytes]:
-    """Return a pattern of headers whose offset has the upper half of `low`, or one more."""
+    """Return a pattern of headers whose offset has the upper half of `low`, or the next half."""
     upper = max(0, low) >> 32
     halves = b"|".join(re.escape(_HIGH.pack(half)) for half in (upper, upper + 1))
     return re.compile(b"(?=(?:" + halves + b").{12}\x02)", re.DOTALL)
@@ -86,7 +87,7 @@ def _is_whole(descriptor: int, at: int, length: int, size: int) -> bool:
 
 
 def is_batch_start(descriptor: int, at: int, size: int, low: int) -> bool:
-    """Return whether the file ends at a position, or a plausible header above `low` is there."""
+    """Return whether the file ends at a position, or has a plausible header above `low` there."""
     if at == size:
         return True
     header = os.pread(descriptor, HEADER_BYTES, at)
@@ -105,10 +106,10 @@ def are_zeros(descriptor: int, start: int, end: int) -> bool:
 
 
 def sound_batches(path: str, start: int, size: int, low: int) -> Iterator[Rows]:
-    """Yield the batches of a file from `start` on that have a right checksum, step by step.
+    """Yield the batches of a file from `start` on that have a correct checksum, step by step.
 
-    Bytes that are none are skipped; offsets below `low` are of no interest to the search. The rows
-    are overwritten by the next step. Raises OSError.
+    Bytes that are no batch are skipped, and offsets below `low` do not matter to the search. The
+    next step overwrites the rows. Raises OSError.
     """
     rows = empty_rows(_STEP_ROWS)
     with open(path, "rb", buffering=0) as file:
@@ -139,7 +140,7 @@ def sound_batches(path: str, start: int, size: int, low: int) -> Iterator[Rows]:
 
 
 def first_with_wrong_length(descriptor: int, rows: Rows, size: int) -> int | None:
-    """Return the first row with a wrong checksum behind which no batch begins."""
+    """Return the first row with a wrong checksum after which no batch begins."""
     for place in np.flatnonzero(rows["crc"] != rows["computed_crc"]):
         end = int(rows["position"][place] + rows["size"][place])
         if not is_batch_start(descriptor, end, size, int(rows["base"][place])):

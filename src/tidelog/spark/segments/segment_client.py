@@ -1,10 +1,10 @@
-"""Log directories in the place of brokers: the calls that planning makes, answered from files.
+"""A client over log directories in place of brokers, which answers calls of planning from files.
 
-Planning asks for topics, partitions and offsets. With this client the options `subscribe`,
+Planning requests topics, partitions and offsets. With this client the options `subscribe`,
 `assign`, `subscribePattern` and all forms of offsets and timestamps mean the same as with brokers.
-The directories are listed once; a query keeps what it saw. An offset for a timestamp is that of the
-first record, below the readable end, with this timestamp or a later one. A time index only lets
-segments be passed over, so a lost one costs time.
+The directories are listed once, so a query keeps its view of them. The offset for a timestamp is
+that of the first record, below the readable end, with this timestamp or a later one. A time index
+only allows to skip segments, so a lost index only costs time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NONE: Final = ListedOffset(-1, -1, -1)
 
 
 class SegmentClient:
-    """What log directories say of topics and offsets."""
+    """Topics and offsets of log directories, with the methods of a client."""
 
     def __init__(self, patterns: tuple[str, ...], *, to_log_end: bool) -> None:
         """List the directories. Raises ConfigError, NoReplicaError, OSError."""
@@ -40,11 +40,11 @@ class SegmentClient:
         self.logs: dict[TopicPartition, ChosenLog] = choose_logs(directories, to_log_end=to_log_end)
 
     def topics(self) -> tuple[str, ...]:
-        """Return the topics that have a replica here; no internal ones."""
+        """Return the topics that have a replica in the directories, without internal topics."""
         return tuple(dict.fromkeys(tp.topic for tp in self.logs if tp.topic not in _INTERNAL))
 
     def metadata(self, topics: list[str] | None) -> ClusterMetadata:
-        """Return topics with the partitions that are here; an unknown topic has an error."""
+        """Return topics with their partitions in the directories; an unknown topic has an error."""
         wanted = list(dict.fromkeys(tp.topic for tp in self.logs)) if topics is None else topics
         return ClusterMetadata({}, -1, None, {name: self._topic(name) for name in wanted})
 
@@ -65,7 +65,7 @@ class SegmentClient:
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
     ) -> dict[TopicPartition, ListedOffset]:
-        """Return earliest, latest or first offsets of a timestamp. Raises OSError."""
+        """Return earliest or latest offsets, or first offsets of timestamps. Raises OSError."""
         return {tp: self._listed(self.logs[tp], stamp) for tp, stamp in timestamps.items()}
 
     def _listed(self, log: ChosenLog, timestamp: int) -> ListedOffset:
@@ -85,14 +85,15 @@ class SegmentClient:
 
 
 def _largest_timestamp(segment: ListedSegment) -> int:
-    """Return the last timestamp of a time index; a large one where it is not known."""
+    """Return the last timestamp of a time index; a maximum if the timestamp is not known."""
     try:
         with open(segment.companion("timeindex"), "rb") as file:
             size = os.fstat(file.fileno()).st_size // _TIME_ENTRY_BYTES
             for number in reversed(range(size)):
                 entry = os.pread(file.fileno(), _TIME_ENTRY_BYTES, number * _TIME_ENTRY_BYTES)
                 if any(entry):
-                    # The last entry is written when a segment is rolled; before, more may follow.
+                    # The last entry is written when a segment is rolled; before that, later
+                    # timestamps may follow.
                     return int.from_bytes(entry[:8], "big", signed=True) if number else 2**63 - 1
     except OSError:
         pass  # without its index the segment is searched

@@ -1,6 +1,7 @@
-"""The reader that Spark drives for the option `segments`: log directories in the place of brokers.
+"""The reader for the option `segments`, which reads log directories in place of brokers.
 
-Light to import; the tasks import the reading code. All executors must see the directories.
+This module is light to import; the tasks import the reading code. All executors must have access to
+the directories.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SegmentPartition(InputPartition):
-    """One task: offsets of a partition and the files that hold them."""
+    """One task: offsets of a partition, and the files that have these offsets."""
 
     def __init__(self, task: SegmentTask) -> None:
         self.task = task
@@ -36,7 +37,7 @@ class SegmentReader(Shipped, DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks; list the directories."""
+        """List the directories and return the tasks."""
         return self._planned(None)
 
     def _planned(self, narrowing: Narrowing | None) -> list[InputPartition]:
@@ -50,25 +51,25 @@ class SegmentReader(Shipped, DataSourceReader):
         from tidelog.spark.segments.segment_reading import read_segments
 
         if not isinstance(partition, SegmentPartition):
-            return  # Spark's stand-in for "no tasks"
+            return  # Spark's placeholder for "no tasks"
         with sentence_first():
             yield from read_segments(self._options, partition.task)
 
 
 class FilteringSegmentReader(SegmentReader):
-    """A reader that plans only the ranges that the filters of the query leave."""
+    """A reader that plans only the ranges that pass the filters of the query."""
 
     def __init__(self, options: ReadOptions) -> None:
         super().__init__(options)
         self._narrowing: Narrowing | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take the filters that planning can apply; return those that Spark has to apply."""
+        """Take the filters that planning can apply; return the filters that Spark has to apply."""
         from tidelog.spark.pushdown import take_filters
 
         self._narrowing, left = take_filters(filters)
         return left
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks that may have rows which the filters keep."""
+        """Return the tasks that may have rows which pass the filters."""
         return self._planned(self._narrowing)

@@ -1,11 +1,11 @@
-"""Rows of log files as Arrow batches, without brokers: tasks planned, files read.
+"""Rows of log files as Arrow batches, without brokers: planning of tasks, and reading of files.
 
-A task has a range of offsets of one replica and the files that hold it, as they were listed.
+A task has a range of offsets of one replica, and the files with these offsets as they were listed.
 Partitions are split at file boundaries, and large files by offsets, so that a task reads about 256
 MB. Damage stops a task with an error that names file, byte and offset, and so do missing offsets
-unless the topic is compacted. With `failOnDataLoss=false` damaged batches are skipped, each with a
-warning, and so are files that retention deleted meanwhile. Files that compaction replaces while a
-task runs are listed again: a log's offsets stay, so the task goes on at the next one.
+unless the topic is compacted. With `failOnDataLoss=false` the task skips damaged batches, each with
+a warning, and files that retention deleted meanwhile. Files that compaction replaces while a task
+runs are listed again: the offsets of a log stay, so the task continues at its next offset.
 """
 
 from __future__ import annotations
@@ -39,51 +39,51 @@ from tidelog.spark.splitting import split_ranges
 if TYPE_CHECKING:
     from tidelog.spark.pushdown import Narrowing
 
-#: Bytes of log that one task reads, about.
+#: Approximate number of bytes of log that one task reads.
 TASK_BYTES: Final = 256 * MIB
 _STEP_BYTES: Final = 8 * MIB
 _STEP_ROWS: Final = 1 << 16
 
-#: Listings of a replica whose files change while they are read.
+#: Maximum number of listings of a replica whose files change during the read.
 _LISTINGS: Final = 8
 
 _log = logging.getLogger("tidelog.spark")
 
 
 class UnreadableFileError(TidelogError):
-    """A file that the operating system refuses to read, or that never stays."""
+    """A file that the operating system refuses to read, or that is replaced again and again."""
 
 
 class _ReplacedFileError(Exception):
-    """A file that is another one than was listed."""
+    """A file that is not the listed file any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """Offsets `[start, end)` of a partition, and the files that hold them."""
+    """Offsets `[start, end)` of a partition, and the files that have these offsets."""
 
     topic: str
     partition: int
     start: int
     end: int
     files: tuple[ListedSegment, ...]
-    #: Later files follow in the replica, so offsets missing at the end were compacted.
+    #: Whether later files follow in the replica, so that missing offsets at the end were compacted.
     is_followed: bool
-    #: Offsets may be missing without loss.
+    #: Whether offsets may be missing without loss.
     is_compacted: bool
-    #: The replica's directory and the topic id in it.
+    #: The replica's directory, and the topic id of the directory.
     directory: str
     topic_id: str | None
 
 
 def plan_segments(options: ReadOptions, narrowing: Narrowing | None = None) -> list[SegmentTask]:
-    """Return the tasks of a query over log directories; `narrowing` is that of its filters.
+    """Return the tasks of a query over log directories; `narrowing` comes from the query's filters.
 
-    Raises OptionError, ConfigError, KafkaError, DataLossError as planning with brokers does, and
+    Raises OptionError, ConfigError, KafkaError and DataLossError like planning with brokers, and
     UnreadableFileError.
     """
     for _ in range(_LISTINGS - 1):
-        with contextlib.suppress(FileNotFoundError):  # deleted since it was listed
+        with contextlib.suppress(FileNotFoundError):  # the file was deleted since it was listed
             return _planned(options, narrowing)
     with _in_a_sentence():
         return _planned(options, narrowing)
@@ -116,7 +116,7 @@ def _planned(options: ReadOptions, narrowing: Narrowing | None) -> list[SegmentT
 def split_by_bytes(
     wanted: OffsetRange, segments: Sequence[ListedSegment], task_bytes: int = TASK_BYTES
 ) -> list[OffsetRange]:
-    """Return a range in parts of about `task_bytes`, cut where files begin where that is enough."""
+    """Return a range in parts of about `task_bytes`, split at file boundaries if that is enough."""
     cuts = [wanted.start]
     held = 0
     ends = [*(each.base_offset for each in segments[1:]), wanted.end]
@@ -156,7 +156,7 @@ def _task(wanted: OffsetRange, log: ChosenLog) -> SegmentTask:
 def _files_of(
     start: int, end: int, segments: Sequence[ListedSegment]
 ) -> tuple[tuple[ListedSegment, ...], bool]:
-    """Return the files that hold offsets, and whether later ones follow in the replica."""
+    """Return the files that have these offsets, and whether later files follow in the replica."""
     nexts = [*(each.base_offset for each in segments[1:]), 2**63 - 1]
     files = tuple(
         segment
@@ -216,7 +216,7 @@ def _read_files(
 def _listed_again(
     options: ReadOptions, task: SegmentTask, decoder: PartitionDecoder, error: Exception
 ) -> SegmentTask:
-    """Return the task with the files that its replica has now."""
+    """Return the task with the present files of its replica."""
     path = f"{task.directory}/{TOPIC_ID}"
     segments: tuple[ListedSegment, ...] = ()
     with contextlib.suppress(FileNotFoundError):
@@ -244,7 +244,7 @@ def _listed_again(
 
 @contextlib.contextmanager
 def _in_a_sentence() -> Iterator[None]:
-    """Name the file that the operating system refuses to read."""
+    """Convert an OSError to an error that names the unreadable file."""
     try:
         yield
     except OSError as error:
@@ -262,7 +262,7 @@ def _lose(options: ReadOptions, what: str, error: Exception | None) -> None:
 
 
 class _FileReader:
-    """The batches of one log file in chunks, from an offset on."""
+    """The batches of one log file in chunks, starting at an offset."""
 
     def __init__(self, task: SegmentTask, file: ListedSegment, is_strict: bool) -> None:
         self._tp = TopicPartition(task.topic, task.partition)
@@ -271,13 +271,14 @@ class _FileReader:
         self._is_compacted = task.is_compacted
         self._is_strict = is_strict
         self._rows = empty_rows(_STEP_ROWS)
-        #: Damage was skipped, so the next batch does not begin where the one before ended.
+        #: Whether damage was skipped, so that the next batch does not begin where the last batch
+        #: ended.
         self._is_behind_damage = False
 
     def chunks(self, offset: int) -> Iterator[tuple[int, memoryview]]:
-        """Yield (position, whole batches with right checksums).
+        """Yield (position, whole batches with correct checksums).
 
-        Raises OSError, and _ReplacedFileError where the file is not the listed one.
+        Raises OSError, and _ReplacedFileError if the file is not the listed file.
         """
         file = self._file
         at = floor_position(file.path, file.base_offset, file.size, offset)
@@ -322,9 +323,10 @@ class _FileReader:
                 at = self._damaged(descriptor, at, offset, reason)
 
     def _check_gaps(self, rows: Rows, offset: int) -> None:
-        """Raise or log what is missing before these batches; `offset` is the next that is wanted.
+        """Raise or log an error for offsets missing before these batches; `offset` is wanted next.
 
-        In a log that was never compacted each batch begins where the one before ends.
+        In a log that was never compacted, each batch begins at the offset where the previous batch
+        ends.
         """
         is_explained, self._is_behind_damage = self._is_behind_damage, False
         if self._is_compacted:
@@ -348,7 +350,7 @@ class _FileReader:
             _log.warning("%s", sentence)
 
     def _damaged(self, descriptor: int, at: int, offset: int, reason: str) -> int:
-        """Return where the file goes on behind damage, or raise CorruptBatchError."""
+        """Return where the file continues after damage. Raises CorruptBatchError in strict mode."""
         what = f"{self._file.path}: the batch at byte {at} of {self._tp}, offset {offset}: {reason}"
         if self._is_strict:
             raise CorruptBatchError(

@@ -1,15 +1,15 @@
-"""The mark of a record: the header that names its write, batch, run, task, attempt and row.
+"""The mark of a record: a header with its write, batch, run, task, attempt and row.
 
-With `tidelog.batch.headers` each record carries a header `tidelog.batch` behind its own. The value
-of the header is text with these parts:
+With `tidelog.batch.headers` each record carries a header `tidelog.batch` after its own headers. The
+value of the header is text with these parts:
 
     <query or write id>/<batch>/<run>/<task>/<attempt>/<row>/<1 for its task's last row, else 0>
 
-A *run* is one execution of a batch by a driver; a batch that is repeated after the driver died is
+A *run* is one execution of a batch by a driver; a batch that is repeated after the driver died has
 another run. An *attempt* is Spark's id of a task attempt, which is unique within a run. Rows are
-numbered from 0 in the order in which the task saw them. So a reader can recognise an attempt that
+numbered from 0 in the order in which the task read them. So a reader can recognise an attempt that
 wrote all its rows, and keep one attempt of each task in one run of each batch: see
-`tidelog.spark.deduplication`. Knows no Spark session.
+`tidelog.spark.deduplication`. This module knows no Spark session.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 HEADER: Final = "tidelog.batch"
-#: The batch of a write that is not a stream.
+#: The batch part of the mark for a write that is not a stream.
 NO_BATCH: Final = "-"
 _ROW_DIGITS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptMark:
-    """What the marks of one task attempt have in common."""
+    """The parts that the marks of one task attempt share."""
 
-    #: The streaming query's id, or that of the write.
+    #: Id of the streaming query, or of the write.
     write_id: str
     batch: str
     run: str
@@ -39,11 +39,11 @@ class AttemptMark:
 
     @property
     def prefix(self) -> str:
-        """The text before a row's number."""
+        """The text of a mark before the row's number."""
         return f"{self.write_id}/{self.batch}/{self.run}/{self.task}/{self.attempt}/"
 
     def values(self, rows: npt.NDArray[np.int64], last_row: int | None) -> npt.NDArray[np.uint8]:
-        """Return the marks of rows as bytes, one line each; `last_row` ends its task."""
+        """Return the marks of rows as bytes, one line a row; `last_row` is the task's last row."""
         prefix = np.frombuffer(self.prefix.encode(), dtype=np.uint8)
         start = len(prefix)
         out = np.empty((len(rows), start + _ROW_DIGITS + 2), dtype=np.uint8)

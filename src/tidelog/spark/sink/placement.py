@@ -1,8 +1,8 @@
-"""The partition of each row, chosen as Kafka's default partitioner does, for many rows at once.
+"""The partition of each row, chosen like Kafka's default partitioner, for many rows at once.
 
-A row's own partition wins. A key chooses by murmur2, so that Java's producers and this sink agree
-about keys. Rows without either fill one partition up to a batch, then the next (KIP-480), from a
-random first one on.
+A partition in the row takes precedence. A key chooses the partition by murmur2, so that Java's
+producers and this sink agree about keys. Rows without partition and key fill one partition up to a
+batch, then the next (KIP-480), starting with a random partition.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def binary_parts(column: pa.BinaryArray) -> tuple[Ints, npt.NDArray[np.uint8]]:
 
 
 def murmur2_of_all(column: pa.BinaryArray) -> npt.NDArray[np.uint32]:
-    """Return the hash of each key; null keys get that of an empty one."""
+    """Return the hash of each key; a null key gets the hash of an empty key."""
     offsets, raw = binary_parts(column)
     starts, sizes = offsets[:-1], np.diff(offsets)
     raw = np.concatenate([raw, np.zeros(4, np.uint8)])  # a word may begin before the last byte
-    # Words as they lie in memory, at every position.
+    # These are the words of the memory at every byte position.
     words = np.lib.stride_tricks.as_strided(
         raw, shape=(max(len(raw) - 3, 0), 4), strides=(1, 1), writeable=False
     )
@@ -64,7 +64,7 @@ def murmur2_of_all(column: pa.BinaryArray) -> npt.NDArray[np.uint32]:
 
 
 class TopicPlacement:
-    """The partitions of one topic, for the rows of one task."""
+    """The partitions of one topic, chosen for the rows of one task."""
 
     def __init__(self, topic: str, partitions: int, batch_bytes: int) -> None:
         self._topic = topic
@@ -82,8 +82,8 @@ class TopicPlacement:
     ) -> Ints:
         """Return a partition for each row.
 
-        `rows` are their places in the task, for errors; `sizes` their bytes. Raises SinkError for a
-        partition that the topic does not have.
+        `rows` are the places of the rows in the task, for errors; `sizes` are their bytes. Raises
+        SinkError for a partition that the topic does not have.
         """
         count = len(rows)
         placed = np.full(count, -1, dtype=np.int64)

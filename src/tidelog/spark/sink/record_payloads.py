@@ -1,10 +1,11 @@
-"""Arrow columns to the records of batches v2, for all rows of a chunk.
+"""Conversion of Arrow columns to the records of batches v2, for all rows of a chunk.
 
-The compiled extension does it where it exists (`record_encoding`). Without it, numpy computes the
-numbers of each record (sizes, deltas) and writes them as varints into columns of bytes. Arrow then
-joins these columns with keys and values row by row: the buffer of the result holds the records one
-behind the other. Neither makes a Python object for a record. Knows the record format (KIP-98) and
-batches' sizes, not partitions' leaders. Timestamps are milliseconds.
+The compiled extension encodes the records if it exists (`record_encoding`). Without the extension,
+numpy computes the numbers of each record (sizes, deltas) and writes them as varints into columns of
+bytes. Arrow then joins these columns with keys and values row by row: the result's buffer has the
+records without gaps. Both ways make no Python object for a record. This module knows the record
+format (KIP-98) and the sizes of batches, but not the leaders of partitions. Timestamps are
+milliseconds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tidelog.spark.sink.placement import Ints, binary_parts
 from tidelog.spark.sink.row_columns import SinkError
 
 Bytes = npt.NDArray[np.uint8]
-#: Offset deltas below 2^20 have at most three bytes.
+#: Maximum size of an offset delta below 2^20 as a varint.
 _DELTA_BYTES: Final = 3
 _MAX_BATCH_RECORDS: Final = 1 << 20
 _EMPTY: Final = pa.scalar(b"", pa.binary())
@@ -33,17 +34,17 @@ _EMPTY: Final = pa.scalar(b"", pa.binary())
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The records of one batch: the rows `[start, end)` of the chunk that was encoded."""
+    """The records of one batch, encoded from the rows `[start, end)` of a chunk."""
 
     start: int
     end: int
     data: memoryview
-    #: Of the first record, and the largest.
+    #: Timestamp of the first record, and the largest timestamp.
     timestamps_ms: tuple[int, int]
 
 
 def varints(values: Ints) -> tuple[Bytes, Ints]:
-    """Return zigzag varints as lines of bytes, and how many bytes of each line count."""
+    """Return zigzag varints as lines of bytes, and the number of valid bytes of each line."""
     left = ((values << 1) ^ (values >> 63)).view(np.uint64)
     largest = int(left.max(initial=0))
     width = max(1, -(-largest.bit_length() // 7))
@@ -60,13 +61,13 @@ def varints(values: Ints) -> tuple[Bytes, Ints]:
 
 
 def _varint_sizes(values: Ints) -> Ints:
-    """Return how many bytes the varint of each size has; sizes are -1 or more."""
+    """Return the size of the varint of each field size; field sizes are -1 or more."""
     twice = np.where(values < 0, 1, values << 1)
     return 1 + (twice >= 1 << 7) + (twice >= 1 << 14) + (twice >= 1 << 21) + (twice >= 1 << 28)
 
 
 def _joined_lines(parts: Sequence[tuple[Bytes, Ints]]) -> pa.BinaryArray:
-    """Return one binary value for each row: the counted bytes of the row's line in each part."""
+    """Return one binary value for each row: the valid bytes of the row's line in each part."""
     lines = np.concatenate([part for part, _ in parts], axis=1)
     kept = np.concatenate(
         [np.arange(part.shape[1]) < sizes[:, None] for part, sizes in parts], axis=1
@@ -76,7 +77,7 @@ def _joined_lines(parts: Sequence[tuple[Bytes, Ints]]) -> pa.BinaryArray:
 
 
 def binary_column(data: Bytes, sizes: Ints) -> pa.BinaryArray:
-    """Return a binary column whose values lie one behind the other in `data`."""
+    """Return a binary column whose values are stored without gaps in `data`."""
     offsets = np.zeros(len(sizes) + 1, dtype=np.int32)
     np.cumsum(sizes, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
@@ -86,10 +87,10 @@ def binary_column(data: Bytes, sizes: Ints) -> pa.BinaryArray:
 def encoded_headers(
     headers: pa.ListArray | None, marks: Bytes | None, count: int, rows: Ints
 ) -> pa.BinaryArray | None:
-    """Return the headers of each record as in a batch, their number included.
+    """Return the headers of each record as in a batch, with their number.
 
-    None where no record has headers. `marks` are values of the header `tidelog.batch`, the last of
-    each record. `rows` are places in the task, for errors.
+    Returns None if no record has headers. `marks` are values of the header `tidelog.batch`, the
+    last header of each record. `rows` are places in the task, for errors.
     """
     if headers is None and marks is None:
         return None
@@ -111,8 +112,8 @@ def encoded_headers(
 
 
 def _own_headers(headers: pa.ListArray, rows: Ints) -> tuple[pa.BinaryArray, Ints]:
-    """Return the headers that the rows bring, without their number, and the number."""
-    # `take` makes the list begin at 0 and gives null lists no entries.
+    """Return the headers of the rows themselves, without their number, and the number."""
+    # `take` makes the list begin at 0, and gives null lists no entries.
     compact = headers.take(pa.array(np.arange(len(headers), dtype=np.int64)))
     lists = np.frombuffer(compact.buffers()[1], dtype=np.int32)[
         compact.offset : compact.offset + len(compact) + 1
@@ -173,13 +174,13 @@ class ChunkEncoder:
         self._key_sizes = np.full(count, -1, np.int64) if keys is None else _sizes(keys)
         self._value_sizes = _sizes(values)
         self._header_sizes: Ints | int = 1 if headers is None else _sizes(headers)
-        #: Upper bounds of the records' sizes in a batch, within a few bytes.
+        #: Upper bounds of the records' sizes in a batch, exact to a few bytes.
         time_bytes = 1 if isinstance(timestamps_ms, int) else 10
         body = self._bodies() + time_bytes + _DELTA_BYTES
         self.sizes = body + _varint_sizes(body)
 
     def _bodies(self) -> Ints:
-        """Return the sizes of all records without their deltas and the size itself."""
+        """Return the sizes of all records without their deltas and the size field itself."""
         keys, values = self._key_sizes, self._value_sizes
         return (
             1  # attributes
@@ -191,7 +192,7 @@ class ChunkEncoder:
         )
 
     def reorder(self, order: Ints) -> None:
-        """Put the rows into another order; once."""
+        """Put the rows into another order; this may be called once."""
         self.sizes = self.sizes[order]
         if self._compiled is not None:
             self._picks = order
@@ -210,7 +211,7 @@ class ChunkEncoder:
         self._value_sizes = self._value_sizes[order]
 
     def batches_of(self, start: int, end: int, batch_bytes: int) -> list[tuple[int, int]]:
-        """Return the rows `[start, end)` in batches of at most `batch_bytes`, or of one row."""
+        """Split the rows `[start, end)` into batches of at most `batch_bytes`, or of one row."""
         filled = np.cumsum(self.sizes[start:end])
         cuts: list[tuple[int, int]] = []
         at = 0
@@ -223,7 +224,7 @@ class ChunkEncoder:
         return cuts
 
     def encode(self, batches: Sequence[tuple[int, int]]) -> Iterator[Payload]:
-        """Yield the records of each batch; together the batches are all rows, in order."""
+        """Yield the records of each batch; together the batches have all rows, in order."""
         if self._compiled is None:
             yield from self._encode_together(batches)
             return

@@ -1,9 +1,8 @@
-"""The columns that the sink reads: which must be there, of what types, and as Arrow arrays.
+"""The columns that the sink reads: their presence and types, and their Arrow arrays.
 
-The checks of the schema run on the driver, before a task starts. Their meaning is that of Spark's
-Kafka connector: `value` is required, `key`, `topic`, `partition` and `headers` are optional, and
-all other columns are ignored. Values of rows (a null topic, a partition that does not exist) are
-checked in the task.
+The driver checks the schema before a task starts. The rules are those of Spark's Kafka connector:
+`value` is required, `key`, `topic`, `partition` and `headers` are optional, and all other columns
+are ignored. The task checks the values of rows (a null topic, a partition that does not exist).
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ class SinkError(ConfigError):
 
 
 def check_columns(types: Mapping[str, str], settings: SinkSettings) -> None:
-    """Raise SinkError unless rows of these columns can be written.
+    """Raise SinkError unless the sink can write rows of these columns.
 
-    `types` are as Spark writes them, by the column's name.
+    `types` are the names of Spark's types, by the column's name.
     """
     if "value" not in types:
         raise SinkError(
@@ -73,10 +72,10 @@ def _listed(types: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
-    """The rows of one chunk; every array has as many entries, none is sliced."""
+    """The rows of one chunk; all arrays have the same length, and none is sliced."""
 
     count: int
-    #: Place of the first row among the rows of its task.
+    #: Place of the chunk's first row among the rows of its task.
     first_row: int
     keys: pa.BinaryArray | None
     values: pa.BinaryArray
@@ -89,7 +88,7 @@ class RowColumns:
 def columns_of(
     batches: Sequence[pa.RecordBatch], first_row: int, settings: SinkSettings
 ) -> RowColumns:
-    """Return the sink's columns of Arrow batches, strings as their bytes."""
+    """Return the sink's columns of Arrow batches, with strings as bytes."""
     names = batches[0].schema.names
 
     def column(name: str, kind: pa.DataType | None = None) -> pa.Array | None:

@@ -1,9 +1,10 @@
 """Options of the sink: names and meaning of Spark's Kafka connector, checked.
 
-Parses a user's options into `SinkSettings`, or raises OptionError that names the option, its value
-and the right form. An option that is unknown, or that the sink lacks, is rejected by name: ignoring
-it could write to another place, or lose what it should keep. Settings of Kafka's producer stand
-behind `kafka.`; those without effect here are accepted and listed in the guide. Knows no cluster.
+This module parses a user's options into `SinkSettings`, or raises OptionError with the option, its
+value and the expected form. An option that is unknown, or that the sink does not support, is
+rejected by name: a sink that ignored it could write to another place, or lose data. Settings of
+Kafka's producer have the prefix `kafka.`; settings without effect here are accepted and listed in
+the guide. The module knows no cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tidelog.runtime.pipelined_producer import ProducerOptions
 from tidelog.spark.option_names import KNOWN as KNOWN_TO_SOURCE
 from tidelog.spark.options import OptionError
 
-#: Just below what topics take by default (`max.message.bytes`, 1,048,588).
+#: Maximum batch size, just below the default limit of topics (`max.message.bytes`, 1,048,588).
 BATCH_BYTES: Final = 1000 * KIB
 
 _T = TypeVar("_T")
@@ -34,7 +35,7 @@ _OWN: Final = (
     "tidelog.write.id",
     "tidelog.timestamps",
 )
-#: Options that Spark adds to those of the user.
+#: Options that Spark adds to the user's options.
 _OF_SPARK: Final = ("path", "paths", "checkFilesExist", "serialization.format", "outputMode")
 _IN_FORCE: Final = """
 acks batch.size bootstrap.servers buffer.memory client.id compression.gzip.level
@@ -65,7 +66,7 @@ _REJECTED: Final = {
 _PREFIXES_REJECTED: Final = ("kafka.sasl.", "kafka.ssl.")
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _LEVELS: Final = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
-#: Brokers remember this many batches of a producer (KIP-98).
+#: Number of batches of a producer that brokers remember (KIP-98).
 _IDEMPOTENT_IN_FLIGHT: Final = 5
 
 _KNOWN: Final = {
@@ -80,19 +81,19 @@ _KNOWN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """Where and how rows are written."""
+    """Settings of a write: the topic, the cluster and the form of the records."""
 
     bootstrap: str
-    #: Wins over a column `topic`; None takes the column.
+    #: Topic for all rows, even with a column `topic`; None takes the topic from the column.
     topic: str | None
     client_id: str
     batch_bytes: int
     ignore_keys: bool
-    #: Each record names its query, batch, task and place in a header.
+    #: Whether each record names its query, batch, task and row in a header.
     batch_headers: bool
-    #: Names a batch write in those headers; None lets each write have a name of its own.
+    #: Name of a batch write in those headers; None gives each write a name of its own.
     write_id: str | None
-    #: Records take their timestamp from the column `timestamp`, not from the clock.
+    #: Whether records take their timestamp from the column `timestamp` instead of the clock.
     timestamps_from_column: bool
     producer: ProducerOptions
 

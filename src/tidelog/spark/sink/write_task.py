@@ -1,10 +1,10 @@
-"""One task's write: Arrow batches in, acknowledged records out.
+"""One task's write: the task takes Arrow batches and returns when all records are acknowledged.
 
-Gathers rows to chunks, gives each row its partition, encodes the chunk's records partition by
-partition, and hands their batches to a producer with several requests in flight. The producer's
-limit of unacknowledged bytes holds the task back. The task returns after every record is
-acknowledged. A row that cannot be written ends the task with an error that names topic, partition,
-the row's place in the task and the reason. Needs no Spark: the caller brings Arrow batches.
+The task gathers rows to chunks, gives each row its partition, and encodes the chunk's records
+partition by partition. Then it passes their batches to a producer with several requests in flight.
+The producer's limit of unacknowledged bytes makes the task wait. A row that cannot be written ends
+the task with an error that names topic, partition, the row's place in the task and the reason. The
+module needs no Spark: the caller brings Arrow batches.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from tidelog.spark.sink.record_payloads import ChunkEncoder, encoded_headers
 from tidelog.spark.sink.row_columns import RowColumns, SinkError, columns_of
 from tidelog.spark.sink.settings import SinkSettings
 
-#: Rows are encoded in chunks: enough for a whole batch in each partition, within these bounds.
+#: Bounds of a chunk of rows, which should fill a whole batch in each partition.
 _LEAST_CHUNK_BYTES: Final = 4 * MIB
 _MOST_CHUNK_BYTES: Final = 16 * MIB
 _NO_TIMESTAMP_US: Final = -(2**63)
 
 
 class WriteError(TidelogError):
-    """A task that failed: the reason, and what was acknowledged before."""
+    """The failure of a task, with the reason and the number of records acknowledged before."""
 
 
 class WriteTask:
-    """The rows of one task attempt, on their way to the cluster."""
+    """The rows of one task attempt, which are written to the cluster."""
 
     def __init__(self, settings: SinkSettings, mark: AttemptMark | None) -> None:
-        """Write with `settings`; with a mark each record carries it in a header."""
+        """Write with `settings`; if there is a mark, each record carries it in a header."""
         self._settings = settings
         self._mark = mark
         self._producer = PipelinedProducer(
@@ -56,16 +56,16 @@ class WriteTask:
 
     @property
     def acknowledged(self) -> dict[TopicPartition, int]:
-        """Acknowledged records by partition."""
+        """Number of acknowledged records by partition."""
         return self._producer.acknowledged
 
     @property
     def acknowledged_bytes(self) -> int:
-        """Bytes of the acknowledged batches."""
+        """Number of bytes of the acknowledged batches."""
         return self._producer.acknowledged_bytes
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> int:
-        """Write all rows and return their number, when all are acknowledged. Raises WriteError."""
+        """Write all rows; return their number after all are acknowledged. Raises WriteError."""
         try:
             for chunk, is_last in self._chunks(batches):
                 self._write_chunk(columns_of(chunk, self._rows, self._settings), is_last)
@@ -141,7 +141,7 @@ class WriteTask:
     # -- partitions -----------------------------------------------------------------------------
 
     def _place(self, columns: RowColumns, rows: Ints, sizes: Ints) -> Ints:
-        """Return a number for each row that stands for its topic and partition."""
+        """Return a number for each row that stands for the row's topic and partition."""
         keys = None if self._settings.ignore_keys else columns.keys
         if columns.topics is None:
             assert self._settings.topic is not None, "the schema was checked on the driver"
@@ -169,7 +169,7 @@ class WriteTask:
         return codes
 
     def _topic(self, name: str) -> tuple[int, TopicPlacement]:
-        """Return the first number of a topic's partitions, and how they are chosen."""
+        """Return the first number of a topic's partitions, and the placement for the topic."""
         if name not in self._placements:
             if not name:
                 raise SinkError("column topic is empty; name a topic in each row")
@@ -191,10 +191,10 @@ class WriteTask:
 
 
 def _timestamps_ms(columns: RowColumns, rows: Ints, now_ms: int) -> Ints | int:
-    """Return each row's timestamp, or now for all; null takes now.
+    """Return each row's timestamp, or the present time for all rows; null takes the present time.
 
-    Raises SinkError for a time before 1970, which Kafka's producers refuse as well. -1 is the time
-    of records that have none, and stays.
+    Raises SinkError for a time before 1970, which Kafka's producers reject as well. A time of -1
+    means a record without a timestamp, and is kept.
     """
     if columns.timestamps is None:
         return now_ms

@@ -1,10 +1,10 @@
 """`readStream.format("tidelog")`: offsets, admission, changes of topics, lag, group commits.
 
-Nothing is imported here: Spark loads the reader only for a query that streams.
+This module imports nothing, because Spark loads the reader only for a query that streams.
 
-`stream_reader` is the reader that Spark drives. `starts` decides where a query starts,
-`offset_json` is the form of its offsets. `stream_cluster` is the cluster as the stream sees it,
-`log_changes` what became of its partitions. `arrivals` waits for records, `admission` bounds a
-micro-batch. `task_packing` makes its tasks, `stream_tasks` are the tasks. `lag` and `group_commits`
-show the progress to others.
+`stream_reader` is the reader that Spark calls. `starts` decides where a query starts, and
+`offset_json` is the form of its offsets. `stream_cluster` is the cluster as the stream sees it, and
+`log_changes` detects what happened to its partitions. `arrivals` waits for records, and `admission`
+bounds a micro-batch. `task_packing` makes the tasks of a micro-batch, and `stream_tasks` runs them.
+`lag` and `group_commits` show the progress to other tools.
 """

@@ -1,8 +1,8 @@
-"""How much a micro-batch takes: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay`.
+"""The size of a micro-batch: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay`.
 
-The maximum is split over partitions in proportion to what waits in each, as Spark's Kafka connector
-splits it. The minimum holds a batch back until enough waits or the delay is over. Pure decisions:
-the reader supplies offsets and time.
+The maximum is divided among partitions in proportion to their waiting offsets, as in Spark's Kafka
+connector. The minimum holds a batch back until enough offsets wait or the delay is over. The
+decisions are pure: the reader supplies offsets and time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ def limit_offsets(
 ) -> dict[TopicPartition, int]:
     """Return the ends of a batch of about `limit` offsets.
 
-    Each partition takes its share of what waits, rounded down, but at least one offset: a small
-    partition beside a large one would otherwise never be read. So a batch may exceed the limit by
-    fewer offsets than there are partitions.
+    Each partition takes its share of the waiting offsets, rounded down, but at least one offset: a
+    small partition beside a large partition would otherwise never be read. So a batch may exceed
+    the limit by fewer offsets than there are partitions.
     """
     sizes = {tp: end - starts[tp] for tp, end in ends.items() if end > starts[tp]}
     total = sum(sizes.values())
@@ -33,7 +33,7 @@ def limit_offsets(
 
 
 def count_waiting(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
-    """Return how many offsets wait; partitions whose end lies below their start count nothing."""
+    """Return how many offsets wait; a partition whose end is below its start counts as 0."""
     return sum(max(0, end - starts[tp]) for tp, end in ends.items())
 
 
@@ -46,10 +46,10 @@ class BatchDelay:
         self._last_batch_ms: int | None = None
 
     def is_due(self, waiting: int, now_ms: int) -> bool:
-        """Return whether a batch of `waiting` offsets should run now; count the delay from it.
+        """Return whether a batch of `waiting` offsets should run now, and restart the delay if so.
 
-        The first batch of a run is always due, as the connector's is: how long its records have
-        waited is not known.
+        The first batch of a run is always due, as in the connector, because it is not known how
+        long its records have waited.
         """
         if waiting == 0:
             return False

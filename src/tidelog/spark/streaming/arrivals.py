@@ -1,11 +1,11 @@
-"""The wait of an idle stream: until a leader has new records, or for a tenth of a second.
+"""The wait of an idle stream until a leader has new records, or for a tenth of a second.
 
-With the trigger "0 seconds", Spark asks an idle source for offsets about 90 times a second. This
-wait keeps such a stream quiet without delaying its records: each leader gets one Fetch request at
-the ends of its logs, which it holds until a record comes (`fetch.max.wait.ms`). What these
-requests return is thrown away; the batch's tasks read it again.
+With the trigger "0 seconds", Spark requests offsets from an idle source about 90 times a second.
+This wait keeps such a stream quiet without delaying its records: each leader gets one Fetch request
+at the ends of its logs, and holds it until a record comes (`fetch.max.wait.ms`). The records of the
+responses are dropped, because the batch's tasks read them again.
 
-A leader that does not respond delays nothing but the news from it: the wait ends in time.
+A leader that does not respond delays only the detection of its own records: the wait ends in time.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
-#: A response holds one batch at least, however small this is.
+#: Fetch size in bytes; a response has at least one batch, however small this size is.
 _SMALLEST_FETCH: Final = 1
 
 _log = logging.getLogger("tidelog.spark")
 
 
 class Arrivals:
-    """Waits for records beyond given offsets. One thread and one client for each leader."""
+    """A wait for records at or beyond given offsets, with a thread and a client per leader."""
 
     def __init__(self, connect: Callable[[], BlockingClient], isolation_level: int) -> None:
         self._connect = connect
@@ -37,7 +37,7 @@ class Arrivals:
         self._watches: dict[int, _Watch] = {}
 
     def wait(self, by_leader: Mapping[int, Mapping[TopicPartition, int]], wait_ms: int) -> bool:
-        """Return True as soon as a log has a record at or beyond its offset, else False in time."""
+        """Return True once a log has a record at or beyond its offset; False after `wait_ms`."""
         self._arrived.clear()
         for leader, offsets in by_leader.items():
             watch = self._watches.get(leader)
@@ -48,14 +48,14 @@ class Arrivals:
         return self._arrived.wait(wait_ms / 1000)
 
     def close(self) -> None:
-        """End the threads; each closes its client when its last request is over."""
+        """End the threads; each thread closes its client after its last request."""
         for watch in self._watches.values():
             watch.end()
         self._watches.clear()
 
 
 class _Watch:
-    """A thread that holds one Fetch request at a time at one leader."""
+    """A thread that keeps one Fetch request at a time at one leader."""
 
     def __init__(
         self, client: BlockingClient, isolation_level: int, arrived: threading.Event
@@ -71,7 +71,7 @@ class _Watch:
         threading.Thread(target=self._run, name="tidelog-arrivals", daemon=True).start()
 
     def begin(self, offsets: Mapping[TopicPartition, int], wait_ms: int) -> None:
-        """Fetch at these offsets, unless an earlier fetch still waits."""
+        """Fetch at these offsets, unless an earlier fetch is still waiting."""
         if self._is_free.is_set():
             self._is_free.clear()
             self._orders.put((dict(offsets), wait_ms))
@@ -94,7 +94,7 @@ class _Watch:
                     if any(len(each.records) for each in found.values()):
                         self._arrived.set()
                 except TidelogError as error:
-                    # The reader lists offsets after each wait and reports what is wrong.
+                    # The reader lists offsets after each wait, and then reports the error.
                     _log.debug("waiting for records at %s: %s", sorted(offsets), error)
                     time.sleep(max(0.0, begun + wait_ms / 1000 - time.monotonic()))
                 self._is_free.set()

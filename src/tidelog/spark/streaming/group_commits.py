@@ -1,11 +1,12 @@
 """Commits of a query's offsets to a consumer group, so that lag tools see Spark.
 
-A `StreamingQueryListener` learns of each batch after it is complete and commits its end. Spark's
-own call for that (`commit` of the source) comes one batch late, and never for the last one. The
-group has no members and decides nothing: a query continues from its checkpoint.
+A `StreamingQueryListener` learns of each batch after the batch is complete, and commits its end
+offsets. Spark's own call for this purpose (`commit` of the source) comes one batch late, and never
+for the last batch. The group has no members and decides nothing: a query continues from its
+checkpoint.
 
-The commits run in a thread. A cluster that does not respond delays them and fails no query; of
-several ends that wait, only the latest is committed.
+The commits run in a thread. A cluster that does not respond delays the commits and fails no query.
+If several ends wait, only the latest end is committed.
 """
 
 from __future__ import annotations
@@ -33,33 +34,33 @@ if TYPE_CHECKING:
     )
 
 _COMMIT_MS: Final = 10_000
-#: Wait before the next try of a commit that failed.
+#: Time in seconds before a failed commit is retried.
 _RETRY_S: Final = 2.0
-#: How long the end of a query waits for its last commit.
+#: Maximum time in seconds for which the end of a query waits for its last commit.
 _LAST_COMMIT_S: Final = 10.0
 
 _log = logging.getLogger("tidelog.spark")
 
 
 class GroupCommitListener(StreamingQueryListener):
-    """Commits the ends of completed batches to a group. `query_name`: of this query only.
+    """Listener that commits the ends of completed batches, of all queries or of `query_name`.
 
-    Add it with `spark.streams.addListener(...)` before the query starts.
+    Add the listener with `spark.streams.addListener(...)` before the query starts.
     """
 
     def __init__(self, bootstrap: str, group: str, query_name: str | None = None) -> None:
-        """Raise ConfigError for a text that is no `host:port,...`."""
+        """Start the commits. Raises ConfigError for a text that is no `host:port,...`."""
         parse_bootstrap(bootstrap)
         self._query_name = query_name
         self._names: dict[str, str | None] = {}
         self._commits = _Commits(bootstrap, group)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Remember the query's name; its end does not have it."""
+        """Remember the query's name, because the event of its end does not have the name."""
         self._names[str(event.runId)] = event.name
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Commit the end of a batch."""
+        """Commit the end offsets of a completed batch."""
         progress = event.progress
         if self._query_name in (None, progress.name):
             for source in progress.sources:
@@ -69,7 +70,7 @@ class GroupCommitListener(StreamingQueryListener):
         """Do nothing: an idle query has no new end."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Wait until the last batch is committed, for as long as _LAST_COMMIT_S."""
+        """Wait until the last batch is committed, for at most _LAST_COMMIT_S."""
         name = self._names.pop(str(event.runId), None)
         if self._query_name in (None, name) and not self._commits.flush(_LAST_COMMIT_S):
             _log.warning(
@@ -79,12 +80,12 @@ class GroupCommitListener(StreamingQueryListener):
             )
 
     def close(self) -> bool:
-        """Commit what is left and end the thread. Return whether everything is committed."""
+        """Commit the remaining offsets and end the thread; return whether all are committed."""
         return self._commits.close(_LAST_COMMIT_S)
 
 
 class _Commits:
-    """Offsets that wait for their commit, and the thread that commits them."""
+    """Offsets that wait for their commit, with the thread that commits them."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self._bootstrap = bootstrap
@@ -115,14 +116,14 @@ class _Commits:
             self._changed.notify_all()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until nothing waits; return False after the timeout."""
+        """Wait until no offset waits for its commit; return False after the timeout."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: not self._waiting and not self._is_busy, timeout_s
             )
 
     def close(self, timeout_s: float) -> bool:
-        """End the thread, after everything is committed or the timeout is over."""
+        """End the thread, after all offsets are committed or the timeout is over."""
         is_flushed = self.flush(timeout_s)
         with self._changed:
             self._is_closing = True

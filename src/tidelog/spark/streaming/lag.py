@@ -1,8 +1,8 @@
 """Lag of a streaming query, from the progress that Spark reports after each batch.
 
-`sources[i].endOffset` is where the batch ended, `sources[i].latestOffset` where the logs ended when
-it was planned; both have the offsets as {"topic": {"0": 23}}. Works for format("tidelog") and for
-Spark's Kafka connector.
+`sources[i].endOffset` is the end of the batch, and `sources[i].latestOffset` the end of the logs
+when the batch was planned. Both have the offsets in the form {"topic": {"0": 23}}. The lag is
+defined for format("tidelog") and for Spark's Kafka connector.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from tidelog.spark.streaming.offset_json import CheckpointError, Offsets, offset
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a query was behind when its last batch was planned."""
+    """The number of offsets by which a query was behind when its last batch was planned."""
 
     by_partition: Mapping[TopicPartition, int]
 
     @property
     def total(self) -> int:
-        """Offsets behind, in all partitions."""
+        """Number of offsets behind, over all partitions."""
         return sum(self.by_partition.values())
 
     @property
     def largest(self) -> int:
-        """Offsets behind, in the partition that is furthest behind."""
+        """Number of offsets behind in the partition that is furthest behind."""
         return max(self.by_partition.values(), default=0)
 
 
 def lag_of(progress: Mapping[str, Any]) -> Lag:
     """Return the lag in a query's progress: `query.lastProgress`, or `json.loads(progress.json)`.
 
-    Sources that are no Kafka sources count nothing.
+    Sources other than Kafka sources count nothing.
     """
     behind: dict[TopicPartition, int] = {}
     for source in progress["sources"]:
@@ -48,7 +48,7 @@ def lag_of(progress: Mapping[str, Any]) -> Lag:
 
 
 def offsets_in(field: Any) -> Offsets:
-    """Return the offsets in a field of the progress; none where it is another kind of source's."""
+    """Return the offsets in a field of the progress; none for another kind of source."""
     try:
         given = json.loads(field) if isinstance(field, str) else field
         return offsets_from_json(given)

@@ -1,12 +1,13 @@
-"""What became of the partitions of a stream: new, deleted, recreated, or truncated.
+"""Changes of a stream's partitions: new, deleted, recreated, or truncated.
 
-Compares the offsets that a stream has reached with the cluster, and decides where the stream can
-go on. Each loss of records is a sentence; the caller raises it or logs it, as `failOnDataLoss`
-says. Pure: `stream_reader` supplies what the cluster holds.
+This module compares the offsets that a stream has reached with the cluster, and decides where the
+stream can continue. Each loss of records is described in a sentence, which the caller raises or
+logs, depending on `failOnDataLoss`. The decisions are pure: `stream_reader` supplies the state of
+the cluster.
 
-A recreated topic is known by its topic id while the reader runs. The checkpoint has no place for
-ids, so after a restart a recreated topic is noticed only where its log ends below the offset
-reached.
+While the reader runs, a changed topic id shows that a topic was recreated. The checkpoint has no
+place for topic ids. So after a restart a recreated topic is detected only if its log ends below the
+offset that the stream reached.
 """
 
 from __future__ import annotations
@@ -19,39 +20,40 @@ from tidelog.core.types import TopicId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """The partitions of a stream as the cluster holds them now."""
+    """The partitions of a stream as the cluster has them now."""
 
     latest: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, TopicId]
-    #: Only of partitions for which the reader asked.
+    #: Log starts of only those partitions for which the reader requested them.
     earliest: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStep:
-    """How far the stream can go now."""
+    """The next step of a stream: its start offsets, its end offsets, and losses."""
 
-    #: Where each partition of the next batch starts; those that the stream left are absent.
+    #: Start of each partition in the next batch; partitions that are gone are absent.
     starts: dict[TopicPartition, int]
-    #: Up to where each of them can be read. Below the start: the stream continues from there.
+    #: End up to which each of these partitions can be read. An end below the start means that the
+    #: stream continues at the end.
     ends: dict[TopicPartition, int]
-    #: Records that the stream cannot read any more, a sentence each.
+    #: Records that the stream cannot read any more, in a sentence each.
     losses: list[str]
 
 
 def recreated_topics(known: Mapping[str, TopicId], now: Mapping[str, TopicId]) -> set[str]:
-    """Return the topics that have another id than the reader saw before."""
+    """Return the topics whose id differs from the id that the reader saw before."""
     return {name for name, topic_id in now.items() if known.get(name, topic_id) != topic_id}
 
 
 def next_step(
     reached: Mapping[TopicPartition, int], view: LogView, recreated: set[str]
 ) -> StreamStep:
-    """Return where the stream goes from the offsets that it reached.
+    """Return the next step of a stream from the offsets that it has reached.
 
-    `view.earliest` must have the partitions of recreated topics and those that the stream has not
-    seen. A recreated topic is read from its beginning: the batch ends there, and the next one
-    starts there, so that a restart repeats both alike.
+    `view.earliest` must have the partitions of recreated topics, and partitions that are new to the
+    stream. A recreated topic is read from its log start: the batch ends there, and the next batch
+    starts there, so that a restart repeats both batches alike.
     """
     step = StreamStep({}, {}, [])
     for tp, start in sorted(reached.items()):

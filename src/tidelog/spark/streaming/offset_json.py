@@ -1,10 +1,11 @@
 """Offsets of a stream in the checkpoint: the JSON of Spark's Kafka connector.
 
-`{"topic": {"0": 23}}` means that the next record is that of offset 23. Spark stores this text in
-`offsets/N` of the checkpoint, so both connectors can continue from each other's checkpoints.
+`{"topic": {"0": 23}}` means that the next record has offset 23. Spark stores this text in
+`offsets/N` of the checkpoint, so tidelog and the connector can continue from each other's
+checkpoints.
 
-The end of a first batch may have one more key, FIRST_BATCH_PINNED. Its value is empty and it is no
-legal topic name, so the connector reads past it. See `starts`.
+The end of a first batch may have one more key, FIRST_BATCH_PINNED. The key's value is empty, and
+the key is no legal topic name, so the connector ignores it. See `starts`.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from tidelog.core.types import TopicPartition
 Offsets = dict[TopicPartition, int]
 OffsetsJson = dict[str, dict[str, int]]
 
-#: Marks the end of a first batch that reads nothing of the partitions that start at "latest".
+#: Key that marks the end of a first batch without records of the partitions that start at "latest".
 FIRST_BATCH_PINNED: Final = "(first batch: latest)"
 
 
 class CheckpointError(TidelogError):
-    """Offsets of a checkpoint that are not those of a Kafka source."""
+    """Offsets in a checkpoint that are not offsets of a Kafka source."""
 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, int], *, is_pinned: bool = False) -> Any:
-    """Return offsets in the connector's form, by topic and partition in order."""
+    """Return offsets in the connector's form, sorted by topic and partition."""
     found: OffsetsJson = {}
     for tp in sorted(offsets):
         found.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]

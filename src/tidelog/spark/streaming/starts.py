@@ -1,10 +1,10 @@
-"""Where a new query starts: `startingOffsets` and the timestamp forms, resolved once.
+"""The start of a new query: `startingOffsets` and the timestamp forms, resolved once.
 
-A partition that starts at "latest" starts at an offset that nothing in the options repeats. If the
-first batch dies before its commit, a restarted query would resolve "latest" again and lose what
-came in between. The connector stores the resolved offsets beside the checkpoint; Spark does not
-give a Python source the checkpoint's place. So the first batch reads nothing of such partitions
-(`pinned`): its end, which Spark stores before it runs, is their start.
+The options cannot repeat the start offset of a partition that starts at "latest". If the first
+batch dies before its commit, a restarted query would resolve "latest" again and lose the records
+that came in between. The connector stores the resolved offsets beside the checkpoint, but Spark
+does not give a Python source the checkpoint's path. So the first batch reads no records of such
+partitions (`pinned`): their start is the batch's end, which Spark stores before the batch runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger("tidelog.spark")
 
 
 class ListingClient(Protocol):
-    """The client call that resolving needs."""
+    """The client call that resolving start offsets needs."""
 
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int
@@ -36,7 +36,7 @@ class Starts:
     """The offsets where a new query starts."""
 
     offsets: Offsets
-    #: Partitions that start at the end of their log, wherever that was.
+    #: Partitions that start at the end of their log as of the resolution.
     pinned: frozenset[TopicPartition]
 
 
@@ -124,7 +124,7 @@ def _check_named(bounds: Bounds, partitions: Sequence[TopicPartition]) -> None:
 def _in_range(
     tp: TopicPartition, wanted: int, first: int, last: int, *, fail_on_data_loss: bool
 ) -> int:
-    """Return `wanted` if the log has it, else the nearest offset, if that is allowed."""
+    """Return `wanted` if the log has this offset, else the nearest offset if loss is allowed."""
     if first <= wanted <= last:
         return wanted
     nearest = first if wanted < first else last

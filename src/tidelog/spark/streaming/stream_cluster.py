@@ -1,10 +1,10 @@
-"""The cluster as a running stream sees it: its partitions, their leaders and ends, topic ids.
+"""The cluster as a running stream sees it: partitions, their leaders and ends, and topic ids.
 
-One ListOffsets request per leader is a look at the logs. Metadata is read again when a look shows
-something new, when it fails, and otherwise once per METADATA_AGE_MS, so that new partitions and
-recreated topics are noticed while the stream idles. A topic that is missing, or a log that ends
-too early, counts only when it stays so for LOSS_PATIENCE_MS: brokers that have just started know
-less than the cluster does.
+The stream checks the logs with one ListOffsets request per leader. It reads metadata again when a
+check shows a change, when a check fails, and otherwise once per METADATA_AGE_MS. So the stream
+detects new partitions and recreated topics even while it idles. A topic that is missing, or a log
+that ends too early, counts only if it stays so for LOSS_PATIENCE_MS, because brokers that have just
+started know less than the cluster.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ T = TypeVar("T")
 
 METADATA_AGE_MS: Final = 1_000
 LOSS_PATIENCE_MS: Final = 3_000
-#: Timeout of one look. A longer one would hide for as long that a topic was deleted.
+#: Timeout in ms of one check of the logs. A longer timeout would hide a topic's deletion for as
+#: long.
 LOOK_MS: Final = 2_000
 _PAUSE_S: Final = 0.1
 
 
 def monotonic_ms() -> int:
-    """Return the time of a clock that only goes forward."""
+    """Return the time in ms of a clock that never goes back."""
     return time.monotonic_ns() // 1_000_000
 
 
 class StreamCluster:
-    """The partitions that the options select, and where their logs begin and end."""
+    """The partitions that the options select, with the starts and ends of their logs."""
 
     def __init__(self, options: ReadOptions, loss_patience_ms: int = LOSS_PATIENCE_MS) -> None:
         self._options = options
@@ -49,7 +50,7 @@ class StreamCluster:
         self._topics: dict[str, TopicMetadata] = {}
 
     def connect(self) -> BlockingClient:
-        """Return another client, for another thread."""
+        """Return another client, for use in another thread."""
         return BlockingClient(self._options.bootstrap, self._options.client_id, LOOK_MS)
 
     def close(self) -> None:
@@ -59,7 +60,7 @@ class StreamCluster:
     # -- topics -----------------------------------------------------------------------------------
 
     def partitions(self) -> list[TopicPartition]:
-        """Return the partitions as last read, in order."""
+        """Return the partitions of the last reading, in order."""
         assigned = self._options.partitions
         every = [
             TopicPartition(name, number)
@@ -73,7 +74,7 @@ class StreamCluster:
         return {name: topic.topic_id for name, topic in self._topics.items()}
 
     def by_leader(self, offsets: Mapping[TopicPartition, int]) -> dict[int, Offsets]:
-        """Return offsets by the leaders of their partitions; those without a leader are absent."""
+        """Return offsets by the leaders of their partitions; leaderless partitions are left out."""
         found: dict[int, Offsets] = {}
         for tp, offset in offsets.items():
             topic = self._topics.get(tp.topic)
@@ -117,7 +118,7 @@ class StreamCluster:
         )
 
     def read_topics(self) -> None:
-        """Read the topics again; a missing one is kept until its patience is over."""
+        """Read the topics again; a missing topic is kept until LOSS_PATIENCE_MS is over."""
         pattern = self._options.pattern
         expected = self._expected()
         metadata = self._client.metadata(None if pattern is not None else expected)
@@ -145,7 +146,7 @@ class StreamCluster:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the topics should be read again, or are missing and about to count as deleted."""
+        """Whether topics should be read again, or missing topics are about to count as deleted."""
         read_at = self._read_at
         return (
             read_at is None
@@ -163,7 +164,7 @@ class StreamCluster:
             found[name] = self._topics[name]
 
     def _lacks_partitions(self, topic: TopicMetadata) -> bool:
-        """Return whether the same topic had more partitions: removed ones, or old metadata."""
+        """Return whether a topic had more partitions, as after a removal or with old metadata."""
         kept = self._topics.get(topic.name)
         return (
             kept is not None
@@ -178,19 +179,19 @@ class StreamCluster:
     # -- logs -------------------------------------------------------------------------------------
 
     def latest(self) -> Offsets:
-        """Return the ends of all logs; a failure makes the topics be read again before a retry."""
+        """Return the ends of all logs; after a failure, topics are read again before a retry."""
 
         def look() -> Offsets:
             try:
                 return self._listed(self.partitions(), LATEST)
             except TidelogError:
-                self.read_topics()  # the next try lists what is there then
+                self.read_topics()  # the next try lists the present partitions
                 raise
 
         return self._with_patience(look)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the beginnings of some logs."""
+        """Return the log starts of these partitions."""
         wanted = list(partitions)
         return self._with_patience(lambda: self._listed(wanted, EARLIEST))
 
@@ -203,7 +204,7 @@ class StreamCluster:
         return {tp: each.offset for tp, each in listed.items()}
 
     def _with_patience(self, do: Callable[[], T]) -> T:
-        """Return what `do` returns; retry errors that may pass until the options' timeout."""
+        """Return what `do` returns, with retries of transient errors until the options' timeout."""
         give_up = monotonic_ms() + self._options.timeout_ms
         while True:
             try:

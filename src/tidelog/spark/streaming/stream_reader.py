@@ -1,12 +1,12 @@
-"""`readStream.format("tidelog")`: the reader that Spark drives, batch by batch.
+"""`readStream.format("tidelog")`: the reader that Spark calls, batch by batch.
 
 Spark keeps one such reader in a Python process of the driver for as long as a query runs. It calls
-`latestOffset` for the end of the next batch, `partitions` for its tasks, and reads in workers. All
-that a restart needs is in the offsets that Spark stores; what the reader keeps besides (topic ids,
-the first offsets, the target of AvailableNow) only lets it notice more.
+`latestOffset` for the end of the next batch and `partitions` for its tasks, and reads in workers.
+The offsets that Spark stores have all state that a restart needs. The reader's other state (topic
+ids, the first offsets, the target of AvailableNow) only lets it detect more changes.
 
-An offset that goes back is on purpose: the stream continues there, where a recreated or truncated
-log lets it.
+An offset that goes back is intended: after a topic was recreated or a log truncated, the stream
+continues at the lower offset.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tidelog.spark.worker_errors import sentence_first
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: How long `latestOffset` may wait for records before it returns that there are none.
+#: Maximum time in ms for which `latestOffset` waits for records.
 IDLE_MS: Final = 100
 _ALLOW_LOSS: Final = "Set failOnDataLoss to false to go on without these records"
 
@@ -55,14 +55,14 @@ _log = logging.getLogger("tidelog.spark")
 
 
 class PackedPartition(InputPartition):
-    """One task: ranges of several partitions, read one after the other."""
+    """One task: ranges of several partitions, which the task reads one after the other."""
 
     def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
         self.ranges = ranges
 
 
 class TidelogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A reader with admission control. Light to make: Spark makes one for each task's code too."""
+    """A reader with admission control, which is light to make, as each task makes one, too."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -76,12 +76,12 @@ class TidelogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvaila
             return self._driver().initial()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> Any:
-        """Return the end of the next batch; `start` where there is none now."""
+        """Return the end of the next batch, or `start` if there is no next batch now."""
         with sentence_first():
             return self._driver().latest(start, limit)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of the options. Spark has none with both bounds: the reader waits."""
+        """Return the limit of the options; for both bounds Spark has none, so the reader waits."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -89,11 +89,11 @@ class TidelogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvaila
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> Any:
-        """Return the ends of the logs at the last look, for the query's progress."""
+        """Return the ends of the logs at the last check, for the query's progress."""
         return self._driver().log_ends()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read up to the ends that the next look finds, and no further."""
+        """Read up to the ends that the next check finds, and no further."""
         self._driver().stop_at_next_ends()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -117,13 +117,13 @@ class TidelogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvaila
         """Yield the rows of one task as Arrow batches."""
         from tidelog.spark.streaming.stream_tasks import read_ranges
 
-        if isinstance(partition, PackedPartition):  # else Spark's stand-in for "no tasks"
+        if isinstance(partition, PackedPartition):  # otherwise Spark's placeholder for "no tasks"
             with sentence_first():
                 yield from read_ranges(self._options, partition.ranges)
 
 
 class RejectedStreamReader(Shipped, DataSourceStreamReader):
-    """The reader of a stream with unusable options: its first call raises what is wrong."""
+    """The reader of a stream with unusable options, whose first call raises the options' error."""
 
     def __init__(self, error: OptionError) -> None:
         self._error = error
@@ -134,20 +134,20 @@ class RejectedStreamReader(Shipped, DataSourceStreamReader):
             raise self._error
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> NoReturn:
-        """Raise OptionError; a restarted query begins here."""
+        """Raise OptionError; a restarted query begins with this call."""
         self.initialOffset()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:
-        """Raise OptionError; or here, where a batch is to be repeated."""
+        """Raise OptionError; a query that repeats a batch begins with this call."""
         self.initialOffset()
 
     def read(self, partition: InputPartition) -> NoReturn:
-        """Raise OptionError; no task is planned before."""
+        """Raise OptionError; Spark plans no task before."""
         self.initialOffset()
 
 
 class BatchPlanner:
-    """The driver's side of a running stream."""
+    """The part of a running stream that works on the driver."""
 
     def __init__(self, options: ReadOptions, loss_patience_ms: int = LOSS_PATIENCE_MS) -> None:
         self._options = options
@@ -161,9 +161,9 @@ class BatchPlanner:
         self._log_ends: Offsets = {}
         self._has_looked = False
         self._is_bounded = False
-        #: What a bounded query reads in all.
+        #: The steps of a bounded query up to its end; None before its first check.
         self._target: StreamStep | None = None
-        #: The end of the batch that this process planned last.
+        #: The end of the batch that this process planned last; None before the first batch.
         self._last_end: Offsets | None = None
         self._warned: set[str] = set()
 
@@ -173,15 +173,15 @@ class BatchPlanner:
         self._cluster.close()
 
     def log_ends(self) -> Any:
-        """Return the ends of the logs at the last look; None before it."""
+        """Return the ends of the logs at the last check; None before the first check."""
         return offsets_to_json(self._log_ends) if self._log_ends else None
 
     def stop_at_next_ends(self) -> None:
-        """Let the next look fix how far the query reads."""
+        """Make the next check fix how far the query reads."""
         self._is_bounded = True
 
     def initial(self) -> Any:
-        """Return where a new query starts, the same each time."""
+        """Return where a new query starts; repeated calls return the same offsets."""
         if self._initial is None:
             self._initial = self._cluster.starts()
             self._topic_ids = self._cluster.topic_ids()
@@ -190,7 +190,7 @@ class BatchPlanner:
     # -- the end of the next batch ----------------------------------------------------------------
 
     def latest(self, start: dict[str, Any], limit: ReadLimit) -> Any:
-        """Return the end of the next batch; `start`, unchanged, where there is none now."""
+        """Return the end of the next batch, or `start` unchanged if there is no next batch now."""
         reached = offsets_from_json(start)
         pinned = self._pinned(start, reached)
         give_up = monotonic_ms() + IDLE_MS
@@ -202,13 +202,13 @@ class BatchPlanner:
             left_ms = give_up - monotonic_ms()
             if left_ms <= 0 or self._is_bounded:
                 return start
-            # Where records wait for minOffsetsPerTrigger, each new one would end the wait.
+            # If records already wait for minOffsetsPerTrigger, each new record would end the wait.
             watched = {} if waiting else self._cluster.by_leader(step.ends)
             if not self._arrivals.wait(watched, left_ms):
                 return start
 
     def _pinned(self, start: Mapping[str, Any], reached: Offsets) -> frozenset[TopicPartition]:
-        """Return the partitions of which the first batch, if it is this one, reads nothing."""
+        """Return the partitions without records in the first batch; no partition for later ones."""
         initial = self._initial
         if initial is None or is_pinned(start) or reached != initial.offsets:
             return frozenset()
@@ -229,7 +229,7 @@ class BatchPlanner:
         return offsets_to_json(ends, is_pinned=bool(pinned))
 
     def _look(self, reached: Offsets) -> StreamStep:
-        """Return how far the stream can go; raise or log what it lost."""
+        """Return how far the stream can read; raise or log its losses."""
         target = self._target
         if target is not None:
             return StreamStep({**target.starts, **reached}, target.ends, [])
@@ -237,7 +237,7 @@ class BatchPlanner:
         while True:
             view, recreated = self._view(reached)
             step = next_step(reached, view, recreated)
-            # A new leader may not show yet what the former one had committed.
+            # A new leader may not show yet all records that the former leader had committed.
             if not _is_behind(reached, view, recreated):
                 break
             if monotonic_ms() - begun >= self._cluster.loss_patience_ms:
@@ -257,7 +257,8 @@ class BatchPlanner:
             cluster.read_topics()
         latest = cluster.latest()
         if latest != reached:
-            # After the look: logs of a recreated topic must not pass for those of the old one.
+            # The topics are read after the log ends, so that logs of a recreated topic do not count
+            # as logs of the old topic.
             cluster.read_topics()
             if set(cluster.partitions()) != latest.keys():
                 latest = cluster.latest()
@@ -282,7 +283,7 @@ class BatchPlanner:
     # -- its tasks --------------------------------------------------------------------------------
 
     def tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[PackedPartition]:
-        """Return the tasks of a batch, the same ones whenever it is planned."""
+        """Return the tasks of a batch, the same tasks whenever the batch is planned."""
         starts, ends = offsets_from_json(start), offsets_from_json(end)
         if self._last_end != ends:
             ends = self._checked(starts, ends, is_first_pinned=is_pinned(end))
@@ -301,7 +302,7 @@ class BatchPlanner:
         return [PackedPartition((each,)) for each in split_ranges(ranges, fewest, most)]
 
     def _checked(self, starts: Offsets, ends: Offsets, *, is_first_pinned: bool) -> Offsets:
-        """Return the ends of a batch that an earlier run planned, as far as the logs have them."""
+        """Return the ends of a batch that an earlier run planned, limited to the present logs."""
         if starts == ends:
             return ends
         initial = self._initial
@@ -331,7 +332,7 @@ class BatchPlanner:
     def _checked_first(
         self, ends: Offsets, pinned: frozenset[TopicPartition], *, is_first_pinned: bool
     ) -> Offsets:
-        """Return the ends of a first batch that did not complete, less the pinned partitions."""
+        """Return the ends of a first batch that did not complete, without the pinned partitions."""
         if not is_first_pinned:
             self._report_unknown_start(ends)
         return {tp: last for tp, last in ends.items() if tp not in pinned}

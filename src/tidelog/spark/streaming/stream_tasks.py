@@ -2,7 +2,7 @@
 
 Spark's Python workers run many tasks, one at a time. A stream's tasks are short, and connecting to
 three brokers takes longer than reading a few hundred records. So a worker keeps its client for the
-next task with the same settings. After an error the client is closed.
+next task with the same settings. After an error the worker closes the client.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _idle: dict[Any, BlockingClient] = {}
 
 
 def read_ranges(options: ReadOptions, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of some ranges, one range after the other.
+    """Yield the rows of several ranges, one range after the other.
 
     Raises KafkaError, DataLossError, CorruptBatchError.
     """
@@ -49,7 +49,7 @@ def read_ranges(options: ReadOptions, ranges: Sequence[OffsetRange]) -> Iterator
 
 
 def _report(options: ReadOptions, lost: OffsetRange, error: RecreatedTopicError) -> None:
-    """Raise or log that the old topic's records are gone; the next batch reads the new topic."""
+    """Raise or log the loss of the old topic's records; the next batch reads the new topic."""
     sentence = (
         f"topic {lost.tp.topic!r} was deleted and recreated while a batch read {lost.tp} from"
         f" {lost.start} to {lost.end}"

@@ -1,9 +1,9 @@
 """The tasks of a micro-batch: small ranges of several partitions share a task.
 
-A task costs Spark some 20 to 40 ms, whatever it reads. A stream that keeps up reads a few hundred
-records of each partition per batch, so a task for each partition would cost more than the reading.
-Ranges are packed up to PACKED_OFFSETS; a larger range has a task of its own. With `minPartitions`
-or `maxRecordsPerPartition` the user decides, and nothing is packed.
+A task costs Spark some 20 to 40 ms, regardless of its size. A stream that keeps up reads a few
+hundred records of each partition per batch, so a task for each partition would cost more than the
+reading. Ranges are packed into tasks of up to PACKED_OFFSETS; a larger range has a task of its own.
+If the user sets `minPartitions` or `maxRecordsPerPartition`, no ranges are packed.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from typing import Final
 
 from tidelog.spark.planning import OffsetRange
 
-#: Offsets in a task of packed ranges: about as long to read as a task takes to start.
+#: Maximum number of offsets in a task of packed ranges, which takes about as long to read as a task
+#: takes to start.
 PACKED_OFFSETS: Final = 25_000
 
 
 def pack_ranges(
     ranges: Iterable[OffsetRange], most: int = PACKED_OFFSETS
 ) -> list[tuple[OffsetRange, ...]]:
-    """Return the ranges of each task; first the largest range that still fits.
+    """Return the ranges of each task; the largest range first joins the first task with room.
 
-    The order depends on nothing but the ranges, so that a repeated batch has the same tasks.
+    The order depends only on the ranges, so that a repeated batch has the same tasks.
     """
     tasks: list[list[OffsetRange]] = []
     sizes: list[int] = []
