@@ -1,9 +1,9 @@
-"""The writers that Spark drives: one for batch writes, one for streams.
+"""The writers that Spark calls, one for batch writes and one for streams.
 
-Light to import. The driver makes a writer for each write or micro-batch, checks options and schema,
-and sends it to the tasks. Records are acknowledged when a task ends, so a commit has nothing left
-to do. After an abort the written records stay, as with Spark's Kafka connector: delivery is at
-least once, and `tidelog.batch.headers` lets readers drop what was repeated.
+This module is light to import. The driver makes a writer for each write or micro-batch, checks
+options and schema, and sends the writer to the tasks. Records are acknowledged when a task ends, so
+a commit has no work left. After an abort the written records stay, as with Spark's Kafka connector:
+delivery is at least once, and `tidelog.batch.headers` lets readers drop repeated records.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = logging.getLogger("tidelog.spark")
 
 @dataclass
 class TaskWritten(WriterCommitMessage):
-    """What one task has written."""
+    """The result of one task's write."""
 
     task: int
     records: int
@@ -47,7 +47,7 @@ class TaskWritten(WriterCommitMessage):
 
 
 class _Writing:
-    """What both writers share: the settings, and the names of this write."""
+    """State that both writers share: the settings, and the names of this write."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._settings = parse_sink_options(options)
@@ -91,7 +91,7 @@ class TidelogWriter(Shipped, DataSourceArrowWriter):
     """The writer of `df.write`."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        """Check everything that is known before rows are; raise OptionError, SinkError."""
+        """Check options and schema before any row is written. Raises OptionError, SinkError."""
         if overwrite:
             raise SinkError("mode overwrite cannot be used: a log is only appended to; use append")
         self._writing = _Writing(options, schema)
@@ -109,7 +109,7 @@ class TidelogStreamWriter(Shipped, DataSourceStreamArrowWriter):
     """The writer of one micro-batch."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        """Check everything that is known before rows are; raise OptionError, SinkError."""
+        """Check options and schema before any row is written. Raises OptionError, SinkError."""
         if overwrite:
             raise SinkError("output mode complete cannot be used: a log is only appended to")
         self._writing = _Writing(options, schema)
@@ -119,7 +119,7 @@ class TidelogStreamWriter(Shipped, DataSourceStreamArrowWriter):
         return self._writing.write_rows(iterator, is_stream=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Log what stays in the topics."""
+        """Log which rows of the failed micro-batch stay in the topics."""
         _log_abort(f"batch {batchId}", messages)
 
 
