@@ -1,7 +1,7 @@
 """The controller's decisions: no I/O, no clock, no randomness, no logging.
 
-`tidelog.broker.controller` is the shell around it: the shell reads and writes the store and sends
-commands.
+`tidelog.broker.controller` is the shell around these decisions: it reads and writes the store and
+sends commands.
 
 Begin with `controller`, which turns events into a decision, and a durable decision into effects.
 `events` are the inputs, and `settings` hold for a term. `agenda` names the partitions to check.

@@ -1,4 +1,4 @@
-"""Cluster events: what happened in the cluster, for later readers (V80).
+"""Cluster events: what happened in the cluster, reported for later readers (V80).
 
 This module derives from facts which events to report, and their keys; docs/reference/events.md
 describes each kind. An event is reported only after it happened and is durable. The controller that
@@ -86,7 +86,7 @@ class StateChange(NamedTuple):
     after: PartitionState
     #: Whether the leader asked for the change (AlterPartition).
     asked_by_leader: bool = False
-    #: The replicas that left the ISR with this change, and why.
+    #: The replicas that left the ISR with this change, with the causes.
     shrinks: Sequence[tuple[int, ShrinkCause]] = ()
 
 
@@ -129,7 +129,7 @@ def of_state(
 def store_went_back(
     found: StoreWentBack, partitions: int, *, controller_epoch: int
 ) -> ClusterEvent:
-    """Return the event that the store is older than what a broker had seen of it (E8)."""
+    """Return the event that the store lacks writes that a broker had seen (E8)."""
     fields = {
         "broker": found.broker_id,
         "seen": found.seen,
@@ -206,7 +206,7 @@ def controller_resigned(controller_id: int, controller_epoch: int, cause: str) -
 def ended(broker: BrokerInfo, controller_epoch: int) -> ClusterEvent:
     """Return the event of a registration that has ended.
 
-    The cause is a controlled shutdown where the broker asked for one (V43), else a lost session.
+    The cause is a controlled shutdown if the broker requested one (V43), else a lost session.
     """
     fields = {
         "broker": broker.broker_id,
@@ -255,7 +255,7 @@ def unclean_election(
 ) -> ClusterEvent:
     """Return the event of an uncleanly elected leader that leads now.
 
-    It names the offsets at risk (V13).
+    The event names the offsets at risk (V13).
     """
     return _of_leadership(UNCLEAN_ELECTION, topic_partition, topic_id, leader_epoch, fields)
 
@@ -304,8 +304,8 @@ def reassignment_begun(
 ) -> ClusterEvent:
     """Return the event of a partition that is on the way to `target` (R16).
 
-    `zxid` is the transaction of the topic's node that says so. `original` is empty where it is not
-    recorded; a target that equals it is a cancel.
+    `zxid` is the transaction of the topic's node that records the move. `original` is empty if it
+    is not recorded; a target that equals `original` is a cancel.
     """
     fields = {
         "replicas": list(target),

@@ -39,11 +39,11 @@ class CommandBuilder:
         self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
         self._full: list[int] = []
         self._brokers_changed = False
-        #: Roles that create no replica: the same for all replicas of a partition.
+        #: Roles that create no replica, which are the same for all replicas of a partition.
         self._roles: dict[TopicPartition, BrokerRole] = {}
         #: Replicas of each partition that has roles in a full command.
         self._placed: dict[TopicPartition, Sequence[int]] = {}
-        #: Leaders that may not lead, by partition that has roles in this command.
+        #: Leaders that must not lead, by the partition that has roles in this command.
         self._barred: dict[TopicPartition, int] = {}
 
     def send_brokers(self) -> None:

@@ -206,7 +206,7 @@ class Commands:
         return outgoing
 
     def answered(self, outgoing: Outgoing) -> None:
-        """Remove what the broker has acknowledged, so that it is not sent again."""
+        """Remove commands that the broker has acknowledged, so that they are not sent again."""
         match outgoing.part:
             case Part.LOG_ENDS:
                 for topic in outgoing.message.topic_partitions:

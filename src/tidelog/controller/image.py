@@ -74,13 +74,13 @@ class Image:
         self.producer_ids: LastProducerId | None = None
         #: Partitions that are being reassigned.
         self.moving: dict[TopicPartition, None] = {}
-        #: Content of `/admin/reassign_partitions`; None where the node does not exist.
+        #: Content of `/admin/reassign_partitions`; None if the node does not exist.
         self.reassignments: RequestedReassignments | None = None
         #: Whether `/admin/cancel_reassignment_in_progress` exists (R2).
         self.cancels_all = False
         #: Whether `/admin/reassign_cancel` exists, which keeps reassignments from beginning (R11).
         self.is_frozen = False
-        #: Content of `/admin/reassign_partitions_queue`; None where the node does not exist (R8).
+        #: Content of `/admin/reassign_partitions_queue`; None if the node does not exist (R8).
         self.queue: RequestedReassignments | None = None
         #: Requests to reassign in the store that were not accepted yet (R12).
         self.request_nodes: tuple[RequestNode, ...] = ()
@@ -142,7 +142,7 @@ class Image:
         return () if topic is None else topic.assignments.get(topic_partition.partition, ())
 
     def move(self, topic_partition: TopicPartition) -> Move | None:
-        """Return the reassignment of a partition, None where there is none."""
+        """Return the reassignment of a partition, None for a partition without a reassignment."""
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.moves.get(topic_partition.partition)
 
@@ -362,7 +362,7 @@ class Image:
         self.paused.update({each: why for each, why in paused.items() if each in self.moving})
 
     def place(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
-        """Take over a topic's node, with the states that were published since the last reading."""
+        """Adopt a topic's node, with the states that were published since the last reading."""
         self.topics[topic.name] = topic
         for topic_partition in topic.partitions:
             for replica in topic.assignments[topic_partition.partition]:
@@ -375,7 +375,7 @@ class Image:
             self.moving[TopicPartition(topic.name, partition)] = None
 
     def assign(self, topic: Topic) -> None:
-        """Take over changed replicas or reassignments of a topic; its partition states stay."""
+        """Adopt changed replicas or reassignments of a topic; its partition states stay."""
         before = self.topics[topic.name]
         assert before.partitions == topic.partitions, f"other partitions: {topic}"
         for partition, replicas in before.assignments.items():

@@ -5,7 +5,7 @@ epoch is another incarnation of the broker. The state node of a partition record
 under which each ISR member was in sync. So any controller detects a bounce, also a controller that
 was elected after the bounce (V10). A registration may prove that the previous incarnation ended
 cleanly (E3), or that its process still runs (E7). The log of a member that bounced may be shorter
-than published state assumes. This module knows nothing of leaders beyond their incarnation.
+than published state assumes. This module knows only the incarnations of leaders, not their roles.
 """
 
 from __future__ import annotations

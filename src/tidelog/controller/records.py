@@ -37,8 +37,7 @@ class Move:
     #: Replicas that are not in the target; a replica that an earlier target added may be among
     #: them.
     removing: Replicas
-    #: Assignment when the reassignment began, in that order; empty where it was not recorded (R1,
-    #: R6).
+    #: Assignment when the reassignment began, in its order; empty if it was not recorded (R1, R6).
     original: Replicas
     #: Transaction that gave the topic's node this target, or at the latest the transaction in which
     #: the node was read. An older partition state shows that the replicas may not have been sent
@@ -140,13 +139,13 @@ class Topic:
     name: str
     topic_id: TopicId
     assignments: Mapping[int, tuple[int, ...]]
-    #: The topic's own unclean.leader.election.enable; None where the topic has none.
+    #: The topic's own unclean.leader.election.enable; None if the topic has none.
     unclean: bool | None = None
     #: Version of the topic node; writes that add partitions require this version.
     version: int = 0
     #: Reassignments under way, by partition.
     moves: Mapping[int, Move] = field(default_factory=dict)
-    #: The topic's own min.insync.replicas; None where the topic has none.
+    #: The topic's own min.insync.replicas; None if the topic has none.
     min_insync_replicas: int | None = None
     #: Partitions of the topic, ascending; computed once, because every check of the topic needs
     #: them.

@@ -1,4 +1,4 @@
-"""Registrations of brokers: what a new reading of `/brokers/ids` changes (V10, V11, V41).
+"""Registrations of brokers: changes that a reading of `/brokers/ids` brings (V10, V11, V41).
 
 A broker epoch is the creation transaction id of a registration: a broker whose epoch differs has
 bounced. The controller checks every partition of a broker that arrived or left. A broker that

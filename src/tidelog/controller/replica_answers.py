@@ -1,7 +1,7 @@
 """Brokers' answers to commands: replicas that exist, are missing or are stopped (D3, D4, V22, V52).
 
 An answer counts only under the broker's present registration. A broker also reports on its own that
-a log directory has failed: the controller then sends the broker all its roles, and the answers name
+a log directory has failed. The controller then sends the broker all its roles, and the answers name
 the offline replicas (D4). A new controller learns of offline replicas in the same way, because it
 sends full commands (D8).
 """

@@ -1,7 +1,7 @@
 """Settlement: changes of the image, orders and notices that follow from a decision's writes.
 
 Each write settles its own outcome, in the order of the writes. A conflict in the store is a fact
-like any other: the image takes over the node's content, or the node is read again (V15). A
+like any other: the image adopts the node's content, or the node is read again (V15). A
 settlement decides nothing.
 """
 

@@ -1,7 +1,7 @@
 """Publication of a partition's state: the write, and its effect on the image.
 
 The write succeeds if the state node has the version that the image knows. After a conflict the
-image takes over the node's content, and the partition is checked again (V15).
+image adopts the node's content, and the partition is checked again (V15).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A broker that had seen a later store marks the store when it registers. State written before the
 mark comes from a restored copy of the store, or was decided from such state. So every assigned
-replica may have the committed records, and none is proven. The image takes over these states as
+replica may have the committed records, and none is proven. The image adopts these states as
 unproven, and recovery by proof compares the logs of all replicas (E6). A state that is written
 after the mark counts as usual.
 """
@@ -19,7 +19,7 @@ from tidelog.core.types import NO_STAMP, StoreWentBack
 
 @dataclass(frozen=True, slots=True)
 class StoreFoundOlder:
-    """Notice of partitions taken over from a store that lost its latest writes."""
+    """Notice of partitions adopted from a store that lost its latest writes."""
 
     found: StoreWentBack
     partitions: int

@@ -1,8 +1,8 @@
 """A client's request to the coordinator of a group, and the error response to the request.
 
-Requests and responses are wire messages. Each request is about one group: the broker splits a
-message for several groups (batched OffsetFetch, DescribeGroups, DeleteGroups), and the answer is
-the group's part of the response. The caller chooses the ticket under which it gets the answer; no
+Requests and responses are wire messages. Each request is about one group. The broker splits a
+message for several groups (batched OffsetFetch, DescribeGroups, DeleteGroups), and each answer is
+one group's part of the response. The caller chooses the ticket under which it gets the answer; no
 two waiting requests may share a ticket. The caller also fills in fields that early versions of an
 API lack.
 """

@@ -88,7 +88,7 @@ class Group(ABC):
     def tombstones(self) -> list[Record]:
         """Return the records that end the group, without those of its offsets."""
 
-    # What is shown.
+    # Descriptions for clients.
 
     @abstractmethod
     def described(self) -> DescribedGroup:

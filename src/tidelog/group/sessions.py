@@ -1,7 +1,7 @@
 """The session of a member: how long its coordinator waits for the next heartbeat.
 
-Heartbeats move the deadline. The timer of the session is set again only when it fires before the
-deadline, so the cost of a heartbeat does not depend on the number of heartbeats.
+Heartbeats move the deadline of a session. The session's timer is set again only when it fires
+before the deadline, so a heartbeat sets no timer.
 """
 
 from __future__ import annotations

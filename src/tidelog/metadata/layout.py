@@ -109,7 +109,7 @@ CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY = "<default>"
 
 #: Persistent, empty nodes that a broker creates at its start if they are missing, parents first.
-#: They are those of `ZkData.PersistentZkPaths`, and tidelog's own for requests (V7).
+#: These nodes are those of `ZkData.PersistentZkPaths`, and tidelog's own for requests (V7).
 PERSISTENT_ROOTS = (
     "/consumers",
     BROKERS,

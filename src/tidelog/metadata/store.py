@@ -51,8 +51,8 @@ class Node(NamedTuple):
 class Create:
     """Operation that creates a node.
 
-    It fails with NodeExists, or with NoNode if the parent does not exist. The store appends ten
-    digits to a sequence node's name: the number of children that its parent ever had.
+    The operation fails with NodeExists, or with NoNode if the parent does not exist. The store
+    appends ten digits to a sequence node's name: the number of children that its parent ever had.
     """
 
     path: str

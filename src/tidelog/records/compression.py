@@ -2,9 +2,10 @@
 
 The formats are those of Kafka's clients: gzip, snappy in xerial's framing, LZ4 frames with
 independent blocks, and zstd with windows of up to 128 MiB. The decompressor also reads raw snappy,
-because librdkafka writes it. It reads other LZ4 frames, too, because old logs may have them:
-`foreign_frames` finds these. A decompression bomb costs no more memory than the bound: the output
-buffer grows from a guess, and larger output is rejected. So this module keeps design rule 10.
+because librdkafka writes it. The decompressor reads other LZ4 frames, too, because old logs may
+have them; `foreign_frames` finds such frames. A decompression bomb costs no more memory than the
+bound: the output buffer grows from a guess, and larger output is rejected. So this module keeps
+design rule 10.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
         if position + max(size, 0) >= end:
             raise _BadRecord("key and value are longer than the record")
         fields = (start, body, rest, end, timestamp_delta, offset_delta, key, size >= 0)
-        # This is equal to a call of the class, in a third of the time.
+        # This expression equals a call of the class, in a third of the time.
         add(new(KeyedRecord, fields))
         position = end
     return position

@@ -3,8 +3,8 @@
 As in Kafka (SimpleRate), the rate is the bytes of the last `replication.quota.window.num` windows
 over the time since the oldest window began, at least the length of one window. A window begins with
 its first bytes. The bytes of one large read may exceed the limit for longer than all windows last.
-Kafka then forgets these bytes, so that low limits are exceeded for ever. Here the unpaid part of
-the throttled bytes is carried over: over any time, throttled bytes stay within the limit, plus one
+Kafka then forgets these bytes, so that low limits are exceeded for ever. tidelog carries the unpaid
+part of the throttled bytes over. So over any time, throttled bytes stay within the limit, plus one
 read and the credit of the windows. Times are monotonic milliseconds and arguments; no clock is
 read.
 """

@@ -420,8 +420,8 @@ class LeaderReplica:
         """Keep what this broker knew of its reads in its former leadership (F7, F11).
 
         Another broker may have led in between, and followers may have truncated their logs. Reads
-        say nothing about logs: they only keep a member in the ISR, and the high watermark waits for
-        the log end of every member in any case (F8).
+        say nothing about logs and only keep a member in the ISR. The high watermark waits for the
+        log end of every member in any case (F8).
         """
         self.reads_under_way = former.reads_under_way
         for follower in self._others:

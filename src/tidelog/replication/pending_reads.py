@@ -2,10 +2,10 @@
 
 A follower cannot catch up faster than its leader reads. With
 `follower.fetch.pending.reads.insync.enable` a follower stays in the ISR while the leader reads for
-its fetch, and is caught up when that read is done. One object holds the reads of one fetch session:
-the response leaves when all reads of its fetch are done, so a slow read delays every partition of
-the session. A pending read ends when the disk has read, or vanishes with the follower's connection.
-A pending read does not count once its request is older than `replica.socket.timeout.ms`, or for
+its fetch, and is caught up when that read is done. One object holds the reads of one fetch session.
+A response leaves when all reads of its fetch are done, so a slow read delays every partition of the
+session. A pending read ends when the disk has read, or vanishes with the follower's connection. A
+pending read does not count once its request is older than `replica.socket.timeout.ms`, or for
 another broker epoch. This module knows no partition, log or ISR; times are monotonic milliseconds
 of the leader's own clock. Source: KIP-501.
 """

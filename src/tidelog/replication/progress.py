@@ -61,9 +61,9 @@ class FollowerProgress:
         #: Offset of the last fetch, and the offset below which the follower has synced its log.
         self.fetch_offset = UNKNOWN_OFFSET
         self.synced_offset = UNKNOWN_OFFSET
-        #: The leader's LEO when the last fetch arrived. Before the first fetch of a member, it is
-        #: the LEO at the begin of the leadership: a slow first read must not put the member out of
-        #: sync (F5).
+        #: The leader's LEO when the last fetch arrived. Before a member's first fetch, this is the
+        #: LEO at the begin of the leadership, so that a slow first read does not put the member out
+        #: of sync (F5).
         self.last_fetch_leader_end_offset = leader_end_offset
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = last_caught_up_ms

@@ -1,8 +1,8 @@
 """The end of a failover as a new leader sees it: the last phases of its latency budget (V80).
 
 One object is one leadership, from the moment at which the leader took its role. The object holds
-three times of each follower: of its first request under the new leader epoch, of the first response
-that reported a diverging log, and of the first fetch with a log that does not diverge. The object
+three times of each follower. They are the times of its first request under the new leader epoch, of
+the first response about a diverging log, and of the first fetch with a matching log. The object
 also holds the time at which the first record of the new epoch was committed, when acks=all is
 answered. Times are arguments, in ms of a clock that never goes back. The object decides nothing
 about the replica, and nothing waits for it.

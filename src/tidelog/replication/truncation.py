@@ -77,10 +77,10 @@ def below_log_start(
     """Return a divergence below the leader's log start, for a log that cannot be compared (V67).
 
     The follower fetches within the leader's log, but all of its records are of earlier epochs than
-    the leader knows. OFFSET_OUT_OF_RANGE would not help: a Kafka broker whose log ends at the
-    leader's log start would take that offset from the response, and fetch from there again and
-    again. The divergence makes a follower of either kind truncate below the log start, and then
-    start over there. Returns None for any other fetch.
+    the leader knows. OFFSET_OUT_OF_RANGE would not help. A Kafka broker whose log ends at the
+    leader's log start would start over at that offset, and fetch from it again and again. The
+    divergence makes a follower of either kind truncate below the log start, and then start over
+    there. Returns None for any other fetch.
     """
     if not 0 <= last_fetched_epoch < epochs.earliest_epoch or fetch_offset < log_start_offset:
         return None

@@ -5,8 +5,9 @@ languages and means the same for topic names, which are ASCII. Syntax that only 
 that differs in meaning, is an error with its position, because a pattern with another meaning would
 subscribe to other topics. Named groups are translated.
 
-Refused are `\\p{...}`, `\\Q...\\E` and other escapes of Java alone; nested classes and `&&` in a
-class; flags other than i, m, s and x; `{` that is no repetition; Python's `(?P`, `(?(` and `(?#`.
+Rejected syntax is `\\p{...}`, `\\Q...\\E` and other escapes of Java alone; nested classes and `&&`
+in a class; flags other than i, m, s and x; `{` that is no repetition; Python's `(?P`, `(?(` and
+`(?#`.
 """
 
 from __future__ import annotations

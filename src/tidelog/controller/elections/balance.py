@@ -192,8 +192,9 @@ class Balance:
 def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
     """Return partitions to give back to their preferred replicas.
 
-    Another replica leads such a partition. Its preferred broker is alive and is not leaving. That
-    broker lacks the leadership of more than the percentage of the partitions that prefer it.
+    Another replica leads such a partition, and its preferred broker is alive and not leaving. The
+    preferred broker lacks the leadership of more than `percentage` of the partitions that prefer
+    it.
     """
     preferring: dict[int, int] = {}
     elsewhere: dict[int, list[TopicPartition]] = {}

@@ -44,8 +44,8 @@ class RecoveryBegun(NamedTuple):
     """A recovery begins, and its wait is to be timed.
 
     The serial number distinguishes a recovery from a later recovery of the same partition. The
-    leader epoch cannot distinguish them: a reassignment raises the epoch while the recovery goes
-    on.
+    leader epoch cannot distinguish recoveries: a reassignment raises the epoch while the recovery
+    goes on.
     """
 
     topic_partition: TopicPartition

@@ -6,10 +6,10 @@ leadership to such a broker before the second rebalance check after its report (
 leadership does not move back and forth between slow brokers. If no other member can lead, the
 leader stays.
 
-A leader on a full or slow disk is replaced like a leader with slow reads, but the broker is avoided
-only for the reported partitions. A request without partitions withdraws the report. A broker also
-names the followers on its slow disks: the controller avoids these as leaders and changes nothing
-else.
+A leader on a full or slow disk is replaced like a leader with slow reads, but only the reported
+partitions avoid its broker. A request without partitions withdraws the report. A broker also names
+the followers on its slow disks: the controller avoids these followers as leaders and changes
+nothing else.
 
 A replica with a damaged log leaves the ISR and the eligible replicas first, and truncates its log
 afterwards. A leader that is alone in the ISR stays: its log is the only one.
@@ -171,8 +171,8 @@ def _take_out(
 ) -> int:
     """Remove a replica with a damaged log from the members (V68). Raises KafkaError.
 
-    The leader epoch rises also if the replica has already left the ISR: the new epoch lets its
-    broker learn of that, and prevents that an earlier fetch brings the replica back.
+    The leader epoch rises even if the replica has already left the ISR. By the new epoch the
+    replica's broker learns of the change, and no earlier fetch can bring the replica back.
     """
     elected = election.elect_without(state, around, damaged, slow)
     if elected is None:

@@ -195,7 +195,7 @@ class Additions:
         self._reported: dict[str, str] = {}
 
     def read(self, event: AdditionsRead) -> None:
-        """Take over the stored requests, which replace all requests read before."""
+        """Adopt the stored requests, which replace all requests read before."""
         self._wanted, self._seed = event.wanted, event.seed
 
     def write(self, draft: Draft) -> None:

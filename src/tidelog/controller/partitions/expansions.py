@@ -5,9 +5,9 @@ A broker that returns catches up on many partitions, one after the other. With
 them together, with fewer transactions and one round of metadata. A held expansion may still be
 accepted, so its leader continues to count the joining replica (A8). A newer proposal for the
 partition replaces a held expansion. The controller holds back no shrink, and no expansion of an ISR
-below the effective minimum. It also holds back no expansion of a partition that is being reassigned
-or whose leader shuts down. This module writes nothing: `alter_partition` judges the due expansions
-again.
+below the effective minimum. The controller also holds back no expansion of a partition that is
+being reassigned or whose leader shuts down. This module writes nothing: `alter_partition` judges
+the due expansions again.
 """
 
 from __future__ import annotations

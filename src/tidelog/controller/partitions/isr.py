@@ -173,7 +173,8 @@ def _is_eligible(member: int, epoch: int, state: PartitionState, brokers: Broker
         return member not in incarnations.bounced_members(state, brokers)
     # The broker registered before the present state was written. A leader proposes a follower
     # without an epoch only in response to a fetch. The leader knew the present state at that fetch,
-    # so the present incarnation made the fetch. This holds for a leader of Kafka, too.
+    # so the present incarnation made the fetch. A Kafka leader also proposes such a follower only
+    # in response to a fetch.
     return broker.broker_epoch <= state.mzxid
 
 
@@ -197,8 +198,8 @@ def _under_next_leader_epoch(
     The leader proposes the ISR again under the next leader epoch. Fetches of an earlier incarnation
     of the joining replica carry an earlier leader epoch, and the leader rejects them (V37). So
     fetches that the leader counts under the next epoch come from the present incarnation. Returns
-    None while the node's last modification is needed to detect whether a member has bounced (V10):
-    an election is then due, or soon will be.
+    None while the node's last modification is needed to detect a bounced member (V10), because an
+    election is then due.
     """
     epochs = state.isr_epochs
     if epochs is None:

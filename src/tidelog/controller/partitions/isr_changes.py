@@ -2,9 +2,9 @@
 
 The controller did not decide on these changes and learns of them from notifications. A state that
 is newer than the image enters the image as a fact. Every broker gets the metadata; the leader knows
-the state, as after an AlterPartition. The controller then checks the partition: for members that
-are dead, leaving or of an earlier incarnation (V10, V11), and for a reassignment that is complete
-now (A13).
+the state, as after an AlterPartition. The controller then checks the partition for members that are
+dead, leaving or of an earlier incarnation (V10, V11). It also checks whether a reassignment of the
+partition is complete (A13).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class IsrChangesRead(Event):
 
 
 def isr_changes_read(event: IsrChangesRead, draft: Draft, agenda: Agenda) -> None:
-    """Take over states that are newer than the image; a repeated notification changes nothing."""
+    """Adopt states that are newer than the image; a repeated notification changes nothing."""
     for topic_partition, found in event.found.items():
         topic = draft.image.topics.get(topic_partition.topic)
         if topic is None or topic_partition.partition not in topic.assignments:

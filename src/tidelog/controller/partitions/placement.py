@@ -1,12 +1,12 @@
 """Placement of the replicas of new partitions: over racks first, then evenly (V21).
 
 The result is the same for the same seed. Leaders are assigned to the brokers in a ring. Each
-further replica goes to a broker whose rack has the fewest replicas of this partition so far, and of
-such brokers to the one with the fewest replicas of the topic. The first such broker after the
-leader in the ring wins a tie; the start moves one place further each time the leaders have gone
-round the ring. So the same brokers do not always share partitions. A broker without a rack is its
-own rack. Partitions added to a topic continue after its last partition, and count existing replicas
-(V70).
+further replica goes to a broker whose rack has the fewest replicas of this partition so far. Of
+such brokers, the one with the fewest replicas of the topic is chosen. In a tie, the first of these
+brokers after the leader in the ring is chosen. This order starts one place further each time the
+leaders have gone round the ring, so that the same brokers do not always share partitions. A broker
+without a rack is its own rack. Partitions added to a topic continue after its last partition, and
+count existing replicas (V70).
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class RemovalsAdded(Change):
     by_edit: bool = False
 
     def apply(self, image: Image) -> None:
-        """Add these requests to the known ones."""
+        """Add these requests to the requests that the image has."""
         removal = image.removals.setdefault(self.name, Removal())
         removal.requested.update(self.wanted)
         if self.by_edit:
@@ -235,7 +235,7 @@ class RemovePartitions(Write):
 
 
 def removals_read(event: RemovalsRead, image: Image) -> dict[TopicPartition, str]:
-    """Take over stored removal requests; return the reasons of those that cannot be done."""
+    """Adopt stored removal requests; return the reasons of those that cannot be done."""
     good, bad = accepted(event.wanted, image)
     image.apply(RemovalsRequested(good))
     return bad
@@ -377,7 +377,7 @@ def plan(wanted: RemovePartitionsTopic, image: Image) -> dict[int, bool]:
 def refusal(topic_partition: TopicPartition, image: Image) -> str | None:
     """Return why a stored request for one partition can never be carried out.
 
-    Returns None where it can, perhaps later.
+    Returns None if the request can be carried out, perhaps later.
     """
     name, partition = topic_partition
     if is_internal_topic(name):
@@ -395,7 +395,7 @@ def refusal(topic_partition: TopicPartition, image: Image) -> str | None:
 
 
 def ready(name: str, image: Image) -> Iterator[int]:
-    """Yield the partitions that can go now, the highest first.
+    """Yield the partitions that can be removed now, the highest first.
 
     Their states are readable, and no consumer group has to read them any more.
     """

@@ -2,7 +2,7 @@
 
 An operator who creates this node cancels every reassignment under way that can still be rolled
 back. The topics' nodes are written first. The controller removes the node once every reassignment
-goes back or cannot be cancelled, and reports those that cannot. While the node exists, no
+goes back or cannot be cancelled, and reports the reassignments that stay. While the node exists, no
 reassignment begins, and entries of `/admin/reassign_partitions` are dropped. So a controller that
 dies during the cancel leaves the same work to the next controller.
 """
@@ -39,7 +39,7 @@ class CancelSkipped:
 
 @dataclass(frozen=True, slots=True)
 class CancelEnded:
-    """Notice that every reassignment goes back or cannot be cancelled."""
+    """Notice that each reassignment is rolled back, or cannot be cancelled."""
 
     #: Number of reassignments that go back to their original replicas.
     count: int
@@ -66,7 +66,7 @@ class ForgetCancel(Write):
 
 
 def cancel_read(event: CancelRead, image: Image, agenda: Agenda) -> None:
-    """Take over whether a cancel of all reassignments is requested."""
+    """Record whether a cancel of all reassignments is requested."""
     image.apply(CancelFound(event.is_requested))
     agenda.look_at_requests(image)
 

@@ -3,8 +3,8 @@
 Copying replicas takes disk and network of the leader away from followers. So while fewer replicas
 than min.insync.replicas are in sync, the brokers that a reassignment adds do not copy
 (`reassignment.auto.pause.enable`). Only reassignments that began while enough replicas were in sync
-pause. A reassignment does not pause while one of its original replicas is offline: then the added
-replicas are needed, and they are not the cause of the shrunken ISR.
+pause. A reassignment does not pause while one of its original replicas is offline, because the ISR
+then needs the added replicas, and their copying did not shrink the ISR.
 """
 
 from __future__ import annotations

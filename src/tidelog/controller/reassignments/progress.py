@@ -65,7 +65,7 @@ class AssignmentsWritten(Change):
     topic: Topic
 
     def apply(self, image: Image) -> None:
-        """Take over the assignment; states stay."""
+        """Adopt the assignment; the states of partitions stay."""
         image.assign(self.topic)
 
 
@@ -108,7 +108,7 @@ class WriteAssignments(Write):
     begun: tuple[int, ...] = ()
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Take over the written node; a reassignment that the node no longer names is over."""
+        """Adopt the written node; a reassignment that the node no longer names is over."""
         topic, image, agenda = self.topic, settlement.image, settlement.agenda
         if isinstance(outcome, Conflict):
             settlement.notices.add(TopicOutdated(topic.name))

@@ -52,7 +52,7 @@ class QueueLimitsRead(Event):
 def limits_read(
     event: QueueLimitsRead, image: Image, agenda: Agenda, settings: ControllerSettings
 ) -> ControllerSettings:
-    """Take over the limits; more reassignments of the queue may begin now.
+    """Adopt the limits; more reassignments of the queue may begin now.
 
     Reassignments under way continue, even if they are more than the new limits allow.
     """

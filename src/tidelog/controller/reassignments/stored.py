@@ -6,9 +6,6 @@ the entries of its partition: they are removed before the reassignment begins. O
 yields: it is rejected while `/admin/reassign_partitions` has the partition (R20). Request nodes are
 decided before `/admin/reassign_partitions`, one request node in each decision. While reassignments
 are frozen, entries wait. While all reassignments are cancelled, entries are dropped.
-
-Requests come before the administrator's node, one of them in each decision. While reassignments are
-frozen, entries wait. While all are cancelled, they are dropped.
 """
 
 from __future__ import annotations
@@ -52,7 +49,8 @@ class Newer:
     """The newest request for a partition; it removes nodes' entries with another target (R20)."""
 
     target: tuple[int, ...]
-    #: The throttle that entries for the same target take over; None keeps their throttles.
+    #: Targets whose entries are removed; if empty, all entries with another target. A cancel ends
+    #: only reassignments that its client knew.
     throttle: int | None = None
     #: Targets whose entries are removed, if there are any: a cancel ends only reassignments that
     #: its client knew.
@@ -121,7 +119,7 @@ class Entries:
             self._draft.decision.writes[self.index] = write
 
     def overrule(self, wanted: Wanted) -> None:
-        """Remove entries with an overruled target; other entries take over the newest throttle."""
+        """Remove entries with an overruled target; other entries adopt the newest throttle."""
         kept = {}
         for topic_partition, entry in self.left.items():
             newer = wanted.get(topic_partition)

@@ -198,13 +198,13 @@ class ForgetRequestNode(Write):
 
 
 def requests_read(event: ReassignmentsRead, image: Image, agenda: Agenda) -> None:
-    """Take over the content of `/admin/reassign_partitions`."""
+    """Adopt the content of `/admin/reassign_partitions`."""
     image.apply(ReassignmentsFound(event.found))
     agenda.look_at_requests(image)
 
 
 def routes_read(event: RoutesRead, image: Image, agenda: Agenda) -> None:
-    """Take over the content of the other nodes that request or forbid reassignments."""
+    """Adopt the content of the other nodes that request or forbid reassignments."""
     image.apply(FreezeFound(event.is_frozen))
     image.apply(QueueFound(event.queue))
     image.apply(RequestsFound(event.requests))

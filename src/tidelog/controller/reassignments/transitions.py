@@ -2,9 +2,9 @@
 
 While replicas are being added, the assignment names all replicas: the target in its order, then the
 replicas to remove. The reassignment is complete when every replica of the target is in the ISR
-(V51). Then the controller publishes a state with only the target, under the next leader epoch. That
-state names the target (`reassigned_to`), so no replica that is to be removed can rejoin the ISR
-under any controller (V52).
+(V51). Then the controller publishes a state with only the target, under the next leader epoch. The
+published state names the target (`reassigned_to`), so no replica that is to be removed can rejoin
+the ISR under any controller (V52).
 
 Replicas that only an earlier target added leave the ISR with the write that begins a move to
 another target (R10).

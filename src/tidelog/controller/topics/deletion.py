@@ -211,7 +211,7 @@ class Deletions:
         self._forgotten: dict[str, None] = {}
 
     def read(self, event: DeletionsRead, draft: Draft) -> None:
-        """Take over deletion requests from the store (V8)."""
+        """Adopt deletion requests from the store (V8)."""
         image = draft.image
         for name in event.names:
             exists = name in image.topics or name in image.unreadable
@@ -261,7 +261,7 @@ class Deletions:
             if order.is_unreadable:
                 settlement.notices.add(UnreadableTopicDeleted(name))
 
-    # clients
+    # responses to clients
 
     def answers(self, removed: Sequence[TopicRemoved]) -> list[tuple[int, Any]]:
         """Return the answers to clients whose topics are all gone, or whose timeout is over."""

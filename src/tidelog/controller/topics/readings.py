@@ -119,9 +119,9 @@ def _vanished(name: str, draft: Draft) -> None:
 def _is_news_to_brokers(found: TopicFound, image: Image) -> bool:
     """Return whether brokers must be sent a topic even if no write of the topic is due.
 
-    There are three cases. The topic could not be read, and brokers may have registered meanwhile.
-    Another writer has restored the topic's nodes together with published states. The topic has
-    replaced another topic of the same name, whose replicas are strays.
+    Brokers need the topic in three cases. The topic could not be read before, and brokers may have
+    registered since. Another writer has restored the topic's nodes together with published states.
+    The topic has replaced another topic of the same name, whose replicas are strays.
     """
     name = found.topic.name
     known = image.topics.get(name)

@@ -332,12 +332,12 @@ class ClassicGroup(Group):
     def tombstones(self) -> list[Record]:
         """Return the records that end the group, without those of its offsets.
 
-        The tombstones are needed even if this broker knows no record of the group: a record may be
-        on its way, or may come from another broker.
+        The tombstones are needed even if this broker knows no record of the group, because a record
+        may be under way or come from another broker.
         """
         return [GroupRecord(GroupKey(self.group_id), None)]
 
-    # What is shown.
+    # Descriptions for clients.
 
     def described(self) -> DescribedGroup:
         """Return the group's part of a DescribeGroups response.
@@ -377,7 +377,7 @@ class ClassicGroup(Group):
             ),
         )
 
-    # Changes.
+    # Changes of the group.
 
     def move_to(self, state: GroupState, wall_ms: int) -> None:
         """Enter another state. Raises InvariantError for a transition that Kafka does not have."""
@@ -476,7 +476,7 @@ class ClassicGroup(Group):
         self.subscribed_topics = frozenset(found)
 
     def load(self, snapshot: GroupSnapshot) -> None:
-        """Take over the state of a stored record, only while the partition loads.
+        """Adopt the state of a stored record, only while the partition loads.
 
         The group's offsets stay.
         """

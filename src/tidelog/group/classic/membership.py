@@ -1,7 +1,7 @@
 """Heartbeat, LeaveGroup, session timeouts, and the begin and end of the coordinator's leadership.
 
 A heartbeat moves a deadline. The session of a member that waits in a join or sync does not time
-out: such a member cannot send heartbeats, and the rebalance has its own timeouts. Only a new member
+out. Such a member cannot send heartbeats, and the rebalance has its own timeouts. Only a new member
 can time out while it waits, because the coordinator cannot know whether its client still exists.
 """
 

@@ -2,9 +2,10 @@
 
 During the preparation every member must rejoin, until all members have rejoined or the rebalance
 timeout is over. The first rebalance of an empty group waits for newcomers instead. To complete the
-rebalance, the coordinator removes members that did not join (static members stay). It chooses a
-leader and a protocol, raises the generation, and answers the joins. Each member then requests its
-assignment by SyncGroup; members that do not sync within the rebalance timeout are removed.
+rebalance, the coordinator removes members that did not join (static members stay). The coordinator
+then chooses a leader and a protocol, raises the generation, and answers the joins. Each member then
+requests its assignment by SyncGroup; members that do not sync within the rebalance timeout are
+removed.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 The compiled extension encodes the records if it exists (`record_encoding`). Without the extension,
 numpy computes the numbers of each record (sizes, deltas) and writes them as varints into columns of
 bytes. Arrow then joins these columns with keys and values row by row: the result's buffer has the
-records without gaps. Both ways make no Python object for a record. This module knows the record
-format (KIP-98) and the sizes of batches, but not the leaders of partitions. Timestamps are
-milliseconds.
+records without gaps. Neither the extension nor numpy makes a Python object for a record. This
+module knows the record format (KIP-98) and the sizes of batches, but not the leaders of partitions.
+Timestamps are milliseconds.
 """
 
 from __future__ import annotations

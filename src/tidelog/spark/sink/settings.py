@@ -2,9 +2,9 @@
 
 This module parses a user's options into `SinkSettings`, or raises OptionError with the option, its
 value and the expected form. An option that is unknown, or that the sink does not support, is
-rejected by name: a sink that ignored it could write to another place, or lose data. Settings of
-Kafka's producer have the prefix `kafka.`; settings without effect here are accepted and listed in
-the guide. The module knows no cluster.
+rejected by name. A sink that ignored such an option could write to another place, or lose data.
+Settings of Kafka's producer have the prefix `kafka.`; settings without effect here are accepted and
+listed in the guide. The module knows no cluster.
 """
 
 from __future__ import annotations

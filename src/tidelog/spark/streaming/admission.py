@@ -18,7 +18,7 @@ def limit_offsets(
 ) -> dict[TopicPartition, int]:
     """Return the ends of a batch of about `limit` offsets.
 
-    Each partition takes its share of the waiting offsets, rounded down, but at least one offset: a
+    Each partition takes its share of the waiting offsets, rounded down, but at least one offset. A
     small partition beside a large partition would otherwise never be read. So a batch may exceed
     the limit by fewer offsets than there are partitions.
     """

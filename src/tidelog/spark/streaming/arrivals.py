@@ -1,9 +1,9 @@
 """The wait of an idle stream until a leader has new records, or for a tenth of a second.
 
 With the trigger "0 seconds", Spark requests offsets from an idle source about 90 times a second.
-This wait keeps such a stream quiet without delaying its records: each leader gets one Fetch request
-at the ends of its logs, and holds it until a record comes (`fetch.max.wait.ms`). The records of the
-responses are dropped, because the batch's tasks read them again.
+This wait keeps such a stream quiet without delaying its records. Each leader gets one Fetch request
+at the ends of its logs, and holds the request until a record comes (`fetch.max.wait.ms`). The
+records of the responses are dropped, because the batch's tasks read them again.
 
 A leader that does not respond delays only the detection of its own records: the wait ends in time.
 """

@@ -52,8 +52,8 @@ def next_step(
     """Return the next step of a stream from the offsets that it has reached.
 
     `view.earliest` must have the partitions of recreated topics, and partitions that are new to the
-    stream. A recreated topic is read from its log start: the batch ends there, and the next batch
-    starts there, so that a restart repeats both batches alike.
+    stream. A recreated topic is read from its log start: the present batch ends there and the next
+    batch starts there. So a restart repeats both batches alike.
     """
     step = StreamStep({}, {}, [])
     for tp, start in sorted(reached.items()):

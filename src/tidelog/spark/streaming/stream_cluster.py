@@ -1,10 +1,10 @@
 """The cluster as a running stream sees it: partitions, their leaders and ends, and topic ids.
 
-The stream checks the logs with one ListOffsets request per leader. It reads metadata again when a
-check shows a change, when a check fails, and otherwise once per METADATA_AGE_MS. So the stream
-detects new partitions and recreated topics even while it idles. A topic that is missing, or a log
-that ends too early, counts only if it stays so for LOSS_PATIENCE_MS, because brokers that have just
-started know less than the cluster.
+The stream checks the logs with one ListOffsets request per leader. The stream reads metadata again
+when a check shows a change, when a check fails, and otherwise once per METADATA_AGE_MS. So the
+stream detects new partitions and recreated topics even while it idles. A missing topic, or a log
+that ends too early, counts only after LOSS_PATIENCE_MS. Until then brokers that have just started
+may know less than the cluster.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """`readStream.format("tidelog")`: the reader that Spark calls, batch by batch.
 
-Spark keeps one such reader in a Python process of the driver for as long as a query runs. It calls
-`latestOffset` for the end of the next batch and `partitions` for its tasks, and reads in workers.
-The offsets that Spark stores have all state that a restart needs. The reader's other state (topic
-ids, the first offsets, the target of AvailableNow) only lets it detect more changes.
+Spark keeps one such reader in a Python process of the driver for as long as a query runs. Spark
+calls `latestOffset` for the end of the next batch and `partitions` for its tasks, and reads in
+workers. The offsets that Spark stores have all state that a restart needs. The reader's other state
+(topic ids, the first offsets, the target of AvailableNow) only lets it detect more changes.
 
 An offset that goes back is intended: after a topic was recreated or a log truncated, the stream
 continues at the lower offset.
