@@ -4,10 +4,8 @@ While replicas are being added, the assignment names all replicas: the target in
 replicas to remove. The reassignment is complete when every replica of the target is in the ISR
 (V51). Then the controller publishes a state with only the target, under the next leader epoch. The
 published state names the target (`reassigned_to`), so no replica that is to be removed can rejoin
-the ISR under any controller (V52).
-
-Replicas that only an earlier target added leave the ISR with the write that begins a move to
-another target (R10).
+the ISR under any controller (V52). A write that begins a move to another target removes replicas
+from the ISR that only an earlier target added (R10).
 
 A cancel turns a reassignment back to its original replicas (R3). A cancel copies no replica, so it
 ends at once by the same steps, which first put ISR and leader among the original replicas. A cancel
