@@ -47,7 +47,7 @@ class Agenda:
         )
 
     def look_at_departures(self, topic_partitions: Iterable[TopicPartition], image: Image) -> None:
-        """Add the reassignments of these partitions, and the replicas that those leave behind."""
+        """Add the reassignments of these partitions, with the replicas that they leave behind."""
         for topic_partition in topic_partitions:
             if topic_partition in image.moving:
                 self.reassignments[topic_partition] = None

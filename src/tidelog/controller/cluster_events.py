@@ -302,7 +302,7 @@ def reassignment_begun(
     zxid: int,
     controller_epoch: int,
 ) -> ClusterEvent:
-    """Return the event of a partition that is on the way to `target` (R16).
+    """Return the event of a partition whose reassignment to `target` has begun (R16).
 
     `zxid` is the transaction of the topic's node that records the move. `original` is empty if it
     is not recorded; a target that equals `original` is a cancel.
@@ -326,7 +326,7 @@ def reassignment_ended(
     zxid: int,
     controller_epoch: int,
 ) -> ClusterEvent:
-    """Return the event of a partition that has arrived; `zxid` as for the begin (R16)."""
+    """Return the event of a partition whose reassignment has ended; `zxid` wrote the node (R16)."""
     fields = {"replicas": list(replicas)}
     return _of_assignment(
         REASSIGNMENT_ENDED, topic_partition, topic_id, fields, zxid, controller_epoch
@@ -430,7 +430,7 @@ def log_dir_slow(
 def log_dir_fast_again(
     broker_id: int, broker_epoch: int, log_dir: str, number: int, slow_ms: int
 ) -> ClusterEvent:
-    """Return the event of a log directory that was slow and is so no more; see `log_dir_slow`."""
+    """Return the event of a slow log directory that is fast again; see `log_dir_slow`."""
     fields = {
         "broker": broker_id,
         "broker_epoch": broker_epoch,
@@ -450,7 +450,7 @@ def commands_behind(
     controller_epoch: int,
     number: int,
 ) -> ClusterEvent:
-    """Return the event of a broker that does not take its commands, or does so again (V81).
+    """Return the event of a broker that stopped acknowledging its commands, or resumed (V81).
 
     `number` separates such periods within a controller's term.
     """
@@ -467,6 +467,6 @@ def commands_behind(
 
 
 def dropped(broker_id: int, broker_epoch: int, number: int, count: int) -> ClusterEvent:
-    """Return the event that counts the events of a broker missing before it."""
+    """Return the event with the number of events of a broker that were dropped before it."""
     fields = {"broker": broker_id, "broker_epoch": broker_epoch, "count": count}
     return ClusterEvent(EVENTS_DROPPED, f"{broker_id}/{broker_epoch}/{number}", fields)

@@ -29,5 +29,5 @@ class Settlement:
         self.agenda = agenda
         self.orders = list(orders)
         self.notices = notices.copy()
-        #: Changes the image; stored here, because each write of thousands calls the method.
+        #: Changes the image; stored here, because thousands of writes call the method.
         self.apply: Callable[[Change], None] = image.apply

@@ -56,7 +56,7 @@ class PartitionIncarnation(NamedTuple):
         )
 
     def ended_with(self, ended: PartitionIncarnation) -> bool:
-        """Return whether this incarnation is over if `ended` is; an unknown incarnation is."""
+        """Return whether this incarnation is over once `ended` is; True for an unknown one."""
         if self.topic_id == ZERO_TOPIC_ID:
             return True
         return (

@@ -67,7 +67,7 @@ class RemovalsRequested(Change):
     wanted: Mapping[str, Mapping[int, bool]]
 
     def apply(self, image: Image) -> None:
-        """Replace the known requests by these.
+        """Replace the image's requests by these requests.
 
         A request that was withdrawn before its brokers were commanded is dropped.
         """

@@ -37,7 +37,7 @@ def murmur2_of_all(column: pa.BinaryArray) -> npt.NDArray[np.uint32]:
     offsets, raw = binary_parts(column)
     starts, sizes = offsets[:-1], np.diff(offsets)
     raw = np.concatenate([raw, np.zeros(4, np.uint8)])  # a word may begin before the last byte
-    # View of the memory that has the word at every byte position.
+    # View of the bytes with a word of four bytes at every position.
     words = np.lib.stride_tricks.as_strided(
         raw, shape=(max(len(raw) - 3, 0), 4), strides=(1, 1), writeable=False
     )
