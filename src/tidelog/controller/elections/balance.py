@@ -4,9 +4,9 @@ A broker is out of balance when other brokers lead more than a given share of th
 prefer this broker. All of those partitions are then due. Leaderships return in steps of bounded
 size, so that clients do not all refresh their metadata at once. A broker that has returned gets its
 leaderships only after it has caught up. A broker has to catch up while it is outside the ISR of a
-partition with a live leader; it is then busy fetching. Partitions that are being reassigned,
-removed or deleted do not count as such. The wait is bounded: the controller does not wait for a
-broker that joined no further ISR between two rebalance checks. An election that a client requests
+partition with a live leader; it is then busy fetching. A broker need not catch up on partitions
+that are being reassigned, removed or deleted. The wait is bounded: the controller does not wait for
+a broker that joined no further ISR between two rebalance checks. An election that a client requests
 (V8) depends on the ISR alone. This module only reads the image; the caller times checks and steps,
 so the module knows no time.
 """
