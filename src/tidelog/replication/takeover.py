@@ -85,7 +85,7 @@ class Takeover:
         """Return whether every phase has ended; `awaited` are the live followers."""
         if self.acknowledged_ms == NEVER:
             return False
-        if any(self._is_cutting(times) for times in self.followers.values()):
+        if any(self._is_truncating(times) for times in self.followers.values()):
             return False
         followers = self.followers
         return all(
@@ -94,7 +94,7 @@ class Takeover:
         )
 
     @staticmethod
-    def _is_cutting(times: FollowerTimes) -> bool:
+    def _is_truncating(times: FollowerTimes) -> bool:
         return times.diverged_ms != NEVER and times.fetched_ms == NEVER
 
     def phases_ms(self) -> dict[str, int]:
@@ -107,7 +107,7 @@ class Takeover:
         followers = self.followers.values()
         fetched = [times.fetched_ms for times in followers if times.fetched_ms != NEVER]
         cut = [times for times in followers if times.diverged_ms != NEVER]
-        has_cut = not any(self._is_cutting(times) for times in cut)
+        has_cut = not any(self._is_truncating(times) for times in cut)
         return {
             CONNECT: max((times.connected_ms for times in followers), default=NEVER),
             TRUNCATE: max((times.fetched_ms for times in cut), default=NEVER) if has_cut else NEVER,

@@ -64,7 +64,7 @@ _FORMER_STATES = {
 }
 #: States in which the generation belongs to the members; an empty or dead group has no members.
 _OF_MEMBERS = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
-_OF_NOBODY = (GroupState.EMPTY, GroupState.DEAD)
+_WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +396,7 @@ class ClassicGroup(Group):
         """
         members = self.members
         assert self.has_members or self.state not in _OF_MEMBERS, "such a group has members"
-        assert not self.has_members or self.state not in _OF_NOBODY, "such a group has none"
+        assert not self.has_members or self.state not in _WITHOUT_MEMBERS, "such a group has none"
         if self.state is GroupState.COMPLETING_REBALANCE:
             assert self.leader_id in members, "the leader of a group is a member"
             assert self.protocol_name is not None, "the members of a generation speak a protocol"
