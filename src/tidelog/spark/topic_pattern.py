@@ -5,9 +5,9 @@ languages and means the same for topic names, which are ASCII. Syntax that only 
 that differs in meaning, is an error with its position, because a pattern with another meaning would
 subscribe to other topics. Named groups are translated.
 
-Rejected syntax is `\\p{...}`, `\\Q...\\E` and other escapes of Java alone; nested classes and `&&`
-in a class; flags other than i, m, s and x; `{` that is no repetition; Python's `(?P`, `(?(` and
-`(?#`.
+Rejected escapes are `\\p{...}`, `\\Q...\\E` and others that only Java has. In a class, nested
+classes and `&&` are rejected. Flags other than i, m, s and x, a `{` that is no repetition, and
+Python's `(?P`, `(?(` and `(?#` are rejected, too.
 """
 
 from __future__ import annotations
