@@ -3,10 +3,9 @@
 Every seed draws its own subset of a profile's kinds of faults and its own rates. `sim/faults` has
 the kinds; a test compares their names with the names in profiles.
 
-`profile` is the definition, `fault_weights` the weights that hold where a profile names none. Each
-other module has the profiles of one concern: `general_profiles`, `topic_profiles`,
-`replica_profiles`, `controller_profiles`, `process_profiles`, `disk_profiles`,
-`slow_leader_profiles`, `direct_profiles`, `crowd_profiles`.
+`profile` is the definition, with the weights that hold where a profile names none. Each other
+module has the profiles of one concern: `general_profiles`, `topic_profiles`, `replica_profiles`,
+`controller_profiles`, `disk_profiles`, `direct_profiles`.
 """
 
 from __future__ import annotations
@@ -15,14 +14,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.sim.profiles.controller_profiles import CONTROLLERS
-from tidelog.sim.profiles.crowd_profiles import CROWDS
 from tidelog.sim.profiles.direct_profiles import DIRECT
 from tidelog.sim.profiles.disk_profiles import DISKS
 from tidelog.sim.profiles.general_profiles import GENERAL
-from tidelog.sim.profiles.process_profiles import PROCESSES
 from tidelog.sim.profiles.profile import Pace, Profile
 from tidelog.sim.profiles.replica_profiles import REPLICAS
-from tidelog.sim.profiles.slow_leader_profiles import SLOW_LEADERS
 from tidelog.sim.profiles.topic_profiles import TOPICS
 
 __all__ = ["PROFILES", "Pace", "Profile"]
@@ -49,9 +45,7 @@ _ORDER: Final = (
     "untimed_records", "hanging_directories", "readers_led_on", "older_stores", "patient_fetches",
     "rogue_isr_changes", "crowded", "redirected_moves", "short_sessions",
 )  # fmt: skip
-_GROUPS: Final = (
-    GENERAL, TOPICS, REPLICAS, CONTROLLERS, PROCESSES, DISKS, SLOW_LEADERS, DIRECT, CROWDS,
-)  # fmt: skip
+_GROUPS: Final = (GENERAL, TOPICS, REPLICAS, CONTROLLERS, DISKS, DIRECT)
 _BY_NAME: Final = {profile.name: profile for group in _GROUPS for profile in group}
 assert sorted(_BY_NAME) == sorted(_ORDER)
 

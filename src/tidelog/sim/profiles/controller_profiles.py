@@ -1,22 +1,23 @@
-"""Profiles of the controller and its store.
+"""Profiles of the controller, its store, and brokers' processes.
 
 Controllers are deposed with writes in flight. The store is slow, or its responses are lost.
 Meanwhile brokers write the cluster's events to their topic.
+
+Brokers shut down in a controlled way, alone or together; processes pause beyond their sessions.
+Clients look for the next leaders.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from tidelog.sim.profiles.profile import Pace, Profile, weights
+from tidelog.sim.profiles.profile import Pace, Profile
 
 CONTROLLERS: Final = (
     # The store is slow, so that requests to the controller wait, while brokers crash and return.
     Profile(
         "slow_store",
-        weights=weights(
-            "crash_any 4, crash_leader 1, slow_link 4, cut_one_way 2, reset_connections 2"
-        ),
+        faults="crash_any 4, crash_leader 1, slow_link 4, cut_one_way 2, reset_connections 2",
         pace=Pace(left_out=0.0, interval_ms=(80, 300), down_ms=((20, 200), (20, 600))),
         store_latency_ms=(20.0, 250.0),
         shares_stream=True,
@@ -24,7 +25,7 @@ CONTROLLERS: Final = (
     # Controllers are deposed with writes in flight to a slow store.
     Profile(
         "controller_moves",
-        weights=weights("expire_controller 6, expire_session 3, crash_leader 2, slow_link 1"),
+        faults="expire_controller 6, expire_session 3, crash_leader 2, slow_link 1",
         pace=Pace(left_out=0.0, interval_ms=(80, 300), down_ms=((20, 400),)),
         store_latency_ms=(2.0, 80.0),
         shares_stream=True,
@@ -32,23 +33,21 @@ CONTROLLERS: Final = (
     # Responses of the store are lost, so a controller does not know the outcome of its writes.
     Profile(
         "lost_answers",
-        weights=weights(
-            "lose_answer 6, lose_request 6, crash_leader 2, expire_session 2, slow_link 1"
-        ),
+        faults="lose_answer 6, lose_request 6, crash_leader 2, expire_session 2, slow_link 1",
         pace=Pace(left_out=0.0, interval_ms=(60, 250), down_ms=((20, 400), (200, 1_500))),
         shares_stream=True,
     ),
     # The controller dies before its first write, after its first write, before the second ...
     Profile(
         "controller_writes",
-        weights=weights("expire_session 3, crash_any 1, lose_answer 1, slow_link 1"),
+        faults="expire_session 3, crash_any 1, lose_answer 1, slow_link 1",
         pace=Pace(left_out=0.25, interval_ms=(150, 600), down_ms=((20, 400), (200, 1_500))),
         scenario="controller_lost_at_each_write",
     ),
     # Controllers are deposed with writes in flight, or elected without learning of it (V42).
     Profile(
         "unlucky_elections",
-        weights=weights("slow_link 1, crash_any 1"),
+        faults="slow_link 1, crash_any 1",
         pace=Pace(left_out=0.0, interval_ms=(500, 1_500)),
         store_latency_ms=(2.0, 40.0),
         scenario="unlucky_elections",
@@ -57,48 +56,72 @@ CONTROLLERS: Final = (
     # (V42).
     Profile(
         "unanswered_controllers",
-        weights=weights("slow_link 1, crash_any 1, expire_session 1"),
+        faults="slow_link 1, crash_any 1, expire_session 1",
         pace=Pace(left_out=0.0, interval_ms=(500, 1_500)),
-        properties={"controller.activity.timeout.ms": "400"},
+        config="controller.activity.timeout.ms=400",
         scenario="unanswered_controllers",
     ),
     # Brokers write the cluster's events to a topic of the cluster, while these happen (V80).
     Profile(
         "told_events",
-        weights=weights(
-            "crash_leader 3, crash_any 2, crash_controller 3, expire_session 3,"
-            " expire_controller 2, elect_preferred 2, cut_one_way 4, reset_connections 6,"
-            " slow_link 3, lose_answer 2, stop 1"
-        ),
+        faults="crash_leader 3, crash_any 2, crash_controller 3, expire_session 3,"
+        " expire_controller 2, elect_preferred 2, cut_one_way 4, reset_connections 6, slow_link 3,"
+        " lose_answer 2, stop 1",
         pace=Pace(left_out=0.2, interval_ms=(150, 800)),
-        properties={"cluster.events.enable": "true"},
+        config="cluster.events.enable=true",
     ),
     # Registrations are deleted by hand, while the sessions of their brokers live (V4).
     Profile(
         "removed_registrations",
-        weights=weights(
-            "remove_registration 6, expire_session 1, crash_any 1, slow_link 2, lose_answer 1,"
-            " cut_store 1"
-        ),
+        faults="remove_registration 6, expire_session 1, crash_any 1, slow_link 2, lose_answer 1,"
+        " cut_store 1",
         pace=Pace(left_out=0.2, interval_ms=(200, 900), down_ms=((20, 400), (200, 1_500))),
     ),
     # The metadata store is put back from an older copy, which names stopped replicas in sync (E8).
     Profile(
         "older_stores",
-        weights=weights("slow_link 2, slow_disk 1, lose_answer 1, late_watches 1"),
+        faults="slow_link 2, slow_disk 1, lose_answer 1, late_watches 1",
         pace=Pace(left_out=0.25, interval_ms=(500, 2_000), down_ms=((4_000, 6_000),)),
         recreates=0.0,
         scenario="older_store_returns",
         has_groups=False,
-        properties={"leader.recovery.wait.ms": "3000"},
+        config="leader.recovery.wait.ms=3000",
     ),
     # A peer asks for ISR changes in the leaders' names, and gets the responses (A3).
     Profile(
         "rogue_isr_changes",
-        weights=weights("rogue_isr_change 6, slow_link 1, late_watches 1"),
+        faults="rogue_isr_change 6, slow_link 1, late_watches 1",
         leaders_hear=True,
         pace=Pace(left_out=0.0, interval_ms=(400, 1_500)),
         recreates=0.0,
         has_groups=False,
+    ),
+    # Brokers shut down in a controlled way, alone or together, while other brokers and the
+    # controller crash (V43).
+    Profile(
+        "shutdowns",
+        faults="slow_link 3, cut_two_ways 1.5, crash_controller 1.5, crash_any 1,"
+        " expire_session 1, lose_answer 1, slow_disk 1",
+        pace=Pace(left_out=0.25, interval_ms=(300, 1_200), down_ms=((20, 400), (200, 2_500))),
+        config="controlled.shutdown.enable=true, controlled.shutdown.retry.backoff.ms=300",
+        scenario="stop_together",
+    ),
+    # Processes pause beyond their session timeouts; clients follow lists of brokers (V47, V82).
+    Profile(
+        "pauses",
+        faults="pause 6, expire_session 4, crash_any 2, slow_link 2, cut_store 0.5",
+        pace=Pace(left_out=0.1, interval_ms=(300, 1_200), down_ms=((20, 400), (200, 2_500))),
+        recreates=0.3,
+        churn=("brokers_followed",),
+    ),
+    # Leaders end, and clients ask for the next ones at once (V83). Nothing else cuts a connection,
+    # so that no response may wait for another reason.
+    Profile(
+        "leaders_end",
+        faults="crash_leader 5, crash_controller 2, crash_any 1, stop 3",
+        pace=Pace(left_out=0.2, interval_ms=(400, 1_200), down_ms=((20, 400), (200, 2_500))),
+        recreates=0.0,
+        churn=("leaders_followed",),
+        watches_leader_waits=True,
     ),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.sim.profiles.profile import Pace, Profile, weights
+from tidelog.sim.profiles.profile import Pace, Profile
 from tidelog.wire.registry import RELINQUISH_LEADERSHIP, REQUEST_COMMANDS
 
 DISKS: Final = (
@@ -15,7 +15,7 @@ DISKS: Final = (
     # first batch of a new producer may find no room.
     Profile(
         "full_disks",
-        weights=weights("full_disk 6, slow_disk 3, crash_leader 2"),
+        faults="full_disk 6, slow_disk 3, crash_leader 2",
         pace=Pace(left_out=0.0, interval_ms=(100, 400), down_ms=((20, 200), (20, 600))),
         topic_life_ms=(300, 1_200),
         recreates=1.0,
@@ -24,69 +24,57 @@ DISKS: Final = (
     # Disks fail calls, fill up, lose unsynced data in every way, and are replaced.
     Profile(
         "failing_disks",
-        weights=weights(
-            "lose_power 4, read_errors 2, write_errors 2, sync_errors 3, full_disk 3,"
-            " short_writes 1.5, replaced_disk 2, slow_disk 1.5, slow_link 1.5"
-        ),
+        faults="lose_power 4, read_errors 2, write_errors 2, sync_errors 3, full_disk 3,"
+        " short_writes 1.5, replaced_disk 2, slow_disk 1.5, slow_link 1.5",
         pace=Pace(left_out=0.2, interval_ms=(200, 800), down_ms=((20, 400), (200, 2_500))),
-        properties={"log.flush.interval.messages": "20"},
+        config="log.flush.interval.messages=20",
     ),
     # Records count only when they are synced (V69). The power fails everywhere, again and again,
     # while disks are slow or fail syncs.
     Profile(
         "power_failures",
-        weights=weights(
-            "lose_power 2, crash_leader 2, sync_errors 1, slow_disk 2, slow_link 2, cut_two_ways 1,"
-            " expire_session 1, elect_preferred 1, stop 1"
-        ),
+        faults="lose_power 2, crash_leader 2, sync_errors 1, slow_disk 2, slow_link 2,"
+        " cut_two_ways 1, expire_session 1, elect_preferred 1, stop 1",
         pace=Pace(left_out=0.2, interval_ms=(300, 1_500), down_ms=((20, 400), (200, 1_500))),
-        properties={"flush.before.ack": "true", "log.segment.bytes": "6000"},
+        config="flush.before.ack=true, log.segment.bytes=6000",
         scenario="power_fails_everywhere",
     ),
     # A topic's records count when they are synced, or not, and the setting changes again and again
     # (V69). The checker compares each commit with the disks.
     Profile(
         "flush_policies",
-        weights=weights(
-            "lose_power 3, crash_leader 2, slow_disk 4, slow_link 2, cut_two_ways 1, cut_store 2,"
-            " expire_session 1, elect_preferred 3"
-        ),
+        faults="lose_power 3, crash_leader 2, slow_disk 4, slow_link 2, cut_two_ways 1,"
+        " cut_store 2, expire_session 1, elect_preferred 3",
         pace=Pace(left_out=0.2, interval_ms=(200, 900), down_ms=((20, 400), (200, 1_500))),
-        properties={"log.segment.bytes": "6000"},
+        config="log.segment.bytes=6000",
         churn=("flush_policy_changed",),
     ),
     # The power fails when a segment was rolled and nothing of it is synced; replicas are new again
     # and again, so that the first segment is often the one.
     Profile(
         "rolled_segments",
-        weights=weights(
-            "lose_power_at_sync 6, slow_disk 2, replaced_disk 2, crash_leader 1, slow_link 1"
-        ),
+        faults="lose_power_at_sync 6, slow_disk 2, replaced_disk 2, crash_leader 1, slow_link 1",
         pace=Pace(left_out=0.0, interval_ms=(100, 600), down_ms=((20, 400), (200, 1_500))),
         topic_life_ms=(300, 1_500),
         recreates=1.0,
-        properties={"log.segment.bytes": "1500"},
+        config="log.segment.bytes=1500",
     ),
     # Files are damaged on one broker at a time, while it is down; disks are replaced.
     Profile(
         "damaged_disks",
-        weights=weights(
-            "damaged_batches 5, damaged_indexes 3, damaged_checkpoints 3, replaced_disk 1,"
-            " crash_leader 2, stop 3, slow_link 1"
-        ),
+        faults="damaged_batches 5, damaged_indexes 3, damaged_checkpoints 3, replaced_disk 1,"
+        " crash_leader 2, stop 3, slow_link 1",
         pace=Pace(left_out=0.2, interval_ms=(200, 800), down_ms=((20, 400), (200, 1_500))),
-        properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
+        config="log.flush.interval.messages=20, log.segment.bytes=6000",
     ),
     # Files are damaged under a leader that runs, too, and consumers read from the beginning again
     # and again (V68).
     Profile(
         "damaged_leaders",
-        weights=weights(
-            "damaged_batches 5, damaged_indexes 3, damaged_checkpoints 3, damaged_leaders 8,"
-            " replaced_disk 1, crash_leader 2, elect_preferred 3, stop 3, slow_link 1"
-        ),
+        faults="damaged_batches 5, damaged_indexes 3, damaged_checkpoints 3, damaged_leaders 8,"
+        " replaced_disk 1, crash_leader 2, elect_preferred 3, stop 3, slow_link 1",
         pace=Pace(left_out=0.2, interval_ms=(200, 800), down_ms=((20, 400), (200, 1_500))),
-        properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
+        config="log.flush.interval.messages=20, log.segment.bytes=6000",
         churn=("records_reread",),
         scenario="damaged_member",
     ),
@@ -94,12 +82,10 @@ DISKS: Final = (
     # replica is offered to them as an offline one (V68).
     Profile(
         "damaged_leaders_offline",
-        weights=weights(
-            "damaged_batches 4, damaged_leaders 8, crash_leader 2, crash_controller 1,"
-            " expire_session 1, elect_preferred 2, stop 2, slow_link 1"
-        ),
+        faults="damaged_batches 4, damaged_leaders 8, crash_leader 2, crash_controller 1,"
+        " expire_session 1, elect_preferred 2, stop 2, slow_link 1",
         pace=Pace(left_out=0.2, interval_ms=(200, 800), down_ms=((20, 400), (200, 1_500))),
-        properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
+        config="log.flush.interval.messages=20, log.segment.bytes=6000",
         churn=("records_reread",),
         withheld_apis=(RELINQUISH_LEADERSHIP, REQUEST_COMMANDS),
     ),
@@ -107,15 +93,13 @@ DISKS: Final = (
     # calls and lose unsynced data, one directory at a time.
     Profile(
         "jbod",
-        weights=weights(
-            "crash_leader 2, stop 1.5, strike 1.5, expire_session 1, crash_controller 0.5,"
-            " elect_preferred 1, slow_link 1, slow_disk 2, slow_reads 1, lose_power 2,"
-            " lose_power_at_sync 1, read_errors 2, write_errors 2, sync_errors 2, full_disk 2,"
-            " short_writes 1, replaced_disk 2, fail_directory 3, fail_operation 3,"
-            " damaged_batches 1, damaged_indexes 1, damaged_checkpoints 1, damaged_leaders 1"
-        ),
+        faults="crash_leader 2, stop 1.5, strike 1.5, expire_session 1, crash_controller 0.5,"
+        " elect_preferred 1, slow_link 1, slow_disk 2, slow_reads 1, lose_power 2,"
+        " lose_power_at_sync 1, read_errors 2, write_errors 2, sync_errors 2, full_disk 2,"
+        " short_writes 1, replaced_disk 2, fail_directory 3, fail_operation 3, damaged_batches 1,"
+        " damaged_indexes 1, damaged_checkpoints 1, damaged_leaders 1",
         pace=Pace(left_out=0.2, interval_ms=(300, 1_200), down_ms=((20, 400), (200, 2_500))),
-        properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
+        config="log.flush.interval.messages=20, log.segment.bytes=6000",
         churn=("directories_changed",),
         brokers=4,
         log_dirs=(2, 3),
@@ -127,20 +111,15 @@ DISKS: Final = (
     # one topic count when they are synced, or not (V69).
     Profile(
         "directory_moves",
-        weights=weights(
-            "crash_leader 2, stop 1.5, strike 3, expire_session 1, crash_controller 0.5,"
-            " elect_preferred 2, slow_link 1, slow_disk 2, slow_reads 1, lose_power 3,"
-            " lose_power_at_sync 1, read_errors 0.5, write_errors 1, sync_errors 1, full_disk 2,"
-            " short_writes 1, replaced_disk 1, fail_directory 2, fail_operation 4,"
-            " strike_directory_move 4, damaged_batches 0.5, damaged_leaders 0.5"
-        ),
+        faults="crash_leader 2, stop 1.5, strike 3, expire_session 1, crash_controller 0.5,"
+        " elect_preferred 2, slow_link 1, slow_disk 2, slow_reads 1, lose_power 3,"
+        " lose_power_at_sync 1, read_errors 0.5, write_errors 1, sync_errors 1, full_disk 2,"
+        " short_writes 1, replaced_disk 1, fail_directory 2, fail_operation 4,"
+        " strike_directory_move 4, damaged_batches 0.5, damaged_leaders 0.5",
         pace=Pace(left_out=0.3, interval_ms=(300, 1_500), down_ms=((20, 400), (200, 2_500))),
         topic_life_ms=(500, 4_000),
-        properties={
-            "log.flush.interval.messages": "20",
-            "log.segment.bytes": "6000",
-            "replica.fetch.max.bytes": "1200",
-        },
+        config="log.flush.interval.messages=20, log.segment.bytes=6000,"
+        " replica.fetch.max.bytes=1200",
         churn=("directories_changed", "flush_policy_changed"),
         churn_share=0.3,
         brokers=4,
@@ -152,21 +131,14 @@ DISKS: Final = (
     # change, and topics come and go. In the end drained directories are empty.
     Profile(
         "drained_directories",
-        weights=weights(
-            "crash_leader 2, stop 1.5, strike 2, expire_session 1, crash_controller 0.5,"
-            " elect_preferred 2, slow_disk 1, lose_power 2, write_errors 0.5, full_disk 2,"
-            " fill_directory 3, replaced_disk 0.5, fail_directory 2, strike_directory_move 4"
-        ),
+        faults="crash_leader 2, stop 1.5, strike 2, expire_session 1, crash_controller 0.5,"
+        " elect_preferred 2, slow_disk 1, lose_power 2, write_errors 0.5, full_disk 2,"
+        " fill_directory 3, replaced_disk 0.5, fail_directory 2, strike_directory_move 4",
         pace=Pace(left_out=0.3, interval_ms=(300, 1_500), down_ms=((20, 400), (200, 2_500))),
         topic_life_ms=(500, 4_000),
-        properties={
-            "log.dir.reserve.bytes": "3000",
-            "log.flush.interval.messages": "20",
-            "log.segment.bytes": "6000",
-            "replica.fetch.max.bytes": "1200",
-            "log.dir.balance.threshold.percent": "1",
-            "log.dir.balance.check.interval.seconds": "1",
-        },
+        config="log.dir.reserve.bytes=3000, log.flush.interval.messages=20,"
+        " log.segment.bytes=6000, replica.fetch.max.bytes=1200,"
+        " log.dir.balance.threshold.percent=1, log.dir.balance.check.interval.seconds=1",
         churn=("directories_drained",),
         churn_share=0.2,
         brokers=4,
@@ -178,18 +150,12 @@ DISKS: Final = (
     # and with two restart on full ones.
     Profile(
         "full_directories",
-        weights=weights(
-            "fill_directory 8, full_disk 1, crash_leader 2, stop 2, lose_power 1, slow_disk 1,"
-            " expire_session 1, elect_preferred 2, crash_controller 0.5"
-        ),
+        faults="fill_directory 8, full_disk 1, crash_leader 2, stop 2, lose_power 1, slow_disk 1,"
+        " expire_session 1, elect_preferred 2, crash_controller 0.5",
         pace=Pace(left_out=0.1, interval_ms=(300, 1_500), down_ms=((20, 400), (200, 2_500))),
         churn_share=0.3,
-        properties={
-            "log.dir.reserve.bytes": "3000",
-            "log.flush.interval.messages": "20",
-            "log.segment.bytes": "6000",
-            "log.retention.check.interval.ms": "500",
-        },
+        config="log.dir.reserve.bytes=3000, log.flush.interval.messages=20,"
+        " log.segment.bytes=6000, log.retention.check.interval.ms=500",
         log_dirs=(1, 2),
         phase="full directory",
     ),
@@ -198,19 +164,13 @@ DISKS: Final = (
     # do not last long, so that brokers repeat them.
     Profile(
         "slow_directories",
-        weights=weights(
-            "slow_directory 8, crash_leader 2, stop 1.5, lose_power 1, fill_directory 1,"
-            " expire_session 1, elect_preferred 2, crash_controller 1, slow_link 1"
-        ),
+        faults="slow_directory 8, crash_leader 2, stop 1.5, lose_power 1, fill_directory 1,"
+        " expire_session 1, elect_preferred 2, crash_controller 1, slow_link 1",
         pace=Pace(left_out=0.1, interval_ms=(300, 1_500), down_ms=((20, 400), (200, 2_500))),
         churn_share=0.3,
-        properties={
-            "log.dir.slow.threshold.ms": "4",
-            "log.dir.slow.window.ms": "300",
-            "leader.imbalance.check.interval.seconds": "1",
-            "log.flush.interval.messages": "20",
-            "log.segment.bytes": "6000",
-        },
+        config="log.dir.slow.threshold.ms=4, log.dir.slow.window.ms=300,"
+        " leader.imbalance.check.interval.seconds=1, log.flush.interval.messages=20,"
+        " log.segment.bytes=6000",
         drawn_properties={
             "log.dir.slow.action": ("demote", "demote", "demote", "report", "cordon", "offline"),
         },
@@ -222,16 +182,11 @@ DISKS: Final = (
     # directories.
     Profile(
         "untimed_records",
-        weights=weights(
-            "crash_leader 3, stop 2, strike 1, lose_power 2, slow_disk 1, elect_preferred 1,"
-            " cut_two_ways 1, slow_link 1"
-        ),
+        faults="crash_leader 3, stop 2, strike 1, lose_power 2, slow_disk 1, elect_preferred 1,"
+        " cut_two_ways 1, slow_link 1",
         pace=Pace(left_out=0.2, interval_ms=(300, 1_500), down_ms=((20, 400), (200, 1_500))),
         recreates=0.0,
-        properties={
-            "log.flush.interval.messages": "20",
-            "log.retention.check.interval.ms": "200",
-        },
+        config="log.flush.interval.messages=20, log.retention.check.interval.ms=200",
         churn=("untimed_records", "directories_changed"),
         log_dirs=(1, 2),
     ),
@@ -239,12 +194,10 @@ DISKS: Final = (
     # broker with another good one gives the directory up and goes on, the last one ends it.
     Profile(
         "hanging_directories",
-        weights=weights(
-            "hang_directory 6, slow_disk 1, crash_leader 1, stop 1.5, expire_session 1,"
-            " elect_preferred 2, crash_controller 0.5, slow_link 1"
-        ),
+        faults="hang_directory 6, slow_disk 1, crash_leader 1, stop 1.5, expire_session 1,"
+        " elect_preferred 2, crash_controller 0.5, slow_link 1",
         pace=Pace(left_out=0.1, interval_ms=(600, 2_500), down_ms=((20, 400), (200, 2_500))),
-        properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
+        config="log.flush.interval.messages=20, log.segment.bytes=6000",
         brokers=4,
         log_dirs=(2, 3),
     ),
@@ -252,10 +205,8 @@ DISKS: Final = (
     # are slow or hang: brokers register again all the same (V4, D13).
     Profile(
         "short_sessions",
-        weights=weights(
-            "hang_directory 3, slow_disk 4, stop 1, crash_controller 0.5, lose_answer 1,"
-            " cut_store 0.5, slow_link 1"
-        ),
+        faults="hang_directory 3, slow_disk 4, stop 1, crash_controller 0.5, lose_answer 1,"
+        " cut_store 0.5, slow_link 1",
         pace=Pace(left_out=0.2, interval_ms=(400, 2_000), down_ms=((20, 400), (200, 1_500))),
         log_dirs=(2, 3),
         scenario="sessions_end_early",
@@ -266,10 +217,8 @@ DISKS: Final = (
     # (V38).
     Profile(
         "refused_batches",
-        weights=weights(
-            "full_disk 5, slow_disk 2, crash_leader 3, slow_link 3, cut_two_ways 1,"
-            " elect_preferred 2, reset_connections 3"
-        ),
+        faults="full_disk 5, slow_disk 2, crash_leader 3, slow_link 3, cut_two_ways 1,"
+        " elect_preferred 2, reset_connections 3",
         pace=Pace(left_out=0.0, interval_ms=(80, 350), down_ms=((20, 200), (20, 600))),
         recreates=0.0,
         shared_producer=True,
@@ -279,10 +228,8 @@ DISKS: Final = (
     # (V38).
     Profile(
         "overtaken_batches",
-        weights=weights(
-            "elect_preferred 5, slow_link 3, crash_leader 2, expire_session 2, stop 2,"
-            " reset_connections 1"
-        ),
+        faults="elect_preferred 5, slow_link 3, crash_leader 2, expire_session 2, stop 2,"
+        " reset_connections 1",
         pace=Pace(left_out=0.0, interval_ms=(80, 350), down_ms=((20, 200), (20, 600))),
         recreates=0.0,
         shared_producer=True,

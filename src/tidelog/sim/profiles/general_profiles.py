@@ -1,14 +1,14 @@
 """Profiles without a bias towards one part: default faults, all faults, and all losses.
 
 The module has also the profiles that change the work of clients: compaction, lookups of offsets,
-compression.
+compression, crowds.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from tidelog.sim.profiles.profile import Pace, Profile, weights
+from tidelog.sim.profiles.profile import Pace, Profile
 
 GENERAL: Final = (
     Profile("default", shares_stream=True),
@@ -17,11 +17,8 @@ GENERAL: Final = (
         pace=Pace(
             left_out=0.5, interval_ms=(60, 1_100), down_ms=((20, 400), (20, 6_000), (200, 2_500))
         ),
-        properties={
-            "log.cleaner.backoff.ms": "40",
-            "log.cleaner.io.buffer.size": "1024",
-            "log.cleaner.dedupe.buffer.size": "2048",
-        },
+        config="log.cleaner.backoff.ms=40, log.cleaner.io.buffer.size=1024,"
+        " log.cleaner.dedupe.buffer.size=2048",
         recreates=0.3,
         churn_share=0.4,
         has_all_kinds=True,
@@ -30,10 +27,8 @@ GENERAL: Final = (
     # may be lost, but all other invariants hold (see keeps_promises).
     Profile(
         "beyond",
-        weights=weights(
-            "crash_leader 4, crash_any 4, strike 4, cut_two_ways 2, cut_store 1, expire_session 1,"
-            " rolling_restart 1, slow_link 1"
-        ),
+        faults="crash_leader 4, crash_any 4, strike 4, cut_two_ways 2, cut_store 1,"
+        " expire_session 1, rolling_restart 1, slow_link 1",
         pace=Pace(left_out=0.2, interval_ms=(60, 600), down_ms=((20, 400), (200, 1_500))),
         keeps_budget=False,
         keeps_promises=False,
@@ -43,16 +38,10 @@ GENERAL: Final = (
     Profile(
         "compaction",
         pace=Pace(interval_ms=(300, 1_100)),
-        properties={
-            "log.segment.bytes": "1500",
-            "offsets.topic.segment.bytes": "1500",
-            "log.segment.delete.delay.ms": "300",
-            "log.cleaner.backoff.ms": "40",
-            "log.cleaner.io.buffer.size": "1024",
-            "log.cleaner.dedupe.buffer.size": "2048",
-            "log.cleaner.min.cleanable.ratio": "0.01",
-            "log.cleaner.delete.retention.ms": "1000",
-        },
+        config="log.segment.bytes=1500, offsets.topic.segment.bytes=1500,"
+        " log.segment.delete.delay.ms=300, log.cleaner.backoff.ms=40,"
+        " log.cleaner.io.buffer.size=1024, log.cleaner.dedupe.buffer.size=2048,"
+        " log.cleaner.min.cleanable.ratio=0.01, log.cleaner.delete.retention.ms=1000",
         compacted=True,
         shares_stream=True,
     ),
@@ -60,15 +49,27 @@ GENERAL: Final = (
     # followers are behind. Processes take each other's places in a group.
     Profile(
         "lookups",
-        weights=weights(
-            "slow_link 5, elect_preferred 3, crash_leader 3, expire_session 2, cut_two_ways 2,"
-            " pause 1"
-        ),
+        faults="slow_link 5, elect_preferred 3, crash_leader 3, expire_session 2, cut_two_ways 2,"
+        " pause 1",
         pace=Pace(left_out=0.0, interval_ms=(100, 400), down_ms=((20, 400), (200, 2_500))),
-        properties={"log.retention.check.interval.ms": "60"},
+        config="log.retention.check.interval.ms=60",
         recreates=0.0,
         churn=("offsets_looked_up", "records_expire", "instances_doubled"),
     ),
     # Leaders compress the batches that they append.
-    Profile("recompressed", properties={"compression.type": "gzip"}),
+    Profile("recompressed", config="compression.type=gzip"),
+    # Crowds of clients take all connections, or read none of their responses. Connections of
+    # brokers break meanwhile, so that each must connect again through the crowd (L1). Nothing fails
+    # but connections, which a broker restores at once. So no follower may leave.
+    Profile(
+        "crowded",
+        faults="reset_connections 1",
+        pace=Pace(left_out=0.0, interval_ms=(300, 1_500)),
+        recreates=0.0,
+        config="max.connections=60, connections.max.idle.ms=16000,"
+        " queued.max.response.bytes=65536, replica.lag.time.max.ms=600",
+        churn=("crowds",),
+        isr_stands=True,
+        session_timeout_ms=4_000,
+    ),
 )

@@ -7,12 +7,26 @@ clients, the configuration of the brokers and the delays of the store.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from typing import Final
 
 from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES
-from tidelog.sim.profiles.fault_weights import DEFAULT_WEIGHTS
+
+
+def weights(text: str) -> dict[str, float]:
+    """Return the weights of kinds of faults that a text lists: `crash_leader 3, strike 0.5`."""
+    pairs = (entry.split() for entry in text.split(","))
+    return {kind: float(weight) for kind, weight in pairs}
+
+
+#: Weight of each kind where a profile names none. A seed multiplies each by a factor that it draws,
+#: and leaves some kinds out.
+DEFAULT_WEIGHTS: Final[Mapping[str, float]] = weights(
+    "strike 5, crash_leader 3, crash_any 2, crash_controller 1.5, stop 1.5, cut_one_way 2,"
+    " cut_two_ways 2, isolate 1.5, cut_store 1.5, slow_link 2, pause 2.5, expire_session 3,"
+    " lose_answer 2, lose_request 1, slow_disk 1.5, reset_connections 1.5"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +43,15 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A named bias of the faults."""
+    """A named bias of the faults.
+
+    `faults` is a text that gives `weights`: `crash_leader 3, strike 0.5`. `config` gives
+    `properties`: `log.segment.bytes=6000, replica.lag.time.max.ms=700`.
+    """
 
     name: str
+    faults: InitVar[str] = ""
+    config: InitVar[str] = ""
     weights: Mapping[str, float] = field(default_factory=lambda: DEFAULT_WEIGHTS)
     pace: Pace = Pace()
     #: Range of the time in ms until the volatile topic is deleted and recreated.
@@ -109,14 +129,13 @@ class Profile:
     #: Whether all faults draw from one stream, so that the omission of one changes later ones.
     shares_stream: bool = False
 
-
-def weights(text: str) -> dict[str, float]:
-    """Return the weights of kinds of faults that a text lists: `crash_leader 3, strike 0.5`."""
-    pairs = (entry.split() for entry in text.split(","))
-    return {kind: float(weight) for kind, weight in pairs}
+    def __post_init__(self, faults: str, config: str) -> None:
+        if faults:
+            object.__setattr__(self, "weights", weights(faults))
+        if config:
+            properties = dict(each.strip().partition("=")[::2] for each in config.split(","))
+            object.__setattr__(self, "properties", properties)
 
 
 #: Makes a profile that plays its scenario, beside few faults that matter little.
-played: Final = partial(
-    Profile, weights=weights("slow_link 1"), pace=Pace(interval_ms=(2_000, 5_000))
-)
+played: Final = partial(Profile, faults="slow_link 1", pace=Pace(interval_ms=(2_000, 5_000)))

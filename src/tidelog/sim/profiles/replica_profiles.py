@@ -2,19 +2,31 @@
 
 Roles and ISR changes arrive late. Followers fall behind. Replicas return with fewer records than
 other brokers expect. Leaders are elected again and again.
+
+Reads of some leaders are slow: their page cache is cold and their disks take seconds, while
+followers and producers are as quick as ever. With pending reads a follower that waits for its
+leader stays in the ISR, and one that died leaves it all the same (F5 to F8).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from tidelog.sim.profiles.profile import Pace, Profile, played, weights
+from tidelog.sim.profiles.profile import Pace, Profile, played
+
+_PENDING: Final = "follower.fetch.pending.reads.insync.enable=true"
+#: A follower falls out of sync within a single slow read, and waits for many of them. A response
+#: ends at the end of a segment: small ones would keep followers from reaching the LEO of their
+#: fetch before.
+_SHORT_LAG: Final = (
+    "replica.lag.time.max.ms=600, replica.socket.timeout.ms=20000, log.segment.bytes=4194304"
+)
 
 REPLICAS: Final = (
     # Brokers lose data and are back before the controller learns of their death.
     Profile(
         "quick_restarts",
-        weights=weights("crash_leader 3, crash_any 2, cut_store 4, slow_link 1"),
+        faults="crash_leader 3, crash_any 2, cut_store 4, slow_link 1",
         pace=Pace(left_out=0.0, interval_ms=(80, 250), down_ms=((20, 200),)),
         shares_stream=True,
     ),
@@ -22,37 +34,33 @@ REPLICAS: Final = (
     # leader's high watermark and the end of the committed records.
     Profile(
         "slow_catch_up",
-        weights=weights("crash_leader 4, crash_any 2, slow_link 2"),
+        faults="crash_leader 4, crash_any 2, slow_link 2",
         pace=Pace(left_out=0.0, interval_ms=(200, 600), down_ms=((20, 400), (200, 1_500))),
-        properties={"replica.fetch.max.bytes": "300"},
+        config="replica.fetch.max.bytes=300",
         shares_stream=True,
     ),
     # Leaders die while the links to their followers are slow or cut. Records that they
     # acknowledged before their followers had them are lost.
     Profile(
         "slow_followers",
-        weights=weights("slow_link 6, cut_two_ways 3, crash_leader 3"),
+        faults="slow_link 6, cut_two_ways 3, crash_leader 3",
         pace=Pace(left_out=0.0, interval_ms=(100, 400), down_ms=((200, 1_500),)),
         shares_stream=True,
     ),
     # Leadership moves away and back, while some brokers learn of it late and keep their old roles.
     Profile(
         "late_roles",
-        weights=weights(
-            "late_roles 5, elect_preferred 8, expire_session 4, expire_controller 2, slow_link 8,"
-            " cut_one_way 1"
-        ),
+        faults="late_roles 5, elect_preferred 8, expire_session 4, expire_controller 2,"
+        " slow_link 8, cut_one_way 1",
         pace=Pace(left_out=0.0, interval_ms=(60, 250), down_ms=((20, 400), (200, 1_500))),
         shares_stream=True,
     ),
     # Changes of the ISR are slow, or arrive late, while followers fall behind and return.
     Profile(
         "late_isr",
-        weights=weights(
-            "slow_link 5, cut_one_way 4, cut_two_ways 2, crash_any 1, expire_session 1"
-        ),
+        faults="slow_link 5, cut_one_way 4, cut_two_ways 2, crash_any 1, expire_session 1",
         pace=Pace(left_out=0.0, interval_ms=(80, 300), down_ms=((20, 60), (200, 1_500))),
-        properties={"replica.fetch.max.bytes": "300"},
+        config="replica.fetch.max.bytes=300",
         store_latency_ms=(5.0, 150.0),
         shares_stream=True,
     ),
@@ -60,7 +68,7 @@ REPLICAS: Final = (
     # append that was planned under one epoch is written when the next epoch is about to begin.
     Profile(
         "busy_leaders",
-        weights=weights("slow_disk 6, crash_any 2, expire_session 3, slow_link 1"),
+        faults="slow_disk 6, crash_any 2, expire_session 3, slow_link 1",
         pace=Pace(left_out=0.0, interval_ms=(60, 250), down_ms=((20, 200), (20, 600))),
         shares_stream=True,
     ),
@@ -95,10 +103,7 @@ REPLICAS: Final = (
         "two_terms_lost",
         pace=Pace(left_out=0.0, interval_ms=(2_000, 5_000)),
         # The truncated records are on disk already, and the records behind them not yet.
-        properties={
-            "log.flush.interval.ms": "300",
-            "replica.high.watermark.checkpoint.interval.ms": "40",
-        },
+        config="log.flush.interval.ms=300, replica.high.watermark.checkpoint.interval.ms=40",
         scenario="two_terms_lost",
         has_groups=False,
     ),
@@ -106,16 +111,11 @@ REPLICAS: Final = (
     # but all other invariants hold.
     Profile(
         "unclean_elections",
-        weights=weights(
-            "crash_leader 1, crash_any 1, crash_controller 1, expire_controller 1, cut_two_ways 1,"
-            " lose_answer 2, slow_link 2"
-        ),
+        faults="crash_leader 1, crash_any 1, crash_controller 1, expire_controller 1,"
+        " cut_two_ways 1, lose_answer 2, slow_link 2",
         pace=Pace(left_out=0.3, interval_ms=(1_500, 4_000), down_ms=((3_000, 5_000), (800, 4_000))),
-        properties={
-            "replica.lag.time.max.ms": "700",
-            "unclean.leader.election.enable": "true",
-            "cluster.events.enable": "true",
-        },
+        config="replica.lag.time.max.ms=700, unclean.leader.election.enable=true,"
+        " cluster.events.enable=true",
         scenario="left_behind",
         keeps_budget=False,
         keeps_promises=False,
@@ -124,16 +124,11 @@ REPLICAS: Final = (
     # come back and catch up (V46).
     Profile(
         "balance",
-        weights=weights(
-            "crash_any 1, crash_controller 0.3, elect_preferred 2, expire_session 1, slow_link 4,"
-            " cut_two_ways 2, lose_answer 1"
-        ),
+        faults="crash_any 1, crash_controller 0.3, elect_preferred 2, expire_session 1,"
+        " slow_link 4, cut_two_ways 2, lose_answer 1",
         pace=Pace(left_out=0.3, interval_ms=(500, 2_000), down_ms=((20, 400), (200, 1_500))),
-        properties={
-            "leader.imbalance.check.interval.seconds": "1",
-            "leader.imbalance.per.broker.percentage": "0",
-            "replica.fetch.max.bytes": "300",
-        },
+        config="leader.imbalance.check.interval.seconds=1,"
+        " leader.imbalance.per.broker.percentage=0, replica.fetch.max.bytes=300",
         scenario="brokers_catch_up",
     ),
     played("every_member_ends", scenario="every_member_ends", shares_stream=True),
@@ -149,48 +144,87 @@ REPLICAS: Final = (
     # up: newer changes supersede those whose outcome is open (A8).
     Profile(
         "superseded_changes",
-        weights=weights(
-            "slow_link 6, cut_one_way 4, reset_connections 4, crash_any 2, crash_controller 1,"
-            " expire_session 1"
-        ),
+        faults="slow_link 6, cut_one_way 4, reset_connections 4, crash_any 2, crash_controller 1,"
+        " expire_session 1",
         pace=Pace(left_out=0.1, interval_ms=(60, 250), down_ms=((20, 200), (20, 600))),
-        properties={"request.timeout.ms": "150", "replica.lag.time.max.ms": "600"},
+        config="request.timeout.ms=150, replica.lag.time.max.ms=600",
         store_latency_ms=(5.0, 120.0),
     ),
     # The controller holds expansions back, while members crash, catch up and fall behind (A11).
     Profile(
         "held_expansions",
-        weights=weights(
-            "slow_link 5, cut_one_way 2, crash_any 4, crash_controller 1, expire_session 1"
-        ),
+        faults="slow_link 5, cut_one_way 2, crash_any 4, crash_controller 1, expire_session 1",
         pace=Pace(left_out=0.1, interval_ms=(100, 400), down_ms=((20, 200), (20, 600))),
-        properties={"isr.expand.linger.ms": "250", "replica.lag.time.max.ms": "800"},
+        config="isr.expand.linger.ms=250, replica.lag.time.max.ms=800",
     ),
     # Operators ask any broker why replicas are out of the ISR, and why partitions have no leader.
     Profile(
         "described_replicas",
-        weights=weights(
-            "crash_leader 2, crash_any 4, stop 3, expire_session 1, expire_controller 1,"
-            " cut_two_ways 3, slow_link 3"
-        ),
+        faults="crash_leader 2, crash_any 4, stop 3, expire_session 1, expire_controller 1,"
+        " cut_two_ways 3, slow_link 3",
         pace=Pace(left_out=0.2, interval_ms=(100, 600), down_ms=((20, 400), (200, 2_500))),
-        properties={"replica.lag.time.max.ms": "700"},
+        config="replica.lag.time.max.ms=700",
         churn=("replicas_described",),
     ),
     # Consumers and followers ask for many bytes and wait for long, at the ends of small segments,
     # while leaders change, logs roll and records are deleted (V61).
     Profile(
         "patient_fetches",
-        weights=weights(
-            "crash_any 2, stop 1, expire_session 1, elect_preferred 2, slow_disk 1, slow_link 1"
-        ),
+        faults="crash_any 2, stop 1, expire_session 1, elect_preferred 2, slow_disk 1, slow_link 1",
         pace=Pace(left_out=0.3, interval_ms=(500, 2_000), down_ms=((20, 400), (200, 1_500))),
-        properties={
-            "log.segment.bytes": "1500",
-            "replica.fetch.min.bytes": "4000",
-            "replica.fetch.wait.max.ms": "500",
-        },
+        config="log.segment.bytes=1500, replica.fetch.min.bytes=4000,"
+        " replica.fetch.wait.max.ms=500",
         churn=("records_deleted",),
         patient_fetches=True,
+    ),
+    # Nothing fails, and only reads are slow. No follower may leave an ISR.
+    Profile(
+        "slow_leaders",
+        faults="slow_reads 1",
+        pace=Pace(left_out=0.0, interval_ms=(300, 1_500)),
+        recreates=0.0,
+        config=f"{_SHORT_LAG}, {_PENDING}",
+        isr_stands=True,
+        session_timeout_ms=4_000,
+    ),
+    # The same without pending reads: followers leave ISRs, and acknowledged records survive.
+    Profile(
+        "slow_leaders_unaided",
+        faults="slow_reads 1",
+        pace=Pace(left_out=0.0, interval_ms=(300, 1_500)),
+        recreates=0.0,
+        config=_SHORT_LAG,
+        session_timeout_ms=4_000,
+    ),
+    # Followers die, or are cut off, while leaders read for them. Their sessions outlive the lag
+    # limit, so that the leader itself must take them out of the ISR (F7).
+    Profile(
+        "dead_followers",
+        faults="slow_reads 6, crash_any 3, crash_leader 1, reset_connections 2, cut_two_ways 1,"
+        " pause 1, expire_session 0.5",
+        pace=Pace(left_out=0.0, interval_ms=(300, 900), down_ms=((3_000, 6_000), (200, 5_000))),
+        config=f"{_SHORT_LAG}, {_PENDING}, replica.socket.timeout.ms=6000",
+        session_timeout_ms=9_000,
+    ),
+    # Brokers die while leaders read for the others: the controller takes them out of the ISRs, and
+    # the same leaders lead on under other epochs (F7). Their healthy followers stay.
+    Profile(
+        "readers_led_on",
+        faults="slow_reads 4, crash_any 1, stop 1, expire_session 0.5",
+        pace=Pace(left_out=0.0, interval_ms=(400, 1_500), down_ms=((200, 1_000), (1_000, 3_000))),
+        recreates=0.0,
+        # A fetch that comes before its leader knows the new epoch is repeated within the lag limit.
+        config=f"{_SHORT_LAG}, {_PENDING}, replica.fetch.backoff.ms=100",
+        healthy_stay=True,
+        session_timeout_ms=2_000,
+    ),
+    # Leaders whose reads hang hand their leaderships over (F11).
+    Profile(
+        "hung_leaders",
+        faults="hung_reads 4, slow_reads 1, crash_any 0.5, slow_link 0.5",
+        pace=Pace(left_out=0.0, interval_ms=(600, 2_500), down_ms=((20, 400), (200, 2_500))),
+        config=f"{_SHORT_LAG}, {_PENDING}, replica.socket.timeout.ms=6000,"
+        " leader.relinquish.on.slow.reads.enable=true, leader.imbalance.check.interval.seconds=4,"
+        " leader.imbalance.per.broker.percentage=0",
     ),
 )

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.sim.profiles.profile import Pace, Profile, weights
+from tidelog.sim.profiles.profile import Pace, Profile
 
 TOPICS: Final = (
     # Brokers are down while a topic is deleted and recreated.
     Profile(
         "topic_churn",
-        weights=weights("crash_any 5, crash_leader 1, strike 1, expire_session 1"),
+        faults="crash_any 5, crash_leader 1, strike 1, expire_session 1",
         pace=Pace(interval_ms=(500, 1_500), down_ms=((800, 4_000),)),
         topic_life_ms=(500, 2_000),
         recreates=1.0,
@@ -25,7 +25,7 @@ TOPICS: Final = (
     # that no other replica has (V67).
     Profile(
         "thinned_logs",
-        weights=weights("isolate 4, cut_two_ways 3, crash_leader 3, crash_any 2, slow_link 2"),
+        faults="isolate 4, cut_two_ways 3, crash_leader 3, crash_any 2, slow_link 2",
         pace=Pace(left_out=0.0, interval_ms=(80, 350), down_ms=((20, 400), (200, 1_500))),
         churn=("records_deleted",),
     ),
@@ -33,10 +33,8 @@ TOPICS: Final = (
     # are down and controllers fail (V71).
     Profile(
         "partition_removals",
-        weights=weights(
-            "crash_any 5, crash_leader 2, crash_controller 2, strike 2, cut_two_ways 2,"
-            " cut_one_way 1, expire_session 2, lose_answer 1"
-        ),
+        faults="crash_any 5, crash_leader 2, crash_controller 2, strike 2, cut_two_ways 2,"
+        " cut_one_way 1, expire_session 2, lose_answer 1",
         pace=Pace(left_out=0.2, interval_ms=(200, 900), down_ms=((20, 400), (800, 4_000))),
         recreates=0.0,
         churn=("partitions_removed",),
@@ -45,10 +43,8 @@ TOPICS: Final = (
     # while brokers die and controllers fail (V25, V35). The dying brokers lose no data.
     Profile(
         "mislaid_topics",
-        weights=weights(
-            "cut_two_ways 2, cut_one_way 1, isolate 1, pause 1.5, expire_session 2, lose_answer 1,"
-            " slow_link 1, reset_connections 1"
-        ),
+        faults="cut_two_ways 2, cut_one_way 1, isolate 1, pause 1.5, expire_session 2,"
+        " lose_answer 1, slow_link 1, reset_connections 1",
         pace=Pace(left_out=0.2, interval_ms=(300, 1_200), down_ms=((20, 400), (200, 2_500))),
         recreates=0.0,
         churn=("topics_mislaid",),
@@ -57,7 +53,7 @@ TOPICS: Final = (
     # them arrive when the link is healed.
     Profile(
         "late_commands",
-        weights=weights("cut_two_ways 4, cut_one_way 4, isolate 2"),
+        faults="cut_two_ways 4, cut_one_way 4, isolate 2",
         pace=Pace(left_out=0.0, interval_ms=(200, 600)),
         topic_life_ms=(300, 1_200),
         recreates=1.0,
@@ -66,10 +62,8 @@ TOPICS: Final = (
     # Configurations and partition counts change while brokers miss the notifications.
     Profile(
         "topic_changes",
-        weights=weights(
-            "crash_controller 3, crash_any 3, cut_store 3, expire_session 3, strike 3,"
-            " lose_answer 3"
-        ),
+        faults="crash_controller 3, crash_any 3, cut_store 3, expire_session 3, strike 3,"
+        " lose_answer 3",
         pace=Pace(left_out=0.2),
         churns=True,
         shares_stream=True,
@@ -77,11 +71,9 @@ TOPICS: Final = (
     # Partitions move to other brokers and back, while brokers and controllers fail and return.
     Profile(
         "reassignments",
-        weights=weights(
-            "crash_any 3, crash_leader 3, crash_controller 3, expire_controller 3,"
-            " expire_session 2, strike 3, lose_answer 2, slow_link 2, cut_two_ways 1,"
-            " elect_preferred 1"
-        ),
+        faults="crash_any 3, crash_leader 3, crash_controller 3, expire_controller 3,"
+        " expire_session 2, strike 3, lose_answer 2, slow_link 2, cut_two_ways 1,"
+        " elect_preferred 1",
         pace=Pace(left_out=0.3, interval_ms=(150, 800), down_ms=((20, 400), (200, 2_500))),
         recreates=0.3,
         brokers=5,
@@ -91,7 +83,7 @@ TOPICS: Final = (
     # Moves get another target when the first of their new replicas is in sync (R10).
     Profile(
         "redirected_moves",
-        weights=weights("slow_link 3, slow_disk 2, crash_any 0.5, expire_controller 0.3"),
+        faults="slow_link 3, slow_disk 2, crash_any 0.5, expire_controller 0.3",
         pace=Pace(left_out=0.3, interval_ms=(400, 1_500)),
         recreates=0.0,
         brokers=5,
@@ -100,38 +92,28 @@ TOPICS: Final = (
     # Moves wait in a queue, are frozen, and are asked for by nodes of the store (R8, R11, R12).
     Profile(
         "queued_moves",
-        weights=weights(
-            "crash_any 2, crash_controller 4, expire_controller 3, expire_session 1, strike 3,"
-            " lose_answer 3"
-        ),
+        faults="crash_any 2, crash_controller 4, expire_controller 3, expire_session 1, strike 3,"
+        " lose_answer 3",
         pace=Pace(left_out=0.3, interval_ms=(400, 1_500), down_ms=((20, 400), (200, 2_500))),
         recreates=0.3,
         brokers=5,
         churn=("moves_queued",),
-        properties={
-            "reassignment.max.concurrent.partitions": "2",
-            "reassignment.max.concurrent.partitions.per.broker": "1",
-            # A member that bounces makes moves pause.
-            "min.insync.replicas": "3",
-        },
+        # With these in-sync replicas a member that bounces makes moves pause.
+        config="reassignment.max.concurrent.partitions=2,"
+        " reassignment.max.concurrent.partitions.per.broker=1, min.insync.replicas=3",
         scenario="controller_lost_at_each_write",
     ),
     # Partitions move while the rates of the replication throttle are set, changed and removed, of
     # brokers that are down too (R15). Reads are small, so that low rates hold replicas back.
     Profile(
         "throttled_moves",
-        weights=weights(
-            "crash_any 2, crash_leader 1, expire_session 1, slow_link 1, cut_two_ways 1,"
-            " reset_connections 1"
-        ),
+        faults="crash_any 2, crash_leader 1, expire_session 1, slow_link 1, cut_two_ways 1,"
+        " reset_connections 1",
         pace=Pace(left_out=0.3, interval_ms=(600, 2_000), down_ms=((20, 400), (200, 2_500))),
         recreates=0.0,
         brokers=5,
-        properties={
-            "replica.fetch.max.bytes": "1000",
-            "replica.fetch.response.max.bytes": "4000",
-            "replication.quota.window.num": "3",
-        },
+        config="replica.fetch.max.bytes=1000, replica.fetch.response.max.bytes=4000,"
+        " replication.quota.window.num=3",
         churn=("moves_throttled", "throttles_changed"),
         throttles=True,
     ),
@@ -139,10 +121,8 @@ TOPICS: Final = (
     # coordinators die, move and load (G6).
     Profile(
         "recreated_offsets",
-        weights=weights(
-            "crash_leader 4, crash_any 3, crash_controller 1, elect_preferred 2, slow_link 3,"
-            " cut_two_ways 1, expire_session 1"
-        ),
+        faults="crash_leader 4, crash_any 3, crash_controller 1, elect_preferred 2, slow_link 3,"
+        " cut_two_ways 1, expire_session 1",
         pace=Pace(left_out=0.2, interval_ms=(100, 500), down_ms=((20, 400), (200, 2_500))),
         recreates=0.0,
         churn=("offsets_of_recreated_topics",),
@@ -150,7 +130,7 @@ TOPICS: Final = (
     # A topic's node contains nonsense for a while, and controllers change meanwhile (V35).
     Profile(
         "unreadable_topic",
-        weights=weights("crash_any 1, slow_link 1"),
+        faults="crash_any 1, slow_link 1",
         pace=Pace(interval_ms=(1_500, 3_000)),
         scenario="unreadable_topic",
         shares_stream=True,
@@ -158,7 +138,7 @@ TOPICS: Final = (
     # The state node of one partition contains nonsense; other partitions of its topic continue.
     Profile(
         "unreadable_partition",
-        weights=weights("crash_any 1, slow_link 1"),
+        faults="crash_any 1, slow_link 1",
         pace=Pace(interval_ms=(1_500, 3_000)),
         scenario="unreadable_partition",
     ),
@@ -166,10 +146,8 @@ TOPICS: Final = (
     # and brokers fail and return (V25).
     Profile(
         "edited_nodes",
-        weights=weights(
-            "crash_any 2, crash_leader 1, crash_controller 2, expire_controller 1,"
-            " expire_session 1, strike 1, lose_answer 1, late_watches 1, slow_link 1"
-        ),
+        faults="crash_any 2, crash_leader 1, crash_controller 2, expire_controller 1,"
+        " expire_session 1, strike 1, lose_answer 1, late_watches 1, slow_link 1",
         pace=Pace(left_out=0.3, interval_ms=(400, 1_500), down_ms=((20, 400), (200, 2_500))),
         recreates=0.3,
         churn=("nodes_edited",),
