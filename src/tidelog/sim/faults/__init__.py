@@ -6,8 +6,7 @@ through. The fault budget decides what a power loss may lose; `sim/profiles` has
 Families: `network`, `store`, `clocks`, `processes`, `disks`, `log_dirs`, `rogues`.
 
 Scenarios are sequences that no single draw brings about: `scenarios`, `leaderships`, `elections`,
-`sessions`, `stops`, `unregistered`, `damaged_members`, `protocol_levels`, `older_store`. They share
-`steps`.
+`restarts`, `stale_members`. They share `steps`.
 """
 
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS, FaultKind

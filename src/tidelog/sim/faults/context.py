@@ -122,6 +122,10 @@ class FaultContext:
         ]
         return self.cluster.brokers[self.draw.choice(states).leader] if states else None
 
+    def others(self, *brokers: SimBroker) -> list[SimBroker]:
+        """Return all brokers but these."""
+        return [each for each in self.cluster.brokers.values() if each not in brokers]
+
     def healthy_partition(self) -> PublishedPartition | None:
         """Return some partition whose replicas are all in sync; None where there is none."""
         states = [

@@ -11,10 +11,16 @@ from typing import Final
 
 from tidelog.metadata import layout
 from tidelog.sim.faults.context import FaultContext, Scenario
-from tidelog.sim.faults.kinds import scenario
-from tidelog.sim.faults.steps import both_ways, cut, heal
+from tidelog.sim.faults.kinds import scenario, scenario_of_rounds
+from tidelog.sim.faults.steps import both_ways, cut, heal, later_in_time
 from tidelog.sim.faults.store import expire
+from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import STORE_HOST
+
+
+def _expire_another(context: FaultContext, controller: SimBroker) -> None:
+    """End another broker's session: the controller has something to read and to write then."""
+    expire(context, context.draw.choice(context.others(controller)))
 
 
 def _depose(context: FaultContext) -> Scenario:
@@ -26,9 +32,7 @@ def _depose(context: FaultContext) -> Scenario:
     controller = context.controller()
     if controller is None or store.tree.get(layout.CONTROLLER) is None:
         return
-    others = [each for each in context.cluster.brokers.values() if each is not controller]
-    # An expired session gives the controller something to write.
-    expire(context, context.draw.choice(others))
+    _expire_another(context, controller)
     yield context.draw.uniform(1, 60)
     if store.tree.get(layout.CONTROLLER) is not None:
         context.note("the controller's node is deleted")
@@ -46,14 +50,11 @@ def _elect_unnoticed(context: FaultContext) -> Scenario:
     controller = context.controller()
     if controller is None or not expire(context, controller):
         return
-    for broker in cluster.brokers.values():
-        if broker is not controller and broker.store is not None:
+    for broker in context.others(controller):
+        if broker.store is not None:
             broker.store.lose_next_answer()
     context.note("the next elected controller does not learn of its election")
-    for _ in range(2_000):
-        yield 1
-        if cluster.published.controller_epoch != epoch:
-            break
+    yield from later_in_time(lambda: cluster.published.controller_epoch != epoch, 1, 2_000)
     links = both_ways(*((broker.node.host, STORE_HOST) for broker in cluster.brokers.values()))
     cut(context, links)
     yield context.draw.uniform(50, 500)
@@ -75,21 +76,17 @@ def _raise_epoch(context: FaultContext) -> Scenario:
     context.note(f"the controller epoch is raised from {epoch}")
     store.write_from_outside(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(epoch + 1))
     yield context.draw.uniform(0, 20)
-    others = [each for each in context.cluster.brokers.values() if each is not controller]
-    # An expired session gives the controller something to write.
-    expire(context, context.draw.choice(others))
+    _expire_another(context, controller)
 
 
-@scenario
+@scenario_of_rounds(200, 1_500)
 def unlucky_elections(context: FaultContext) -> Scenario:
     """Depose controllers with writes in flight, or elect controllers that cannot know it.
 
     A deposed controller has a successor, or only the controller epoch was raised.
     """
-    while True:
-        yield context.draw.uniform(200, 1_500)
-        context.count("scenario")
-        yield from context.draw.choice((_depose, _elect_unnoticed, _raise_epoch))(context)
+    context.count("scenario")
+    yield from context.draw.choice((_depose, _elect_unnoticed, _raise_epoch))(context)
 
 
 #: Node of the withheld response: the controller epoch (a write of the controller or its election),
@@ -111,9 +108,7 @@ def _leave_unanswered(context: FaultContext) -> Scenario:
     path = context.draw.choice(_FORGOTTEN)
     context.note(f"controller {controller.node_id} never hears of {path}")
     controller.store.forget_answer(path)
-    others = [each for each in context.cluster.brokers.values() if each is not controller]
-    # An expired session gives the controller something to read and to write.
-    expire(context, context.draw.choice(others))
+    _expire_another(context, controller)
     yield context.draw.uniform(100, 4_000)
 
 
@@ -126,8 +121,8 @@ def _elect_unanswered(context: FaultContext) -> Scenario:
     if controller is None or not expire(context, controller):
         return
     context.note("the next elected controller never learns of its election")
-    for broker in context.cluster.brokers.values():
-        if broker is not controller and broker.store is not None:
+    for broker in context.others(controller):
+        if broker.store is not None:
             broker.store.forget_answer(layout.CONTROLLER_EPOCH)
     yield context.draw.uniform(100, 4_000)
 

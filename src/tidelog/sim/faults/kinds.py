@@ -94,23 +94,36 @@ def scenario(play: Play) -> Play:
     return play
 
 
-def scenario_of_partition(
-    from_ms: float, to_ms: float
-) -> Callable[[Callable[[FaultContext, PublishedPartition], Scenario]], Play]:
-    """Register a scenario of rounds: each strikes a partition with all replicas in sync.
+def scenario_of_rounds(from_ms: float, to_ms: float) -> Callable[[Play], Play]:
+    """Register a scenario that is played over and over.
 
     The range is that of the time before a round, in ms.
     """
 
-    def register(play: Callable[[FaultContext, PublishedPartition], Scenario]) -> Play:
+    def register(play: Play) -> Play:
         @wraps(play)
         def rounds(context: FaultContext) -> Scenario:
             while True:
                 yield context.draw.uniform(from_ms, to_ms)
-                state = context.healthy_partition()
-                if state is not None:
-                    yield from play(context, state)
+                yield from play(context)
 
         return scenario(rounds)
+
+    return register
+
+
+def scenario_of_partition(
+    from_ms: float, to_ms: float
+) -> Callable[[Callable[[FaultContext, PublishedPartition], Scenario]], Play]:
+    """Register a scenario of rounds: each strikes a partition with all replicas in sync."""
+
+    def register(play: Callable[[FaultContext, PublishedPartition], Scenario]) -> Play:
+        @wraps(play)
+        def at_partition(context: FaultContext) -> Scenario:
+            state = context.healthy_partition()
+            if state is not None:
+                yield from play(context, state)
+
+        return scenario_of_rounds(from_ms, to_ms)(at_partition)
 
     return register

@@ -7,14 +7,15 @@ links are slow, sessions end, and power is lost only where the budget allows it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import NamedTuple
 
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.disks import put_back, take_away
-from tidelog.sim.faults.kinds import scenario
-from tidelog.sim.faults.steps import Wait, both_ways, cut, heal, in_time, is_member
+from tidelog.sim.faults.kinds import scenario, scenario_of_rounds
+from tidelog.sim.faults.steps import Wait, both_ways, cut, heal, in_time, is_member, later_in_time
 from tidelog.sim.faults.store import elect_preferred, expire
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.observed.replica_logs import LogKey
@@ -53,9 +54,28 @@ def _healthy(context: FaultContext) -> list[_Case]:
     return found
 
 
-def _one_of(context: FaultContext, cases: Iterable[_Case]) -> _Case | None:
-    among = list(cases)
+def _one_of(context: FaultContext, is_wanted: Callable[[_Case], object]) -> _Case | None:
+    """Return one of the wanted partitions in which all replicas are in sync; None without any."""
+    among = [case for case in _healthy(context) if is_wanted(case)]
     return context.draw.choice(among) if among else None
+
+
+def _one_led_by_controller(
+    context: FaultContext, is_wanted: Callable[[_Case], bool]
+) -> Generator[float, None, _Case | None]:
+    """Return one of the wanted partitions that the controller leads.
+
+    Without any, move a leader by the end of its session, and wait a moment.
+    """
+    controller = context.controller()
+    if controller is None:
+        return None
+    leader = controller.node_id
+    case = _one_of(context, lambda it: it.leader == leader and is_wanted(it))
+    if case is None:
+        expire(context, context.leader())
+        yield context.draw.uniform(300, 1_000)
+    return case
 
 
 def _until_leader(context: FaultContext, case: _Case, broker_id: int) -> Wait:
@@ -97,135 +117,110 @@ def _punctual(context: FaultContext, case: _Case) -> None:
             _late(context, source, target, 0)
 
 
-@scenario
+@scenario_of_rounds(50, 400)
 def leader_returns(context: FaultContext) -> Scenario:
     """Let a leader lose and regain its leadership before a follower reports its truncation.
 
     The leader knows this follower ahead of the other one, which leads in between. The first
     follower truncates its log meanwhile.
     """
-    while True:
-        yield context.draw.uniform(50, 400)
-        case = _one_of(context, (it for it in _healthy(context) if it.leader == it.preferred))
-        if case is None:
-            continue
-        leader, other, ahead = case.replicas
-        context.count("scenario")
-        _late(context, leader, other, 400)
-        yield context.draw.uniform(100, 350)
-        expire(context, context.cluster.brokers[leader])
-        if (yield from _until_leader(context, case, other)):
-            _late(context, leader, other, 0)
-            _late(context, other, ahead, context.draw.uniform(100, 700))
-            is_back = yield from _until_member(context, case, leader)
-            _late(context, ahead, leader, 400)
-            if is_back and elect_preferred(context):
-                yield from _until_leader(context, case, leader)
-                yield context.draw.uniform(100, 500)
-        _punctual(context, case)
-        yield context.draw.uniform(200, 1_000)
+    case = _one_of(context, lambda it: it.leader == it.preferred)
+    if case is None:
+        return
+    leader, other, ahead = case.replicas
+    context.count("scenario")
+    _late(context, leader, other, 400)
+    yield context.draw.uniform(100, 350)
+    expire(context, context.cluster.brokers[leader])
+    if (yield from _until_leader(context, case, other)):
+        _late(context, leader, other, 0)
+        _late(context, other, ahead, context.draw.uniform(100, 700))
+        is_back = yield from _until_member(context, case, leader)
+        _late(context, ahead, leader, 400)
+        if is_back and elect_preferred(context):
+            yield from _until_leader(context, case, leader)
+            yield context.draw.uniform(100, 500)
+    _punctual(context, case)
+    yield context.draw.uniform(200, 1_000)
 
 
-@scenario
+@scenario_of_rounds(50, 400)
 def early_follower(context: FaultContext) -> Scenario:
     """Let a follower learn of a leader change before the new leader.
 
     The new leader has fewer records than the follower. The old leader learns of the change last,
     and leads until then.
     """
-    while True:
-        yield context.draw.uniform(50, 400)
-        controller = context.controller()
-        if controller is None:
-            continue
-        old = controller.node_id
-        case = _one_of(
-            context, [each for each in _healthy(context) if each.leader == old != each.preferred]
-        )
-        if case is None:
-            # The controller leads no partition with another preferred leader: move a leader.
-            expire(context, context.leader())
-            yield context.draw.uniform(300, 1_000)
-            continue
-        new = case.preferred
-        context.count("scenario")
-        _late(context, old, new, context.draw.uniform(150, 400))
-        _late(context, old, old, 900)
-        yield context.draw.uniform(100, 300)
-        if elect_preferred(context):
-            yield from _until_leader(context, case, new)
-            yield context.draw.uniform(500, 1_000)
-        _punctual(context, case)
-        yield context.draw.uniform(200, 1_000)
+    case = yield from _one_led_by_controller(context, lambda it: it.leader != it.preferred)
+    if case is None:
+        return
+    old, new = case.leader, case.preferred
+    context.count("scenario")
+    _late(context, old, new, context.draw.uniform(150, 400))
+    _late(context, old, old, 900)
+    yield context.draw.uniform(100, 300)
+    if elect_preferred(context):
+        yield from _until_leader(context, case, new)
+        yield context.draw.uniform(500, 1_000)
+    _punctual(context, case)
+    yield context.draw.uniform(200, 1_000)
 
 
-@scenario
+@scenario_of_rounds(50, 400)
 def unheard_of_return(context: FaultContext) -> Scenario:
     """Let a leader lose and regain its leadership before a follower learns of either.
 
     The follower continues to fetch from that leader. Then it learns of the first change. The leader
     in between has no connection to the store, and believes that it still leads.
     """
-    while True:
-        yield context.draw.uniform(50, 400)
-        controller = context.controller()
-        if controller is None:
-            continue
-        leader = controller.node_id
-        case = _one_of(
-            context, [each for each in _healthy(context) if each.leader == leader == each.second]
-        )
-        if case is None:
-            expire(context, context.leader())
-            yield context.draw.uniform(300, 1_000)
-            continue
-        between, follower = case.preferred, case.third
-        context.count("scenario")
-        _late(context, leader, follower, context.draw.uniform(500, 900))
-        links = _cut_off_from_store(context, between)
-        if elect_preferred(context):
-            yield from _until_leader(context, case, between)
-            yield context.draw.uniform(20, 200)
-            expire(context, context.cluster.brokers[between])
-            yield from _until_leader(context, case, leader)
-            yield 2
-            _late(context, leader, follower, 0)
-            yield context.draw.uniform(500, 1_000)
-        heal(context, links)
-        _punctual(context, case)
-        yield context.draw.uniform(200, 1_000)
+    case = yield from _one_led_by_controller(context, lambda it: it.leader == it.second)
+    if case is None:
+        return
+    between, leader, follower = case.replicas
+    context.count("scenario")
+    _late(context, leader, follower, context.draw.uniform(500, 900))
+    links = _cut_off_from_store(context, between)
+    if elect_preferred(context):
+        yield from _until_leader(context, case, between)
+        yield context.draw.uniform(20, 200)
+        expire(context, context.cluster.brokers[between])
+        yield from _until_leader(context, case, leader)
+        yield 2
+        _late(context, leader, follower, 0)
+        yield context.draw.uniform(500, 1_000)
+    heal(context, links)
+    _punctual(context, case)
+    yield context.draw.uniform(200, 1_000)
 
 
-@scenario
+@scenario_of_rounds(50, 400)
 def two_terms_lost(context: FaultContext) -> Scenario:
     """Let a leader write records under two leader epochs that the next leader never gets.
 
     Sometimes the leader loses its power after it has truncated these records.
     """
-    while True:
-        yield context.draw.uniform(50, 400)
-        case = _one_of(context, (it for it in _healthy(context) if it.leader == it.preferred))
-        if case is None:
-            continue
-        leader, behind, leaving = case.replicas
-        brokers = context.cluster.brokers
-        context.count("scenario")
-        _late(context, leader, behind, 700)
-        yield context.draw.uniform(50, 150)
-        expire(context, brokers[leaving])
-        yield from _until_no_member(context, case, leaving)
-        yield context.draw.uniform(50, 300)
-        # A leader that registers again before the next election keeps its leadership (E7).
-        links = _cut_off_from_store(context, leader)
-        expire(context, brokers[leader])
-        yield from _until_leader(context, case, behind)
-        heal(context, links)
-        _punctual(context, case)
-        if context.draw.random() < 0.6:
-            # By now high watermarks are on disk, and some records are not.
-            yield context.draw.uniform(40, 500)
-            brokers[leader].crash(Loss.ALL_UNSYNCED, "the power fails after a truncation")
-        yield context.draw.uniform(500, 2_000)
+    case = _one_of(context, lambda it: it.leader == it.preferred)
+    if case is None:
+        return
+    leader, behind, leaving = case.replicas
+    brokers = context.cluster.brokers
+    context.count("scenario")
+    _late(context, leader, behind, 700)
+    yield context.draw.uniform(50, 150)
+    expire(context, brokers[leaving])
+    yield from _until_no_member(context, case, leaving)
+    yield context.draw.uniform(50, 300)
+    # A leader that registers again before the next election keeps its leadership (E7).
+    links = _cut_off_from_store(context, leader)
+    expire(context, brokers[leader])
+    yield from _until_leader(context, case, behind)
+    heal(context, links)
+    _punctual(context, case)
+    if context.draw.random() < 0.6:
+        # By now high watermarks are on disk, and some records are not.
+        yield context.draw.uniform(40, 500)
+        brokers[leader].crash(Loss.ALL_UNSYNCED, "the power fails after a truncation")
+    yield context.draw.uniform(500, 2_000)
 
 
 @scenario
@@ -251,18 +246,13 @@ def missing_directory(context: FaultContext) -> Scenario:
     context.at_end(bring_back)
     while True:
         yield context.draw.uniform(300, 1_500)
-        truth = cluster.replication.truth
-        case = _one_of(context, [each for each in _healthy(context) if truth(each.key).committed])
+        case = _one_of(context, lambda it: cluster.replication.truth(it.key).committed)
         if case is None:
             continue
         last = cluster.brokers[case.leader]
-        others = [broker for broker in cluster.brokers.values() if broker is not last]
-        for broker in (*others, last):
+        for broker in (*context.others(last), last):
             broker.stop(Loss.NONE)
-            for _ in range(60):
-                yield 25
-                if broker.life is None:
-                    break
+            yield from later_in_time(partial(_is_down, broker), 25, 60)
         isr = cluster.published.partitions[case.key].isr
         if last.life is not None or isr != (last.node_id,):
             continue
@@ -274,3 +264,7 @@ def missing_directory(context: FaultContext) -> Scenario:
             yield context.draw.uniform(1_000, 3_000)
             bring_back()
             yield 3_000
+
+
+def _is_down(broker: SimBroker) -> bool:
+    return broker.life is None

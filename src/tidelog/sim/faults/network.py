@@ -93,8 +93,8 @@ def late_roles(context: FaultContext) -> bool:
     controller = context.controller()
     if controller is None:
         return False
-    others = [each for each in context.cluster.brokers.values() if each is not controller]
-    source, target = controller.node.host, context.draw.choice(others).node.host
+    source = controller.node.host
+    target = context.draw.choice(context.others(controller)).node.host
     links, late_ms = [(source, target)], context.draw.choice((150, 500, 1_200))
     slow_down(context, links, late_ms, late_ms)
     context.note(f"roles come late: {source}>{target} {late_ms} ms")

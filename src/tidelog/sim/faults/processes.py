@@ -11,6 +11,7 @@ from typing import Final
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import LOSSES, FaultContext, Scenario
 from tidelog.sim.faults.kinds import kind, kind_at_broker
+from tidelog.sim.faults.steps import until_back
 from tidelog.sim.node import Strike
 from tidelog.sim.sim_broker import SimBroker
 
@@ -93,17 +94,12 @@ def rolling_restart(context: FaultContext) -> None:
 
 
 def _roll(context: FaultContext, *, is_clean: bool, waits: bool) -> Scenario:
-    cluster = context.cluster
-    for broker in list(cluster.brokers.values()):
+    for broker in list(context.cluster.brokers.values()):
         life = broker.incarnation
         context.note(f"rolling: {broker.node_id} clean {is_clean} waits {waits}")
         if is_clean:
             broker.stop(context.draw.choice(LOSSES))
         elif not broker.crash(Loss.NONE, "killed in its turn"):
             continue
-        for _ in range(_ROLLING_LOOKS):
-            yield _ROLLING_LOOK_MS
-            is_back = broker.life is not None and broker.incarnation > life
-            if is_back and not (waits and cluster.health()):
-                break
+        yield from until_back(context, broker, life, _ROLLING_LOOK_MS, _ROLLING_LOOKS, waits=waits)
         yield context.draw.uniform(0, 300)

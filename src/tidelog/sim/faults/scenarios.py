@@ -14,8 +14,16 @@ from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import FaultContext, Scenario
-from tidelog.sim.faults.kinds import scenario, scenario_of_partition
-from tidelog.sim.faults.steps import in_time, is_member, push_out, take_back
+from tidelog.sim.faults.kinds import scenario, scenario_of_partition, scenario_of_rounds
+from tidelog.sim.faults.steps import (
+    cut,
+    heal,
+    in_time,
+    is_member,
+    later_in_time,
+    push_out,
+    take_back,
+)
 from tidelog.sim.faults.store import (
     expire,
     expire_controller,
@@ -39,10 +47,8 @@ def last_replica_standing(context: FaultContext, state: PublishedPartition) -> S
     followers = [member for member in state.isr if member != state.leader]
     context.count("scenario")
     push_out(context, state.leader, followers)
-    for _ in range(20):
-        yield lag_ms / 8
-        if cluster.published.partitions[state.key].isr == (state.leader,):
-            break
+    partitions = cluster.published.partitions
+    yield from later_in_time(lambda: partitions[state.key].isr == (state.leader,), lag_ms / 8, 20)
     cluster.brokers[state.leader].crash(Loss.ALL_UNSYNCED, "the last member dies")
     yield context.draw.uniform(500, 2_000)
     take_back(context, state.leader, followers)
@@ -62,10 +68,11 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
     pushed = [member for member in members if member != state.leader]
     pushed = pushed[: context.draw.choice((0, 0, 1, 2))]
     push_out(context, state.leader, pushed)
-    for _ in range(20 if pushed else 0):
-        yield cluster.settings.lag_time_max_ms / 8
-        if not any(each in cluster.published.partitions[state.key].isr for each in pushed):
-            break
+    if pushed:
+        partitions, look_ms = cluster.published.partitions, cluster.settings.lag_time_max_ms / 8
+        yield from later_in_time(
+            lambda: not any(each in partitions[state.key].isr for each in pushed), look_ms, 20
+        )
     loser = cluster.brokers[members[0]]
     for member in members[1:]:
         broker = cluster.brokers[member]
@@ -105,9 +112,8 @@ def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scen
     context.count("scenario")
     broker.crash(Loss.ALL_UNSYNCED, "an older copy of its disk is put back")
     disk.put_back(copy)
-    for other in cluster.brokers.values():
-        if other is not broker:
-            other.crash(Loss.NONE, "is killed with all others")
+    for other in context.others(broker):
+        other.crash(Loss.NONE, "is killed with all others")
     broker.start()
     yield context.draw.uniform(500, 3_000)
 
@@ -116,38 +122,30 @@ def _has_stopped(broker: SimBroker) -> bool:
     return broker.life is None and broker.stopped_cleanly
 
 
-@scenario
+@scenario_of_rounds(300, 1_500)
 def brokers_catch_up(context: FaultContext) -> Scenario:
     """Restart a broker that cannot fetch from one leader for a while.
 
     The broker is not the controller. It leads its preferred partitions again only when it has
     caught up (V46).
     """
-    cluster = context.cluster
-    while True:
-        yield context.draw.uniform(300, 1_500)
-        controller = context.controller()
-        others = [
-            broker
-            for broker in cluster.brokers.values()
-            if broker is not controller and broker.life is not None
-        ]
-        if controller is None or len(others) < 2:
-            continue
-        returning, leader = context.draw.sample(others, 2)
-        life = returning.incarnation
-        if not context.crash(returning, "dies and has to catch up"):
-            continue
-        context.count("scenario")
-        for _ in range(100):
-            yield 50
-            if returning.incarnation != life:
-                break
-        link = (context.draw.choice((leader, controller)).node.host, returning.node.host)
-        cluster.simulator.network.cut(*link)
-        context.note(f"{link[1]} does not hear {link[0]}")
-        yield context.draw.uniform(300, 3_500)
-        cluster.simulator.network.heal(*link)
+    controller = context.controller()
+    if controller is None:
+        return
+    others = [broker for broker in context.others(controller) if broker.life is not None]
+    if len(others) < 2:
+        return
+    returning, leader = context.draw.sample(others, 2)
+    life = returning.incarnation
+    if not context.crash(returning, "dies and has to catch up"):
+        return
+    context.count("scenario")
+    yield from later_in_time(lambda: returning.incarnation != life, 50, 100)
+    link = (context.draw.choice((leader, controller)).node.host, returning.node.host)
+    cut(context, [link])
+    context.note(f"{link[1]} does not hear {link[0]}")
+    yield context.draw.uniform(300, 3_500)
+    heal(context, [link])
 
 
 @scenario_of_partition(200, 1_000)
@@ -161,21 +159,21 @@ def left_behind(context: FaultContext, state: PublishedPartition) -> Scenario:
     cluster = context.cluster
     followers = [member for member in state.isr if member != state.leader]
     context.count("scenario")
-    now = state
     for follower in followers:
         push_out(context, state.leader, [follower])
-        for _ in range(100):
-            yield 50
-            now = cluster.published.partitions[state.key]
-            if follower not in now.isr or now.leader != state.leader:
-                break
-    if now.isr == (state.leader,):
+        yield from later_in_time(partial(_has_left, context, state, follower), 50, 100)
+    if cluster.published.partitions[state.key].isr == (state.leader,):
         yield context.draw.uniform(0, 500)
         for member in (state.leader, followers[-1]):
             context.crash(cluster.brokers[member], "the last members end")
         yield context.draw.uniform(100, 1_000)
     take_back(context, state.leader, followers)
     yield context.draw.uniform(500, 2_500)
+
+
+def _has_left(context: FaultContext, state: PublishedPartition, follower: int) -> bool:
+    now = context.cluster.published.partitions[state.key]
+    return follower not in now.isr or now.leader != state.leader
 
 
 #: Content of an unreadable node.
@@ -280,8 +278,11 @@ def controller_lost_at_each_write(context: FaultContext) -> Scenario:
             continue
         turn += 1
         context.count("scenario")
-        life = controller.incarnation
-        for _ in range(60):
-            yield 50
-            if cluster.published.controller_epoch != epoch or controller.incarnation != life:
-                break
+        yield from later_in_time(
+            partial(_has_changed, context, controller, epoch, controller.incarnation), 50, 60
+        )
+
+
+def _has_changed(context: FaultContext, controller: SimBroker, epoch: int, life: int) -> bool:
+    published = context.cluster.published
+    return published.controller_epoch != epoch or controller.incarnation != life

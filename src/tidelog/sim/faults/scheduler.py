@@ -13,21 +13,17 @@ from collections.abc import Callable, Collection
 # Each module registers its kinds.
 from tidelog.sim.faults import (  # noqa: F401
     clocks,
-    damaged_members,
     disks,
     elections,
     leaderships,
     log_dirs,
     network,
-    older_store,
     processes,
-    protocol_levels,
+    restarts,
     rogues,
     scenarios,
-    sessions,
-    stops,
+    stale_members,
     store,
-    unregistered,
 )
 from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable
 
 from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.observed.replica_logs import LogKey
+from tidelog.sim.sim_broker import SimBroker
 
 #: A wait for a condition; its result is whether the condition held in time.
 Wait = Generator[float, None, bool]
@@ -21,6 +22,24 @@ def in_time(condition: Callable[[], bool], look_ms: float = 5.0, looks: int = 30
             return True
         yield look_ms
     return condition()
+
+
+def later_in_time(condition: Callable[[], bool], look_ms: float, looks: int) -> Wait:
+    """Wait for a condition as `in_time`; the first look is after an interval."""
+    yield look_ms
+    return (yield from in_time(condition, look_ms, looks - 1))
+
+
+def until_back(
+    context: FaultContext, broker: SimBroker, life: int, look_ms: float, looks: int, *, waits: bool
+) -> Wait:
+    """Wait until a broker runs again after its incarnation `life`; with `waits`, until health."""
+
+    def is_back() -> bool:
+        runs = broker.life is not None and broker.incarnation > life
+        return runs and not (waits and context.cluster.health())
+
+    return later_in_time(is_back, look_ms, looks)
 
 
 def both_ways(*pairs: tuple[str, str]) -> list[tuple[str, str]]:

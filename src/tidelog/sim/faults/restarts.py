@@ -1,0 +1,157 @@
+"""Scenarios of sessions that end early, controlled shutdowns, rolling bumps, unheard restarts.
+
+Sessions end as soon as they have begun, in a start or in a registration after it (V4). A
+registration takes milliseconds, so an expiry that is drawn at any time seldom meets one.
+
+Brokers shut down in a controlled way (V43): one, some, or all at once. `stop` and `rolling_restart`
+begin a shutdown without an interruption. Here a shutdown may also be interrupted, by a crash of the
+stopping broker or of the controller.
+
+Leaders write state nodes themselves (A12). In a rolling bump every broker restarts in its turn with
+another level: some leaders write state nodes themselves while others send AlterPartition, and
+leaderships move between both kinds. In an unheard restart a leader writes the node before the
+controller learns that a member has restarted.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from tidelog.sim.disk import Loss
+from tidelog.sim.faults.context import LOSSES, FaultContext, Scenario
+from tidelog.sim.faults.kinds import scenario, scenario_of_rounds
+from tidelog.sim.faults.steps import both_ways, cut, heal, in_time, until_back
+from tidelog.sim.faults.store import expire, hold_watches_back
+from tidelog.sim.sim_broker import SimBroker
+
+#: Interval of the looks for the next session, and how often it is looked for.
+_SESSION_LOOK_MS: Final = 2.0
+_SESSION_LOOKS: Final = 1_500
+#: Ranges of the time for which a session lives, in ms: as a registration takes, and as a start.
+_LIVES_MS: Final = ((0.0, 6.0), (0.0, 6.0), (0.0, 80.0))
+#: Number of brokers that stop together; each entry is equally likely.
+_COUNTS: Final = (1, 1, 1, 2, 3)
+#: Ranges of the time in ms after which the stopping broker or the controller crashes.
+_CRASH_MS: Final = ((1, 20), (5, 400))
+#: Levels below and above the first one with AlterPartition.
+_LEVELS: Final = ("2.6", "3.9")
+#: Number and interval of the looks at a bumped broker, until the next one has its turn anyway.
+_BUMP_LOOKS: Final = 60
+_BUMP_LOOK_MS: Final = 50
+
+
+@scenario_of_rounds(50, 800)
+def sessions_end_early(context: FaultContext) -> Scenario:
+    """End the next sessions of a broker within milliseconds; half of the time it starts again."""
+    draw = context.draw
+    broker = context.any_broker()
+    if broker is None:
+        return
+    last = _session(broker)
+    if draw.random() < 0.5:
+        context.crash(broker, "starts again with sessions that end early")
+    else:
+        expire(context, broker)
+    for _ in range(draw.choice((1, 1, 2, 4))):
+        has_other = partial(_has_other, broker, last)
+        if not (yield from in_time(has_other, _SESSION_LOOK_MS, _SESSION_LOOKS)):
+            break
+        yield draw.uniform(*draw.choice(_LIVES_MS))
+        last = _session(broker)
+        if expire(context, broker):
+            context.count("scenario")
+
+
+def _session(broker: SimBroker) -> int | None:
+    return None if broker.life is None or broker.store is None else broker.store.session_id
+
+
+def _has_other(broker: SimBroker, last: int | None) -> bool:
+    return _session(broker) not in (None, last)
+
+
+@scenario_of_rounds(200, 2_500)
+def stop_together(context: FaultContext) -> Scenario:
+    """Shut one, two or all brokers down together; some crash during their shutdown.
+
+    The controller may crash, too.
+    """
+    brokers = [
+        broker
+        for broker in context.cluster.brokers.values()
+        if broker.life is not None and not broker.is_stopping
+    ]
+    count = min(len(brokers), context.draw.choice(_COUNTS))
+    if count:
+        context.count("scenario")
+    for broker in context.draw.sample(brokers, count):
+        context.note(f"stop {broker.node_id} of {count}")
+        broker.stop(context.draw.choice(LOSSES))
+        if context.draw.random() < 0.3:
+            _crash_soon(context, broker)
+        yield context.draw.choice((0, 0, context.draw.uniform(1, 60)))
+
+
+def _crash_soon(context: FaultContext, stopping: SimBroker) -> None:
+    victim = stopping if context.draw.random() < 0.5 else context.controller()
+    if victim is None:
+        return
+    life = victim.incarnation
+
+    def crash() -> None:
+        if context.is_active and victim.incarnation == life:
+            context.crash(victim, "crashes during a controlled shutdown")
+
+    context.later(context.draw.uniform(*context.draw.choice(_CRASH_MS)), crash)
+
+
+@scenario
+def rolling_bumps(context: FaultContext) -> Scenario:
+    """Restart all brokers in turn at another protocol level, up and down, by shutdown or kill.
+
+    Sometimes each broker waits until the cluster is healthy, as an operator does.
+    """
+    is_up = context.draw.random() < 0.5
+    while True:
+        is_up = not is_up
+        waits = context.draw.random() < 0.5
+        for broker in list(context.cluster.brokers.values()):
+            yield context.draw.uniform(20, 600)
+            life = broker.incarnation
+            broker.take_level(_LEVELS[is_up])
+            context.note(f"broker {broker.node_id} gets protocol level {_LEVELS[is_up]}")
+            if context.draw.random() < 0.5:
+                broker.stop(context.draw.choice(LOSSES))
+            elif broker.life is not None and not broker.crash(Loss.NONE, "gets another level"):
+                continue
+            context.count("scenario")
+            yield from until_back(context, broker, life, _BUMP_LOOK_MS, _BUMP_LOOKS, waits=waits)
+
+
+@scenario_of_rounds(1_200, 2_500)
+def unheard_restarts(context: FaultContext) -> Scenario:
+    """Let a leader write a state node before the controller hears that a member has restarted.
+
+    The leader loses sight of the controller's broker and takes it out of the ISR. Meanwhile the
+    third broker loses its power and is back. All watches are late.
+    """
+    cluster = context.cluster
+    controller = context.controller()
+    leader = context.leader()
+    if controller is None or leader is None or leader is controller:
+        return
+    third = next(iter(context.others(controller, leader)), None)
+    if third is None or third.life is None or cluster.health():
+        return
+    context.count("scenario")
+    late_ms = context.draw.uniform(600, 1_400)
+    hold_watches_back(context, partial(float, late_ms), late_ms + 800)
+    links = both_ways((leader.node.host, controller.node.host))
+    cut(context, links)
+    lag_ms = cluster.settings.of(leader.node_id).replica_lag_time_max_ms
+    yield lag_ms * context.draw.uniform(0.3, 1.0)
+    context.note(f"restart {third.node_id} unheard of; {leader.node_id} may lead")
+    third.crash(context.draw.choice(LOSSES), "restarts unheard of")
+    yield lag_ms + 400
+    heal(context, links)

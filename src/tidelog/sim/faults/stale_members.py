@@ -1,0 +1,178 @@
+"""Scenarios of members of a partition whose logs are not what others take them for.
+
+A follower fetches without a registration (V63, E3): its session ends, the process lives on and
+catches up, and then its unsynced data is lost. The next incarnation of that broker has less than
+the leader last saw.
+
+An older copy of the metadata store is put back while no broker runs (E8). The copy names replicas
+in sync that stopped before the last records were acknowledged. Topics and their replicas are the
+same in the copy. Brokers end without a loss: cleanly, or killed.
+
+A leader with a damaged log loses its leadership before it can leave the ISR. So a member of the ISR
+follows, and knows that its log is damaged (V68). Keeps within the fault budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from tidelog.metadata import layout
+from tidelog.metadata.tree import Tree
+from tidelog.sim.disk import Loss
+from tidelog.sim.faults.context import FaultContext, Scenario
+from tidelog.sim.faults.disks import damage_leader
+from tidelog.sim.faults.kinds import scenario_of_partition, scenario_of_rounds
+from tidelog.sim.faults.steps import in_time, is_member, push_out, take_back
+from tidelog.sim.faults.store import elect_preferred, expire
+from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.observed.published_state import PublishedPartition
+from tidelog.sim.observed.replica_logs import LogKey
+from tidelog.sim.sim_broker import SimBroker
+from tidelog.sim.sim_cluster import STORE_HOST
+
+#: Interval of the looks at published state while the scenario waits for its next step.
+_LOOK_MS: Final = 10.0
+#: Delay of a follower's fetches: the leader hears from the controller first.
+_LATE_NS: Final = 500 * NS_PER_MS
+#: Interval of the looks for a moment that passes within some requests to the store.
+_STEP_MS: Final = 0.2
+
+
+def _has_no_session(broker: SimBroker) -> bool:
+    return broker.store is not None and broker.store.session_id is None
+
+
+@scenario_of_partition(100, 600)
+def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Scenario:
+    """Let a follower catch up without a registration, then lose its power, return, and lead (V63).
+
+    Both followers have left the ISR before, so the high watermark and the leader epoch stay. The
+    leader learns of the return before the follower's next fetch arrives. It is killed once the
+    follower is in the ISR.
+    """
+    cluster, network = context.cluster, context.cluster.simulator.network
+    key, leader = state.key, cluster.brokers[state.leader]
+    followers = [member for member in state.isr if member != state.leader]
+    follower = cluster.brokers[context.draw.choice(followers)]
+    host = follower.node.host
+    context.count("scenario")
+    push_out(context, state.leader, followers)
+    yield from in_time(partial(_are_out, context, key, *followers), _LOOK_MS)
+    # The follower hears that its session is over, and cannot register again.
+    expire(context, follower)
+    yield from in_time(partial(_has_no_session, follower), _STEP_MS)
+    network.cut(host, STORE_HOST)
+    network.heal(leader.node.host, host)
+    yield context.draw.uniform(200, 800)
+    follower.crash(Loss.ALL_UNSYNCED, "the power fails while it has no registration")
+    network.heal(host, STORE_HOST)
+    network.slow_down(host, leader.node.host, _LATE_NS, 0)
+    yield from in_time(partial(is_member, context, key, follower.node_id), _LOOK_MS)
+    leader.crash(Loss.NONE, "is killed once the follower is a member")
+    take_back(context, state.leader, followers)
+    network.slow_down(host, leader.node.host, 0, 0)
+    yield context.draw.uniform(1_000, 3_000)
+
+
+#: Interval of the looks for the end of a stop, and for the cluster's return.
+_STOP_LOOK_MS: Final = 25.0
+
+
+@scenario_of_partition(300, 1_500)
+def older_store_returns(context: FaultContext, state: PublishedPartition) -> Scenario:
+    """Put an older copy of the metadata store back, which names a stopped replica in sync (E8).
+
+    The leader or a follower stops after the copy, and the others acknowledge more records. Then all
+    brokers end, and start together on the copy.
+    """
+    cluster = context.cluster
+    if cluster.health() or not cluster.store.is_available:
+        return
+    copy = cluster.store.tree.copy()
+    yield context.draw.choice((0, context.draw.uniform(50, 500)))
+    stale = cluster.brokers[context.draw.choice(state.isr)]
+    _end(context, stale)
+    has_left = partial(_are_out, context, state.key, stale.node_id)
+    yield from in_time(has_left, _STOP_LOOK_MS, 80)
+    yield context.draw.uniform(100, 1_500)
+    for broker in context.others(stale):
+        if broker.life is not None:
+            _end(context, broker)
+    yield from in_time(partial(_none_runs, cluster.brokers), _STOP_LOOK_MS, 20)
+    if _layout_of(copy) != _layout_of(cluster.store.tree) or not cluster.store.is_available:
+        return
+    for broker in cluster.brokers.values():
+        broker.crash(Loss.NONE, "is killed before the store is put back")
+    if not _none_runs(cluster.brokers):
+        return
+    context.count("scenario")
+    context.note(f"the store of transaction {copy.zxid} is put back")
+    cluster.put_store_back(copy)
+    for broker in cluster.brokers.values():
+        broker.start()
+    yield from in_time(lambda: not cluster.health(), _STOP_LOOK_MS, 400)
+
+
+def _end(context: FaultContext, broker: SimBroker) -> None:
+    if context.draw.random() < 0.6:
+        broker.stop(Loss.NONE)
+    else:
+        broker.crash(Loss.NONE, "is killed")
+
+
+def _are_out(context: FaultContext, key: LogKey, *broker_ids: int) -> bool:
+    return not any(is_member(context, key, broker_id) for broker_id in broker_ids)
+
+
+def _none_runs(brokers: Mapping[int, SimBroker]) -> bool:
+    return all(broker.life is None for broker in brokers.values())
+
+
+def _layout_of(tree: Tree) -> dict[str, bytes]:
+    """Return what operators and clients have decided: topics, configurations and requests."""
+    kept = {}
+    for path, node in tree.nodes.items():
+        is_topic = path.startswith(f"{layout.TOPICS}/") and path.count("/") == 3
+        if is_topic or path.startswith((f"{layout.CONFIG}/topics/", f"{layout.ADMIN}/")):
+            kept[path] = node.data
+    return kept
+
+
+@scenario_of_rounds(200, 900)
+def damaged_member(context: FaultContext) -> Scenario:
+    """Let a leader that has read damage become a follower that is still in the ISR (V68).
+
+    Its request to the controller is late, and the preferred replica is elected meanwhile. Nothing
+    happens where every partition is led by its preferred replica: then a session expires, so that
+    some are not.
+    """
+    cluster = context.cluster
+    network, topics = cluster.simulator.network, cluster.published.all_topics
+    controller = context.controller()
+    cases = [
+        state
+        for key, state in cluster.published.partitions.items()
+        if key.topic_id in topics
+        and topics[key.topic_id].name == "steady"
+        and len(state.isr) > 2
+        and state.leader != topics[key.topic_id].assignment[key.partition][0]
+    ]
+    if controller is None or not cases:
+        expire(context, context.leader())
+        yield context.draw.uniform(300, 1_500)
+        return
+    state = context.draw.choice(cases)
+    leader, found = cluster.brokers[state.leader], cluster.damage.found_count
+    if not damage_leader(context, state.key):
+        return
+    hosts = leader.node.host, controller.node.host
+    context.note(f"{hosts[0]}>{hosts[1]} is late")
+    network.slow_down(*hosts, 1_200 * NS_PER_MS, 0)
+    is_read = yield from in_time(lambda: cluster.damage.found_count > found)
+    if is_read and elect_preferred(context):
+        context.count("scenario")
+        yield context.draw.uniform(300, 1_300)
+    network.slow_down(*hosts, 0, 0)
+    yield context.draw.uniform(300, 1_500)
