@@ -8,6 +8,7 @@ from typing import Any
 from tidelog.core.ports import FrameHandler, Ports, Transport
 from tidelog.core.receive_budget import ReceiveBudget
 from tidelog.core.tasks import Tasks
+from tidelog.sim.checkers.checker import Checked
 from tidelog.sim.node import SimNode
 from tidelog.sim.simulator import Simulator
 
@@ -18,6 +19,17 @@ MS = 1_000_000
 
 def frame(payload: bytes) -> bytes:
     return len(payload).to_bytes(4, "big") + payload
+
+
+def checked(
+    found: list[str],
+    now_ns: Callable[[], int] = lambda: 0,
+    *,
+    published: Any = None,
+    brokers: Any = None,
+) -> Checked:
+    """What a checker sees of a run made by hand; its violations go to `found`."""
+    return Checked(published, found.append, now_ns, {} if brokers is None else brokers)
 
 
 class Recorder:

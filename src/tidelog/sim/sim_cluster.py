@@ -23,6 +23,7 @@ from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.metadata.tree import Tree
 from tidelog.sim.broker_settings import OFFSETS_PARTITIONS, PORT, BrokerSettings, host_of
 from tidelog.sim.checkers.answer_checker import AnswerChecker
+from tidelog.sim.checkers.checker import Checked
 from tidelog.sim.checkers.client_checker import ClientChecker
 from tidelog.sim.checkers.command_checker import CommandChecker
 from tidelog.sim.checkers.connection_checker import ConnectionChecker
@@ -82,29 +83,22 @@ class SimCluster:
         self.store.on_commit(self._trace_commit)
         self.store.on_commit(self._check_session)
         self.store.on_commit(self.published.committed)
-        self.replication = ReplicationChecker(
+        self.brokers: dict[int, SimBroker] = {}
+        run = Checked(
             self.published,
             simulator.violate,
             lambda: simulator.now_ns,
+            self.brokers,
             self._promise,
-            self.history.may_be_gone_before,
         )
-        self.clients = ClientChecker(
-            self.history, self.replication, simulator.violate, self._promise
-        )
-        self.groups = GroupChecker(
-            simulator.violate, lambda: simulator.now_ns, OFFSETS_PARTITIONS, self._promise
-        )
-        self.shutdowns = ControlledShutdownChecker(
-            self.published, simulator.violate, self._is_leaving
-        )
+        self.replication = ReplicationChecker(run, self.history.may_be_gone_before)
+        self.clients = ClientChecker(run, self.history, self.replication)
+        self.groups = GroupChecker(run, OFFSETS_PARTITIONS)
+        self.shutdowns = ControlledShutdownChecker(run)
         #: Checker of the topic `__cluster_events`, if brokers write it.
-        self.events: EventChecker | None = None
-        if settings.of(1).cluster_events_enable:
-            self.events = EventChecker(self.published, simulator.violate, lambda: simulator.now_ns)
+        self.events = EventChecker(run) if settings.of(1).cluster_events_enable else None
         #: Number of crashes with losses.
         self.lossy_crashes = 0
-        self.brokers: dict[int, SimBroker] = {}
         self.budget = FaultBudget(simulator, self.brokers, self.published, self.replication)
         #: Called when a broker's process has ended.
         self.on_broker_death: Callable[[SimBroker], None] | None = None
@@ -116,40 +110,51 @@ class SimCluster:
             broker = SimBroker(self, node, settings.of(broker_id))
             self.brokers[broker_id] = broker
             self.replication.add(broker)
-        #: Checker of commits with `flush.before.ack` (V69).
-        self.synced = SyncedChecker(self.brokers, simulator.violate)
-        self.replication.on_committed.append(self.synced.committed)
-        self.answers = AnswerChecker(
-            simulator.violate,
-            lambda: simulator.now_ns,
-            self._heard_ms,
-            lambda node_id: simulator.nodes[node_id].monotonic_ns(simulator.now_ns) // NS_PER_MS,
-            settings.session_timeout_ms,
-        )
-        simulator.on_note.append(self.answers.noted)
-        self.leader_waits = self._leader_wait_checker()
-        self.in_sync, self.damage = self._in_sync_checker(), DamageChecker(self.brokers)
-        self.directory_moves = DirectoryMoveChecker(self.brokers, simulator.violate)
-        self.redirected_moves = RedirectedMoveChecker(self.published, simulator.violate)
-        self.planned_moves = PlannedMoveChecker(simulator.violate, lambda: simulator.now_ns)
-        self.throttling, self.log_dirs = self._throttle_checker(), self._log_dir_checker()
-        self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
-        self.fetch_waits, self.isr_views = self._fetch_wait_checker(), self._isr_view_checker()
+        self._check_more(run)
         self._attach()
 
-    def _fetch_wait_checker(self) -> FetchWaitChecker | None:
-        """Return the checker of waiting fetches, if readers ask for many bytes (V61)."""
-        simulator = self.simulator
-        if not self.settings.profile.patient_fetches:
-            return None
-        return FetchWaitChecker(self.brokers, simulator.violate, lambda: simulator.now_ns)
+    def _check_more(self, run: Checked) -> None:
+        """Add the checkers that follow the brokers; some are for the profiles that need them."""
+        simulator, settings = self.simulator, self.settings
+        profile, config = settings.profile, settings.of(1)
+        #: Checker of commits with `flush.before.ack` (V69).
+        self.synced = SyncedChecker(run)
+        self.replication.on_committed.append(self.synced.committed)
+        self.answers = AnswerChecker(run, settings.session_timeout_ms)
+        simulator.on_note.append(self.answers.noted)
+        #: Checker of responses that wait for the next leader (V83), where it is used. It takes the
+        #: place of the checker of pauses, which profiles without pauses do not need.
+        self.leader_waits = LeaderWaitChecker(run, config) if profile.watches_leader_waits else None
+        #: Checker of followers' ISR membership, if leaders count pending reads.
+        self.in_sync: InSyncChecker | None = None
+        if config.follower_fetch_pending_reads_insync_enable:
+            self.in_sync = InSyncChecker(run, settings, self._is_connected)
+        self.damage = DamageChecker(run)
+        self.directory_moves = DirectoryMoveChecker(run)
+        self.redirected_moves = RedirectedMoveChecker(run)
+        self.planned_moves = PlannedMoveChecker(run)
+        #: Checker of the replication throttle, where it is used (R15).
+        self.throttling = ThrottleChecker(run) if profile.throttles else None
+        self.log_dirs = LogDirChecker(run)
+        self.replication.on_committed.append(self.log_dirs.committed)
+        self.commands = CommandChecker(run)
+        #: Checker of waiting fetches, if readers ask for many bytes (V61).
+        self.fetch_waits = FetchWaitChecker(run) if profile.patient_fetches else None
+        if profile.leaders_hear:
+            # What leaders know of ISRs is checked where nothing delays commands (A9).
+            IsrViewChecker(run, lambda ns, callback: simulator.scheduler.after(ns, None, callback))
+        #: Checker of `max.connections` (L1), where crowds of clients reach the limit. It takes the
+        #: place of the checker of pauses, too.
+        self.connections: ConnectionChecker | None = None
+        if "max.connections" in profile.properties:
+            precision_ms = config.connections_max_idle_ms // TICKS + 1
+            hosts = [host_of(broker_id) for broker_id in self.brokers]
+            self.connections = ConnectionChecker(run, hosts, config.max_connections, precision_ms)
 
     def _attach(self) -> None:
         """Follow the simulator's events, and judge crashes and expiries by the budget."""
         simulator = self.simulator
         simulator.scheduler.after_event = self._after_event
-        #: Checker of connections, where crowds of clients reach the limit (L1).
-        self.connections = self._connection_checker()
         simulator.network.frame_watch = self.leader_waits or self.connections or self.answers
         simulator.network.connection_watch = self.connections
         self.budget.commits_synced = self.settings.flushes_before_ack
@@ -158,82 +163,6 @@ class SimCluster:
         simulator.on_death.append(self._died)
         simulator.on_halt = self._halted
         simulator.on_traced.append(self._traced)
-
-    def _in_sync_checker(self) -> InSyncChecker | None:
-        """Return the checker of followers' ISR membership, if leaders count pending reads."""
-        config = self.settings.of(1)
-        if not config.follower_fetch_pending_reads_insync_enable:
-            return None
-        return InSyncChecker(
-            self.brokers,
-            self.published,
-            config,
-            self.simulator.violate,
-            lambda: self.simulator.now_ns,
-            self._is_connected,
-            isr_stands=self.settings.profile.isr_stands,
-            healthy_stay=self.settings.profile.healthy_stay,
-        )
-
-    def _isr_view_checker(self) -> IsrViewChecker | None:
-        """Return the checker of what leaders know of ISRs, where nothing delays commands (A9)."""
-        scheduler = self.simulator.scheduler
-        if not self.settings.profile.leaders_hear:
-            return None
-        return IsrViewChecker(
-            self.brokers,
-            self.published,
-            self.simulator.violate,
-            lambda after_ns, callback: scheduler.after(after_ns, None, callback),
-        )
-
-    def _log_dir_checker(self) -> LogDirChecker:
-        """Return the checker of failed log directories, which follows commits."""
-        simulator = self.simulator
-        checker = LogDirChecker(self.brokers, simulator.violate, lambda: simulator.now_ns)
-        self.replication.on_committed.append(checker.committed)
-        return checker
-
-    def _throttle_checker(self) -> ThrottleChecker | None:
-        """Return the checker of the replication throttle, where it is used (R15)."""
-        simulator = self.simulator
-        if not self.settings.profile.throttles:
-            return None
-        return ThrottleChecker(self.brokers, simulator.violate, lambda: simulator.now_ns)
-
-    def _leader_wait_checker(self) -> LeaderWaitChecker | None:
-        """Return the checker of responses that wait for the next leader (V83), where it is used.
-
-        It takes the place of the checker of pauses, which profiles without pauses do not need.
-        """
-        simulator = self.simulator
-        if not self.settings.profile.watches_leader_waits:
-            return None
-        return LeaderWaitChecker(
-            self.brokers,
-            self.published,
-            self.settings.of(1),
-            simulator.violate,
-            lambda: simulator.now_ns,
-            lambda node_id: simulator.nodes[node_id].monotonic_ns(simulator.now_ns) // NS_PER_MS,
-        )
-
-    def _connection_checker(self) -> ConnectionChecker | None:
-        """Return the checker of `max.connections` (L1), where crowds of clients reach the limit.
-
-        It takes the place of the checker of pauses, too.
-        """
-        simulator, config = self.simulator, self.settings.of(1)
-        if "max.connections" not in self.settings.profile.properties:
-            return None
-        return ConnectionChecker(
-            self.brokers,
-            [host_of(broker_id) for broker_id in self.brokers],
-            config.max_connections,
-            config.connections_max_idle_ms // TICKS + 1,
-            simulator.violate,
-            lambda: simulator.now_ns,
-        )
 
     def _is_connected(self, node_id: int, other_id: int) -> bool:
         """Return whether a broker has an open connection that came from another's host."""
@@ -413,14 +342,6 @@ class SimCluster:
                 self.simulator.scheduler.after(_OPERATOR_NS, None, operate)
 
         self.simulator.scheduler.after(_OPERATOR_NS, None, operate)
-
-    def _heard_ms(self, node_id: int) -> int | None:
-        broker = self.brokers.get(node_id)
-        return None if broker is None or broker.store is None else broker.store.heard_ms
-
-    def _is_leaving(self, broker_id: int) -> bool:
-        broker = self.brokers[broker_id]
-        return broker.is_stopping or broker.life is None
 
     def start_failed(self, broker: SimBroker, error: BaseException) -> None:
         """Record that a broker could not start; it will be started again, as by an operator."""

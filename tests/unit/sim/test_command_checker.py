@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from tests.support.sim import checked
 from tests.unit.sim.test_sim_checkers import NAME, TOPIC_ID, Setup
 
 from tidelog.core.types import TopicId, TopicPartition, topic_id_to_text
@@ -34,7 +35,8 @@ class CheckerHarness:
         self.setup = Setup()
         self.violations = self.setup.violations
         self.brokers: dict[int, Any] = {one: Holder(10 + one) for one in (1, 2, 3)}
-        self.checker = CommandChecker(self.setup.published, self.brokers, self.violations.append)
+        run = checked(self.violations, published=self.setup.published, brokers=self.brokers)
+        self.checker = CommandChecker(run)
         # As the store numbers registrations: before the transactions that follow.
         for one, epoch in self.setup.published.brokers.items():
             self.brokers[one].broker_epoch = epoch

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from tests.support.sim import checked
+
 from tidelog.sim.checkers.connection_checker import ConnectionChecker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.wire.codec import encode_request
@@ -33,9 +35,8 @@ class Broker:
         self.found: list[str] = []
         self.process: Any = _Process()
         brokers: Any = {1: SimpleNamespace(life=self.process), 2: SimpleNamespace(life=None)}
-        self.checker = ConnectionChecker(
-            brokers, ["broker2"], LIMIT, 100, self.found.append, lambda: self.now_ns
-        )
+        run = checked(self.found, lambda: self.now_ns, brokers=brokers)
+        self.checker = ConnectionChecker(run, ["broker2"], LIMIT, 100)
 
     def connect(self, host: str = "client5", first: memoryview | None = None) -> Any:
         self.now_ns += NS_PER_MS

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.sim import checked
 
 from tidelog.sim.checkers.damage_checker import DamageChecker
 from tidelog.sim.disk import SimDisk
@@ -22,7 +23,7 @@ class Scene:
         life: Any = SimpleNamespace(node_id=1, number=3)
         self.broker: Any = SimpleNamespace(life=life, logs=SimpleNamespace(disks=[self.disk]))
         brokers: dict[int, Any] = {1: self.broker}
-        self.checker = DamageChecker(brokers)
+        self.checker = DamageChecker(checked([], brokers=brokers))
         self.disk.flip(PATH, 4, 1)
         for _ in range(2):
             self.checker.found(life, PATH)

@@ -13,6 +13,7 @@ from tests.support.controller.values import (
     state,
     topic_id,
 )
+from tests.support.sim import checked
 
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import ClusterEvent, StateChange
@@ -47,7 +48,8 @@ class Run:
             Any,
             SimpleNamespace(on_state=[], on_broker=[], on_moves=[], controller_epoch=7, topics={}),
         )
-        self.checker = EventChecker(self.truth, self.violations.append, lambda: self.now_ns)
+        run = checked(self.violations, lambda: self.now_ns, published=self.truth)
+        self.checker = EventChecker(run)
         self.truth.on_state[0](None, published(BEFORE))
         self.truth.on_state[0](published(BEFORE), published(AFTER))
         self.truth.on_broker[0](1, 101)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.sim import checked
 
 from tidelog.core.string_hash import coordinating_partition
 from tidelog.sim.checkers.group_checker import NO_OFFSET, Commit, GroupChecker
@@ -15,7 +16,7 @@ class Story:
     def __init__(self) -> None:
         self.now_ns = 0
         self.violations: list[str] = []
-        self.checker = GroupChecker(self.violations.append, self._tick, 3)
+        self.checker = GroupChecker(checked(self.violations, self._tick), 3)
 
     def _tick(self) -> int:
         self.now_ns += 1

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.sim import checked
 
 from tidelog.sim.checkers.redirected_move_checker import RedirectedMoveChecker
 from tidelog.sim.observed.moves import PublishedMove
@@ -32,8 +33,7 @@ class Published:
         self.all_topics = {ID: self.topic}
         self.partitions = {KEY: STATE}
         self.found: list[str] = []
-        published: Any = self
-        self.checker = RedirectedMoveChecker(published, self.found.append)
+        self.checker = RedirectedMoveChecker(checked(self.found, published=self))
 
     def key(self, topic_id: bytes, number: int) -> LogKey:
         return LogKey(topic_id, number)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytest
+from tests.support.sim import checked
 
 from tidelog.core.types import TopicPartition, topic_id_to_text
 from tidelog.metadata.store import ANY_VERSION, Create, Delete, Op, OpResult, SetData, Stat
@@ -89,14 +90,12 @@ class Setup:
         self.now_ns = 0
         self.published = Published(self.violations.append, lambda: self.now_ns, 2)
         self.history = ClientHistory()
-        self.checker = ReplicationChecker(
-            self.published,
-            self.violations.append,
-            lambda: self.now_ns,
-            deleted_before=self.history.may_be_gone_before,
-        )
-        self.clients = ClientChecker(self.history, self.checker, self.violations.append)
         self.nodes: dict[int, Any] = {node_id: Node(node_id) for node_id in (1, 2, 3)}
+        run = checked(
+            self.violations, lambda: self.now_ns, published=self.published, brokers=self.nodes
+        )
+        self.checker = ReplicationChecker(run, self.history.may_be_gone_before)
+        self.clients = ClientChecker(run, self.history, self.checker)
         for node_id, node in self.nodes.items():
             self.checker.add(node)
             self.register(node_id, 10 + node_id)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.sim import checked
 
 from tidelog.core.types import TopicPartition, topic_id_to_text
 from tidelog.sim.batches import encode_batch
@@ -121,7 +122,8 @@ class Scene:
         make_replica(disks[1], OTHER, [2])
         self.logs.follow()
         self.led: list[LogKey] = []
-        self.checker = LogDirChecker({1: self}, self.violations.append, lambda: self.now_ns)
+        run = checked(self.violations, lambda: self.now_ns, brokers={1: self})
+        self.checker = LogDirChecker(run)
 
     def leading(self) -> Iterator[tuple[TopicPartition, LogKey]]:
         return ((TopicPartition("t", key.partition), key) for key in self.led)

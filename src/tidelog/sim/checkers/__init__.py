@@ -1,7 +1,7 @@
 """Invariants of every run, checked independently of the cluster, most of them after every event.
 
-No checker uses the code that it judges, except to ask a broker for its claims. Checkers of running
-brokers begin as `broker_checker` does.
+No checker uses the code that it judges, except to ask a broker for its claims. `checker` has what
+all of them share.
 
 Replication: `replication_checker` compares what a run shows (`sim/observed`). Beside it:
 `isr_view_checker`, `in_sync_checker`, `synced_checker`, `fetch_wait_checker`. `data_losses` states

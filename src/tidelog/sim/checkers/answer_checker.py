@@ -8,9 +8,10 @@ the broker sent the request after it was resumed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.sim_connections import ConnectionEnd
 from tidelog.wire import registry as apis
@@ -26,31 +27,24 @@ _KEY: Final = slice(0, 2)
 _CORRELATION: Final = slice(4, 8)
 
 
-class AnswerChecker:
+class AnswerChecker(Checker):
     """Checker of brokers' pauses and responses; a `sim_connections.FrameWatch`."""
 
-    def __init__(
-        self,
-        violate: Callable[[str], None],
-        now_ns: Callable[[], int],
-        heard_ms: Callable[[int], int | None],
-        clock_ms: Callable[[int], int],
-        session_timeout_ms: int,
-    ) -> None:
-        """Begin without pauses.
-
-        `heard_ms` returns when a broker sent the last request to which the store responded; None
-        for a node that is no broker. `clock_ms` returns the time of a node. Both take a node id and
-        use that node's own clock.
-        """
-        self._violate = violate
-        self._now_ns = now_ns
-        self._heard_ms = heard_ms
-        self._clock_ms = clock_ms
+    def __init__(self, run: Checked, session_timeout_ms: int) -> None:
+        """Begin without pauses."""
+        super().__init__(run)
         self._timeout_ns = session_timeout_ms * NS_PER_MS
         self._paused_ns: dict[int, int] = {}
         #: Time on each broker's own clock when it resumed after a pause beyond its session timeout.
         self._resumed_ms: dict[int, int] = {}
+
+    def _heard_ms(self, node_id: int) -> int | None:
+        """Return when a broker sent the last request to which the store responded.
+
+        The time is that of the broker's own clock. Return None for a node that is no broker.
+        """
+        broker = self._brokers.get(node_id)
+        return None if broker is None or broker.store is None else broker.store.heard_ms
 
     def noted(self, node_id: int, kind: str, _: str) -> None:
         """Follow a line of the trace."""

@@ -7,41 +7,33 @@ no knowledge of brokers: `history_checker` finds them at the end, from the clien
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.sim.batches import GONE
+from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.client_history import ClientHistory, Produce
 from tidelog.sim.observed.replica_logs import LogKey
 
 
-class ClientChecker:
+class ClientChecker(Checker):
     """Checker of one run's client history."""
 
     def __init__(
-        self,
-        history: ClientHistory,
-        replication: ReplicationChecker,
-        violate: Callable[[str], None],
-        promise: Callable[[str], None] | None = None,
+        self, run: Checked, history: ClientHistory, replication: ReplicationChecker
     ) -> None:
-        """Begin to follow `history`.
-
-        `promise` is called where the promise of an acknowledgement is broken; default `violate`.
-        """
+        """Begin to follow `history`."""
+        super().__init__(run)
         self._history = history
         self._replication = replication
-        self._published = replication.published
-        self._violate = violate
-        self._promise = promise or violate
         #: End of the prefix of each partition that consumers together have read.
         self.read_end: dict[LogKey, int] = {}
         history.on_acknowledged.append(self._acknowledged)
         history.on_read.append(self._read)
         history.sent_on.append(self._sent_on)
         history.sequence_refused.append(self._sequence_refused)
-        history.anomaly.append(violate)
+        history.anomaly.append(run.violate)
         history.broken_promise.append(self._promise)
 
     def _keys(self, name: str, partition: int) -> list[LogKey]:

@@ -9,33 +9,26 @@ during a deletion finds its stray replica when it is back (V45).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
-from tidelog.sim.observed.published_state import Published, PublishedTopic
+from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.observed.published_state import PublishedTopic
 from tidelog.sim.observed.replica_logs import LogKey
-from tidelog.sim.sim_broker import SimBroker
 
 
-class CommandChecker:
+class CommandChecker(Checker):
     """Checker of the commands to all brokers of a cluster."""
 
-    def __init__(
-        self,
-        published: Published,
-        brokers: Mapping[int, SimBroker],
-        violate: Callable[[str], None],
-    ) -> None:
-        self._published = published
-        self._brokers = brokers
-        self._violate = violate
+    def __init__(self, run: Checked) -> None:
+        super().__init__(run)
         #: Brokers in the UpdateMetadata requests so far, by (broker id, incarnation).
         self._known: dict[tuple[int, int], set[int]] = {}
         #: Broker epoch in which each broker first got UpdateMetadata, and the transaction then.
         self._known_since: dict[int, tuple[int, int]] = {}
         #: Names of topics whose node the controller could not read.
         self._unread: set[str] = set()
-        published.on_left.append(self._left)
-        published.on_topic_gone.append(self._topic_gone)
+        run.published.on_left.append(self._left)
+        run.published.on_topic_gone.append(self._topic_gone)
 
     def metadata_applied(self, node_id: int, brokers: Iterable[int]) -> None:
         """Record that a broker has applied UpdateMetadata with these live brokers."""

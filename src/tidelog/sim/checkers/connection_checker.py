@@ -10,11 +10,11 @@ connections that are not on trial never exceed the limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from tidelog.core.errors import ProtocolError
-from tidelog.sim.checkers.broker_checker import BrokerChecker
+from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.process import Process
 from tidelog.sim.sim_connections import ConnectionEnd
@@ -30,14 +30,6 @@ _FOR_BROKER: Final = "is a broker"
 _SLACK_NS: Final = 50 * NS_PER_MS
 
 
-class ServingBroker(Protocol):
-    """The view of one broker that this checker uses."""
-
-    @property
-    def life(self) -> Process | None:
-        """The present incarnation, None while the broker is down."""
-
-
 class _Known:
     """One open connection that a broker accepted."""
 
@@ -50,23 +42,15 @@ class _Known:
         self.heard_ns = self.seen_ns = now_ns
 
 
-class ConnectionChecker(BrokerChecker[ServingBroker]):
+class ConnectionChecker(Checker):
     """Checker of the connections of one run; a `sim_connections.ConnectionWatch`."""
 
-    def __init__(
-        self,
-        brokers: Mapping[int, ServingBroker],
-        hosts: Collection[str],
-        limit: int,
-        precision_ms: int,
-        violate: Callable[[str], None],
-        now_ns: Callable[[], int],
-    ) -> None:
+    def __init__(self, run: Checked, hosts: Collection[str], limit: int, precision_ms: int) -> None:
         """Begin without connections.
 
         `hosts`: those of brokers. `precision_ms`: how exactly brokers note the last traffic.
         """
-        super().__init__(brokers, violate, now_ns)
+        super().__init__(run)
         self._hosts = hosts
         self._limit = limit
         self._precision_ns = precision_ms * NS_PER_MS + _SLACK_NS

@@ -9,30 +9,23 @@ may elect the broker where that is an eligible replica (E2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from tidelog.core.types import NO_LEADER
-from tidelog.sim.observed.published_state import Published, PublishedPartition
+from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.observed.published_state import PublishedPartition
 
 
-class ControlledShutdownChecker:
+class ControlledShutdownChecker(Checker):
     """Checker of every controlled shutdown of a cluster."""
 
-    def __init__(
-        self,
-        published: Published,
-        violate: Callable[[str], None],
-        is_leaving: Callable[[int], bool],
-    ) -> None:
-        """Begin to follow `published`; `is_leaving` returns whether a broker is shutting down."""
-        self._published = published
-        self._violate = violate
-        self._is_leaving = is_leaving
+    def __init__(self, run: Checked) -> None:
+        super().__init__(run)
         #: Broker epoch of each broker whose controlled shutdown left no partition, and the epoch of
         #: the controller at that time.
         self._gone: dict[int, tuple[int, int]] = {}
         self.shutdowns = 0
-        published.on_state.append(self._changed)
+        run.published.on_state.append(self._changed)
 
     def answered(self, broker_id: int, controller_epoch: int, remaining: Collection[str]) -> None:
         """Check a controller's response to a controlled shutdown, with the remaining partitions."""
@@ -68,10 +61,9 @@ class ControlledShutdownChecker:
 
     def _stays(self, state: PublishedPartition, member: int) -> bool:
         """Return whether a member of an ISR is still in its recorded registration and stays up."""
-        epoch = self._published.brokers.get(member)
-        return (
-            epoch is not None and epoch == state.epoch_of(member) and not self._is_leaving(member)
-        )
+        epoch, broker = self._published.brokers.get(member), self._brokers[member]
+        is_leaving = broker.is_stopping or broker.life is None
+        return epoch is not None and epoch == state.epoch_of(member) and not is_leaving
 
     def _changed(self, before: PublishedPartition | None, now: PublishedPartition) -> None:
         if before is None:

@@ -8,18 +8,16 @@ checker judges the truncation itself: no member of the ISR may lack a committed 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.file_content import File
 from tidelog.sim.node import Incarnation
-from tidelog.sim.sim_broker import SimBroker
 
 
-class DamageChecker:
+class DamageChecker(Checker):
     """Checker of the damage that brokers have read."""
 
-    def __init__(self, brokers: Mapping[int, SimBroker]) -> None:
-        self._brokers = brokers
+    def __init__(self, run: Checked) -> None:
+        super().__init__(run)
         #: Files in which a process found damage, by broker and number of its incarnation.
         self._found: dict[tuple[int, int, str], None] = {}
         #: Number of files in which damage was found.

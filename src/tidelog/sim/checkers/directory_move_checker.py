@@ -9,28 +9,24 @@ nothing is left over: no future replica, and no second copy of any.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from tidelog.sim.batches import GONE
+from tidelog.sim.checkers.checker import Checker
 from tidelog.sim.checkers.synced_checker import durable_end
 from tidelog.sim.disk import Directory, SimDisk
 from tidelog.sim.observed.replica_logs import ReplicaLog
-from tidelog.sim.sim_broker import SimBroker
 
 _FUTURE: Final = "-future"
 #: Directories of replicas that no broker serves.
 _ASIDE: Final = ("-delete", "-stray", _FUTURE)
 
 
-class DirectoryMoveChecker:
+class DirectoryMoveChecker(Checker):
     """Checker of the moves of one run."""
 
-    def __init__(self, brokers: Mapping[int, SimBroker], violate: Callable[[str], None]) -> None:
-        self._brokers = brokers
-        self._violate = violate
-        #: Moves that were checked at their end.
-        self.checked = 0
+    #: Moves that were checked at their end.
+    checked = 0
 
     def swapped(self, node_id: int, partition: str, source: str, target: str) -> None:
         """Check a replica whose future one was put in its place, before it is used."""

@@ -9,16 +9,17 @@ nothing, every change of a leader or an ISR in its term has an event.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from tidelog.core.types import TopicId, topic_id_to_text
 from tidelog.sim.batches import read_records
+from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.disk import Directory, File, SimDisk
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.observed.moves import PublishedMove
-from tidelog.sim.observed.published_state import Published, PublishedPartition, PublishedTopic
+from tidelog.sim.observed.published_state import PublishedPartition, PublishedTopic
 
 TOPIC: Final = "__cluster_events"
 #: Age of a published state at which its event must be in the topic.
@@ -46,15 +47,11 @@ class _State(NamedTuple):
         return "changed" if sorted(self.isr) != sorted(self.previous_isr) else ""
 
 
-class EventChecker:
+class EventChecker(Checker):
     """Checker of the events of one run."""
 
-    def __init__(
-        self, published: Published, violate: Callable[[str], None], now_ns: Callable[[], int]
-    ) -> None:
-        self._published = published
-        self._violate = violate
-        self._now_ns = now_ns
+    def __init__(self, run: Checked) -> None:
+        super().__init__(run)
         self._states: dict[_Name, _State] = {}
         self._leaders: dict[_Name, int] = {}
         self._registrations: dict[tuple[int, int], None] = {}
@@ -64,9 +61,9 @@ class EventChecker:
         self._arrivals: dict[_Name, tuple[int, ...]] = {}
         #: Events read, by kind.
         self.counts: dict[str, int] = {}
-        published.on_state.append(self._state)
-        published.on_broker.append(self._registered)
-        published.on_moves.append(self._moved)
+        run.published.on_state.append(self._state)
+        run.published.on_broker.append(self._registered)
+        run.published.on_moves.append(self._moved)
 
     def _state(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
         topic_id = topic_id_to_text(state.key.topic_id)

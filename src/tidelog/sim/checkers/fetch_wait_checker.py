@@ -11,10 +11,10 @@ back, wait for something else. Of a compacted segment the records may be gone, s
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from tidelog.sim.checkers.broker_checker import BrokerChecker, Running
+from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.loop import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -29,16 +29,11 @@ _SLACK_NS: Final = 50 * NS_PER_MS
 _LOOK_NS: Final = 10 * NS_PER_MS
 
 
-class FetchWaitChecker(BrokerChecker[Running]):
+class FetchWaitChecker(Checker):
     """Checker of the fetches that wait on all brokers of one run."""
 
-    def __init__(
-        self,
-        brokers: Mapping[int, Running],
-        violate: Callable[[str], None],
-        now_ns: Callable[[], int],
-    ) -> None:
-        super().__init__(brokers, violate, now_ns)
+    def __init__(self, run: Checked) -> None:
+        super().__init__(run)
         self._looked_ns = 0
         #: Since when each waiting fetch has no reason to wait.
         self._since_ns: dict[DelayedFetch, int] = {}

@@ -12,10 +12,10 @@ possibilities are allowed. The checker knows neither brokers nor logs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.client_history import Outcome
 from tidelog.sim.listeners import CallbackList
 
@@ -82,24 +82,16 @@ class _Group:
         return max(self.generations, default=-1)
 
 
-class GroupChecker:
+class GroupChecker(Checker):
     """Checker of the members' reports, by coordinator and partition.
 
     A term is one load of a partition by one broker. Decisions within one term must agree. An
     earlier coordinator may have sent responses about decisions that it never wrote to the log.
     """
 
-    def __init__(
-        self,
-        violate: Callable[[str], None],
-        now_ns: Callable[[], int],
-        partitions: int,
-        promise: Callable[[str], None] | None = None,
-    ) -> None:
-        """Begin without any group.
-
-        `promise` is called where the promise of an acknowledgement is broken; default `violate`.
-        """
+    def __init__(self, run: Checked, partitions: int) -> None:
+        """Begin without any group; `partitions` are those of `__consumer_offsets`."""
+        super().__init__(run)
         self.acknowledged_commits = 0
         #: Loads of a partition by another broker than the one before.
         self.coordinator_moves = 0
@@ -113,9 +105,6 @@ class GroupChecker:
         self._last_coordinator: dict[int, int] = {}
         #: Every commit, by group and partition.
         self.commits: dict[tuple[str, int], list[Commit]] = {}
-        self._violate = violate
-        self._promise = promise or violate
-        self._now_ns = now_ns
         self._groups: dict[str, _Group] = {}
 
     @property

@@ -15,19 +15,19 @@ processes and links that only the simulator knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.core.types import TopicPartition
 from tidelog.replication import isr as isr_rules
 from tidelog.replication.progress import NEVER_MS
+from tidelog.sim.broker_settings import BrokerSettings
+from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.loop import NS_PER_MS
-from tidelog.sim.sim_broker import SimBroker
 
 if TYPE_CHECKING:
-    from tidelog.core.config import BrokerConfig
     from tidelog.replication.leader import LeaderReplica
-    from tidelog.sim.observed.published_state import Published, PublishedPartition
+    from tidelog.sim.observed.published_state import PublishedPartition
 
 #: Time for a leader's timers and for the news of a broken connection.
 _SLACK_MS: Final = 300
@@ -56,32 +56,19 @@ class _KeptUp(NamedTuple):
     follower: tuple[int, int]
 
 
-class InSyncChecker:
+class InSyncChecker(Checker):
     """Checker of the members that leaders keep in their ISRs."""
 
     def __init__(
-        self,
-        brokers: Mapping[int, SimBroker],
-        published: Published,
-        config: BrokerConfig,
-        violate: Callable[[str], None],
-        now_ns: Callable[[], int],
-        is_connected: Callable[[int, int], bool],
-        *,
-        isr_stands: bool,
-        healthy_stay: bool = False,
+        self, run: Checked, settings: BrokerSettings, is_connected: Callable[[int, int], bool]
     ) -> None:
-        """Begin to check; with `isr_stands` no follower may ever leave.
-
-        With `healthy_stay` none may leave that has kept up with its leader.
+        """Begin to check.
 
         `is_connected` returns whether a broker has an open connection that came from another's
         host.
         """
-        self._brokers = brokers
-        self._published = published
-        self._violate = violate
-        self._now_ns = now_ns
+        super().__init__(run)
+        config, profile = settings.of(1), settings.profile
         self._is_connected = is_connected
         self._limit_ms = config.replica_lag_time_max_ms * 3 // 2 + _SLACK_MS
         self._unheard_ms = config.replica_socket_timeout_ms
@@ -93,11 +80,11 @@ class InSyncChecker:
         self.removed = 0
         #: Followers that had all records of a leader which leads without a break since then.
         self._kept_up: set[_KeptUp] = set()
-        self._healthy_stay = healthy_stay
+        self._healthy_stay = profile.healthy_stay
         #: How often a leadership with such a follower went on under another epoch.
         self.led_on = 0
-        if isr_stands or healthy_stay:
-            published.on_state.append(self._changed)
+        if profile.isr_stands or profile.healthy_stay:
+            run.published.on_state.append(self._changed)
 
     def after_event(self) -> None:
         """Look at the leaderships, now and then, after an event of a broker."""

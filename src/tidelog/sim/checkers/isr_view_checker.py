@@ -7,33 +7,25 @@ long there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from tidelog.core.types import TopicPartition
-from tidelog.sim.observed.published_state import Published, PublishedPartition
-from tidelog.sim.sim_broker import SimBroker
+from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.observed.published_state import PublishedPartition
 
 #: Longest time in which a leader may not know a published state, in virtual time.
 LIMIT_NS: Final = 5_000_000_000
 
 
-class IsrViewChecker:
+class IsrViewChecker(Checker):
     """The leaders' ISRs compared with the published ones."""
 
-    def __init__(
-        self,
-        brokers: Mapping[int, SimBroker],
-        published: Published,
-        violate: Callable[[str], None],
-        after_ns: Callable[[int, Callable[[], None]], object],
-    ) -> None:
+    def __init__(self, run: Checked, after_ns: Callable[[int, Callable[[], None]], object]) -> None:
         """`after_ns` calls back after a virtual time."""
-        self._brokers = brokers
-        self._published = published
-        self._violate = violate
+        super().__init__(run)
         self._after_ns = after_ns
-        published.on_state.append(self._changed)
+        run.published.on_state.append(self._changed)
 
     def _changed(self, _: PublishedPartition | None, now: PublishedPartition) -> None:
         if now.leader in self._brokers:

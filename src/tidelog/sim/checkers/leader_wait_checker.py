@@ -9,7 +9,7 @@ had no other request under way, and if its broker admitted requests when it came
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from tidelog.broker.cluster_view import ClusterView, PartitionView
@@ -18,10 +18,9 @@ from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.string_hash import coordinating_partition
 from tidelog.core.types import TopicPartition
 from tidelog.sim.broker_settings import OFFSETS_PARTITIONS
+from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.loop import NS_PER_MS
-from tidelog.sim.observed.published_state import Published
 from tidelog.sim.observed.replica_logs import LogKey
-from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_connections import ConnectionEnd
 from tidelog.wire.codec import decode_request, decode_response
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -52,25 +51,13 @@ class _Asked(NamedTuple):
     message: Any
 
 
-class LeaderWaitChecker:
+class LeaderWaitChecker(Checker):
     """Checker of responses that wait; a `sim_connections.FrameWatch`."""
 
-    def __init__(
-        self,
-        brokers: Mapping[int, SimBroker],
-        published: Published,
-        config: BrokerConfig,
-        violate: Callable[[str], None],
-        now_ns: Callable[[], int],
-        clock_ms: Callable[[int], int],
-    ) -> None:
-        """Begin without requests; `clock_ms` returns the time of a node's own clock."""
-        self._brokers = brokers
-        self._published = published
+    def __init__(self, run: Checked, config: BrokerConfig) -> None:
+        """Begin without requests."""
+        super().__init__(run)
         self._max_ms = config.metadata_leader_wait_max_ms
-        self._violate = violate
-        self._now_ns = now_ns
-        self._clock_ms = clock_ms
         #: When each broker's process ended last.
         self._ended_ns: dict[int, int] = {}
         #: Correlation ids of all requests under way, by connection; with those that are judged.

@@ -8,45 +8,22 @@ finds the committed records that it lacks. A broker halts for failed directories
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Protocol
+from typing import Final
 
-from tidelog.core.types import TopicPartition
-from tidelog.sim.checkers.broker_checker import BrokerChecker
+from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.node import Incarnation
 from tidelog.sim.observed.claims import ReplicaClaim
-from tidelog.sim.observed.replica_logs import LogKey, NodeLogs
 
 #: Time in which a broker stops to lead, in events that are due when it learns of the failure.
 GRACE_NS: Final = 20 * NS_PER_MS
 
 
-class Hosting(Protocol):
-    """The view of one broker that this checker uses."""
-
-    @property
-    def life(self) -> Incarnation | None:
-        """The present incarnation, None while the broker is down."""
-
-    @property
-    def logs(self) -> NodeLogs:
-        """The logs in the broker's files."""
-
-    def leading(self) -> Iterator[tuple[TopicPartition, LogKey]]:
-        """Yield the partitions that the broker leads."""
-
-
-class LogDirChecker(BrokerChecker[Hosting]):
+class LogDirChecker(Checker):
     """Checker of the failed log directories of one run."""
 
-    def __init__(
-        self,
-        brokers: Mapping[int, Hosting],
-        violate: Callable[[str], None],
-        now_ns: Callable[[], int],
-    ) -> None:
-        super().__init__(brokers, violate, now_ns)
+    def __init__(self, run: Checked) -> None:
+        super().__init__(run)
         #: Directories that present incarnations gave up, each with the time from which it counts.
         self._failed: dict[int, dict[str, int]] = {}
         #: Number of the incarnation that gave them up.

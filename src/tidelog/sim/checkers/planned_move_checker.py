@@ -6,11 +6,11 @@ nothing changes any more, they come to rest: a balancing that overshoots would g
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from tidelog.core.config import BrokerConfig
 from tidelog.core.log_dir_keys import takes_no_new
+from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.loop import NS_PER_S
 
 #: No planned move for this long is rest: brokers look for balance each second.
@@ -19,12 +19,11 @@ _REST_NS: Final = 4 * NS_PER_S
 _MOST_MOVES: Final = 4
 
 
-class PlannedMoveChecker:
+class PlannedMoveChecker(Checker):
     """Checker of the planned moves of one run."""
 
-    def __init__(self, violate: Callable[[str], None], now_ns: Callable[[], int]) -> None:
-        self._violate = violate
-        self._now_ns = now_ns
+    def __init__(self, run: Checked) -> None:
+        super().__init__(run)
         self._latest_ns: int | None = None
         #: The latest move that began.
         self.latest = ""

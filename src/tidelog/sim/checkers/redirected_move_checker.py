@@ -10,11 +10,11 @@ decisions may come first, so that only the second half is judged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
+from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.observed.moves import PublishedMove
-from tidelog.sim.observed.published_state import Published, PublishedPartition, PublishedTopic
+from tidelog.sim.observed.published_state import PublishedPartition, PublishedTopic
 from tidelog.sim.observed.replica_logs import LogKey
 
 
@@ -30,17 +30,16 @@ class _Redirected(NamedTuple):
     controller_epoch: int
 
 
-class RedirectedMoveChecker:
+class RedirectedMoveChecker(Checker):
     """Checker of the moves of one run."""
 
-    def __init__(self, published: Published, violate: Callable[[str], None]) -> None:
-        self._published = published
-        self._violate = violate
+    def __init__(self, run: Checked) -> None:
+        super().__init__(run)
         self._redirected: dict[LogKey, _Redirected] = {}
         #: Number of replicas that were in sync when no target wanted them any more.
         self.dropped = 0
-        published.on_moves.append(self._moved)
-        published.on_state.append(self._changed)
+        run.published.on_moves.append(self._moved)
+        run.published.on_state.append(self._changed)
 
     def _moved(self, topic: PublishedTopic, _: int, before: dict[int, PublishedMove]) -> None:
         for number, former in before.items():

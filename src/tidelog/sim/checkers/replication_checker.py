@@ -19,11 +19,12 @@ from collections.abc import Callable, Collection
 
 from tidelog.core.types import TopicPartition
 from tidelog.sim.batches import GONE, is_tombstone, key_of
+from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.checkers.data_losses import DataLosses
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.listeners import CallbackList
 from tidelog.sim.observed.claims import ReplicaClaim
-from tidelog.sim.observed.published_state import Published, PublishedPartition
+from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.observed.replica_logs import LogKey, ReplicaLog
 from tidelog.sim.sim_broker import SimBroker
 
@@ -86,23 +87,18 @@ class Truth:
         return is_tombstone(committed) or self.last_of_key[key_of(committed)] > offset
 
 
-class ReplicationChecker:
+class ReplicationChecker(Checker):
     """Comparison of logs, claims and published state."""
 
     def __init__(
-        self,
-        published: Published,
-        violate: Callable[[str], None],
-        now_ns: Callable[[], int],
-        promise: Callable[[str], None] | None = None,
-        deleted_before: Callable[[LogKey], int] = lambda key: 0,
+        self, run: Checked, deleted_before: Callable[[LogKey], int] = lambda key: 0
     ) -> None:
-        """Begin to follow `published`.
+        """Begin to follow published state.
 
-        `promise` is called where the promise of an acknowledgement is broken; default `violate`.
         `deleted_before` returns the offset below which records of a partition may be gone.
         """
-        self.published = published
+        super().__init__(run)
+        self.published = run.published
         self.truths: dict[LogKey, Truth] = {}
         #: Time at which each record was first seen in any log.
         self.first_stored_ns: dict[int, int] = {}
@@ -114,23 +110,18 @@ class ReplicationChecker:
         self.on_committed: CallbackList[[int, ReplicaClaim, int]] = CallbackList()
         #: Called when the pending ISR changes of a leader differ from before: (node id, claim).
         self.on_proposed: CallbackList[[int, ReplicaClaim]] = CallbackList()
-        self._violate = violate
-        self._promise = promise or violate
         self._deleted_before = deleted_before
-        self._now_ns = now_ns
-        self._nodes: dict[int, SimBroker] = {}
         self._losses = DataLosses()
         #: Broker epoch of each node's last registration, and the incarnation that made it.
         self._registered_in: dict[int, tuple[int, int]] = {}
         self._seen: dict[tuple[int, LogKey], _Seen] = {}
-        published.on_state.append(self._state_changed)
-        published.on_broker.append(self._broker_registered)
+        run.published.on_state.append(self._state_changed)
+        run.published.on_broker.append(self._broker_registered)
 
     # Events
 
     def add(self, node: SimBroker) -> None:
-        """Watch a broker."""
-        self._nodes[node.node_id] = node
+        """Watch the logs of a broker of the run."""
         node.logs.on_cut = self._cut
         node.logs.on_gone = self._gone
         node.logs.on_grown = self._grown
@@ -186,7 +177,7 @@ class ReplicationChecker:
                     self._check_member(state, node.node_id, "its power failed, V69")
 
     def _broker_registered(self, broker_id: int, broker_epoch: int) -> None:
-        node = self._nodes.get(broker_id)
+        node = self._brokers.get(broker_id)
         is_dead = node is not None and not node.is_up
         self._losses.registered(broker_id, broker_epoch, is_dead=is_dead)
         if node is not None:
@@ -219,7 +210,7 @@ class ReplicationChecker:
         Retention had removed the record before this follower could copy it.
         """
         truth = self.truths.get(key)
-        log = self._nodes[node_id].logs.logs.get(key)
+        log = self._brokers[node_id].logs.logs.get(key)
         if truth is None or log is None:
             return False
         return number in truth.committed[: log.skipped_before]
@@ -233,7 +224,7 @@ class ReplicationChecker:
         truth = self.truth(log.key)
         seen = self._seen.get((log.node_id, log.key))
         led = -1
-        observed = self._nodes[log.node_id]
+        observed = self._brokers[log.node_id]
         # A dead leader appends nothing. A power loss that undoes a truncation brings back the
         # truncated records.
         if seen is not None and observed.is_up and seen.incarnation == observed.incarnation:
@@ -272,7 +263,7 @@ class ReplicationChecker:
             seen.is_removed = True
 
     def _cut(self, log: ReplicaLog, _end_before: int) -> None:
-        node = self._nodes[log.node_id]
+        node = self._brokers[log.node_id]
         if node.is_up:
             self.truncations += 1
         state = self.published.partitions.get(log.key)
@@ -462,7 +453,7 @@ class ReplicationChecker:
         for offset in range(len(truth.committed), claim.high_watermark):
             nodes = truth.stored_by[(log.epochs[offset - log.start], offset)]
             if nodes.bit_count() < minimum:
-                holders = [node_id for node_id in self._nodes if nodes >> node_id & 1]
+                holders = [node_id for node_id in self._brokers if nodes >> node_id & 1]
                 self._violate(
                     f"{truth.name}: the leader of epoch {claim.leader_epoch} committed offset"
                     f" {offset}, which only {holders} ever had (V60)"
@@ -504,7 +495,7 @@ class ReplicationChecker:
         if not leader.is_leader or leader.leader_epoch != state.leader_epoch:
             return
         left_out = [member for member in state.isr if member not in leader.maximal_isr]
-        if left_out and self._nodes[state.leader].is_up:
+        if left_out and self._brokers[state.leader].is_up:
             self._violate(
                 f"{self.truth(state.key).name}: leader {state.leader} of epoch"
                 f" {state.leader_epoch} does not wait for {left_out} of the published ISR"
@@ -527,7 +518,7 @@ class ReplicationChecker:
 
         A process whose session has expired re-registers. V10 treats that as a restart.
         """
-        node = self._nodes.get(member)
+        node = self._brokers.get(member)
         recorded = state.epoch_of(member)
         return (
             node is not None
@@ -553,7 +544,7 @@ class ReplicationChecker:
 
     def has_all_committed(self, key: LogKey, node_id: int) -> bool:
         """Return whether a node's files hold every committed record of a partition."""
-        node = self._nodes.get(node_id)
+        node = self._brokers.get(node_id)
         truth = self.truths.get(key)
         if node is None or truth is None:
             return node is not None
@@ -564,7 +555,7 @@ class ReplicationChecker:
             self._check_log(state, member, when)
 
     def _check_log(self, state: PublishedPartition, member: int, when: str) -> None:
-        node = self._nodes.get(member)
+        node = self._brokers.get(member)
         truth = self.truths.get(state.key)
         if node is None or truth is None or self._promises_nothing(state.key):
             return

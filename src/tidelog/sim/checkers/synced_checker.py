@@ -8,23 +8,18 @@ setting may change while the cluster runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
+from tidelog.sim.checkers.checker import Checker
 from tidelog.sim.disk import Directory
 from tidelog.sim.file_content import Fate, File, UnsyncedWrite
 from tidelog.sim.observed.claims import ReplicaClaim
 from tidelog.sim.observed.replica_logs import ReplicaLog
-from tidelog.sim.sim_broker import SimBroker
 
 
-class SyncedChecker:
+class SyncedChecker(Checker):
     """Checker of the commits of one run."""
 
-    def __init__(self, brokers: Mapping[int, SimBroker], violate: Callable[[str], None]) -> None:
-        self._brokers = brokers
-        self._violate = violate
-        #: Commits that were checked.
-        self.checked = 0
+    #: Commits that were checked.
+    checked = 0
 
     def committed(self, node_id: int, claim: ReplicaClaim, first: int) -> None:
         """Check a leader's commit of the offsets from `first` up to its high watermark."""

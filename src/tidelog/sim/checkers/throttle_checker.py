@@ -10,13 +10,13 @@ of the final phase.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.broker.server.served import Served
-from tidelog.sim.checkers.broker_checker import BrokerChecker, Running
+from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.wire.registry import FETCH
 
@@ -45,16 +45,11 @@ class _Sent:
     reads: dict[int, int] = field(default_factory=dict)
 
 
-class ThrottleChecker(BrokerChecker[Running]):
+class ThrottleChecker(Checker):
     """Checker of the throttles of one run."""
 
-    def __init__(
-        self,
-        brokers: Mapping[int, Running],
-        violate: Callable[[str], None],
-        now_ns: Callable[[], int],
-    ) -> None:
-        super().__init__(brokers, violate, now_ns)
+    def __init__(self, run: Checked) -> None:
+        super().__init__(run)
         self._sent: dict[Broker, _Sent] = {}
         #: Since when each replica waits that need not.
         self._waiting_since_ns: dict[_Waiting, int] = {}
