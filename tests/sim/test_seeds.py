@@ -19,7 +19,7 @@ from tidelog.sim.known_seeds import KnownSeed, read_seeds
 from tidelog.sim.profiles import PROFILES
 from tidelog.sim.results import Totals
 from tidelog.sim.run import MIXED, SeedRun, profile_of, run_seed
-from tidelog.sim.workload.churn import VALUES
+from tidelog.sim.workload.administrator import VALUES
 
 KNOWN = Path(__file__).with_name("known_seeds.txt")
 RARE = Path(__file__).with_name("rare_seeds.txt")

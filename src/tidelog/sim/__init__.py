@@ -12,7 +12,7 @@ The cluster: `sim_cluster` starts each `sim_broker` with `broker_settings`. `sim
 
 The machine: `simulator` with its virtual time (`loop`), its nodes (`node`, `process`) and its
 `network` with `sim_connections`. Disks: `disk`, `file_content`, `files`, `lanes`,
-`log_dir_failure`, `slow_speed`. `sandbox` bars the real outside, `listeners` follow events, `trace`
+`log_dir_failure`. `sandbox` bars the real outside, `listeners` follow events, `trace`
 records them.
 
 Faults: `faults`, within the `fault_budget`.

@@ -14,8 +14,7 @@ from tidelog.sim.profiles import Profile
 from tidelog.sim.reductions import Only
 from tidelog.sim.seeds import stream
 from tidelog.sim.sim_cluster import SimCluster
-from tidelog.sim.workload.administrator import Administrator
-from tidelog.sim.workload.churn import Churn
+from tidelog.sim.workload.administrator import Administrator, Churn
 from tidelog.sim.workload.churn_kinds import Churning
 from tidelog.sim.workload.client import ClientNode
 from tidelog.sim.workload.group_clients import FAMILIES, Committer, GroupPlan, SimMember

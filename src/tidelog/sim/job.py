@@ -7,13 +7,13 @@ give equal runs in every process. Workers get their work as jobs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from tidelog.sim.policies import UNCHANGED
 from tidelog.sim.reductions import Only
 from tidelog.sim.results import RunResult
-from tidelog.sim.run import SeedRun, run_seed
-from tidelog.sim.shrink import Shrunk, shrink_seed
+from tidelog.sim.run import SeedRun, reduced_run, run_seed, whole_run
+from tidelog.sim.shrink import Shrunk, shrink
 from tidelog.sim.story import Watcher, story_lines
 
 
@@ -34,14 +34,7 @@ class Job:
     @classmethod
     def of(cls, result: RunResult) -> Job:
         """Return the job of a result."""
-        return cls(
-            result.seed,
-            result.profile,
-            result.mutant,
-            result.chosen,
-            result.only,
-            result.policy,
-        )
+        return cls(*(getattr(result, each.name) for each in fields(cls)))
 
     def run(self, observe: Callable[[SeedRun], None] | None = None) -> RunResult:
         """Make the run; `observe` gets it before it begins."""
@@ -62,12 +55,13 @@ class Job:
         return result, story_lines(watchers[0], result.violation)
 
     def shrink(self, enough: Callable[[], bool]) -> Shrunk:
-        """Return the smallest reduction found that shows the same violation."""
-        return shrink_seed(self.seed, self.profile, self.mutant, self.chosen, enough, self.policy)
+        """Make the run and return the smallest reduction found with the same violation."""
+        whole, played = whole_run(self.seed, self.profile, self.mutant, self.chosen, self.policy)
+        return shrink(whole, played, reduced_run, enough)
 
     def reduced(self, only: Only) -> Job:
         """Return the job of a reduction of the run."""
-        return Job(self.seed, self.profile, self.mutant, self.chosen, str(only), self.policy)
+        return replace(self, only=str(only))
 
     def command(self, what: str = "replay") -> str:
         """Return the command that makes the run."""

@@ -127,12 +127,8 @@ class SimLane:
         if work is Work.NOWAIT or (work is Work.FAST and self.is_fast):
             if work is Work.FAST:
                 self._times.wrote(0)
-            try:
-                return Completion.of(operation(self._files))
-            except OSError as error:
-                return Completion.failed(self._attributed(error))
-            except Exception as error:
-                return Completion.failed(error)
+            result, failure = self._perform(operation)
+            return Completion.of(result) if failure is None else Completion.failed(failure)
         completion: Completion[T] = Completion()
         job = _Job(operation, work, name, completion)
         if work is Work.SYNC:
@@ -202,19 +198,21 @@ class SimLane:
     def _run(self, job: _Job, rest_ns: int) -> None:
         if self._abandoned is not None:
             return
-        result: Any = None
-        failure: BaseException | None = None
-        try:
-            result = job.operation(self._files)
-        except OSError as error:
-            failure = self._attributed(error)
-        except Exception as error:
-            failure = error
+        result, failure = self._perform(job.operation)
         if isinstance(failure, StorageError):
             # The broker must learn of a failure at once. The fault budget cannot follow a broker
             # that has lost pages without knowing, and that may shrink an ISR to itself.
             rest_ns = 0
         self._scheduler.after(rest_ns, self._process, self._deliver, job, result, failure)
+
+    def _perform(self, operation: Callable[[Files], Any]) -> tuple[Any, BaseException | None]:
+        """Run an operation; return its result, or why it failed."""
+        try:
+            return operation(self._files), None
+        except OSError as error:
+            return None, self._attributed(error)
+        except Exception as error:
+            return None, error
 
     def _deliver(self, job: _Job, result: Any, failure: BaseException | None) -> None:
         if self._abandoned is not None:

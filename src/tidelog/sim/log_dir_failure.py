@@ -1,9 +1,13 @@
-"""The failure of one log directory, and its repair by an operator (D1, D6).
+"""Failed and slow log directories, and the operator who repairs them (D1, D6, D13).
 
 From some call on, the calls of the directory fail with one errno. An operator later restarts the
 broker with the same disk, or with an empty one in its place. The fault budget decides when the
 directory may fail and when its replicas may be lost. Pages that a failed sync dropped are lost at
 the restart in any case.
+
+A slow directory takes some milliseconds for each operation: more than any operation of a quick one,
+and little enough that the work of the clients does not pile up. An operator restarts brokers that
+gave one up (D13).
 """
 
 from __future__ import annotations
@@ -12,7 +16,9 @@ import errno
 from collections.abc import Container
 from typing import Final
 
-from tidelog.sim.disk import Loss, SimDisk
+from tidelog.core.log_dir_keys import OFFLINE
+from tidelog.sim.disk import SLOW_NS, Loss, SimDisk
+from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import SimCluster
 
@@ -24,6 +30,9 @@ DEVICE_ERRNOS: Final = (
 CHANGES: Final = frozenset(
     ("pwritev", "truncate", "rename", "unlink", "mkdir", "rmdir", "remove_tree")
 )
+#: Range of the time of an operation; the profile's threshold is below.
+_SLOW_OPERATION_NS: Final = (5 * NS_PER_MS, 9 * NS_PER_MS)
+_LOOK_NS: Final = 500 * NS_PER_MS
 
 
 class LogDirFailure:
@@ -107,3 +116,40 @@ class LogDirFailure:
             cluster.replication.crashed(broker, lossy=True, struck=[disk])
             broker.empty_disk(disk)
         return True
+
+
+def slow(disk: SimDisk) -> None:
+    """Slow down a disk."""
+    disk.slow, disk.slow_ns = True, _SLOW_OPERATION_NS
+    disk.count("slow directory")
+
+
+def quicken(disk: SimDisk) -> None:
+    """End the slowness of a disk."""
+    disk.slow, disk.slow_ns = False, SLOW_NS
+
+
+def given_up(broker: SimBroker) -> str:
+    """Return a directory that a broker gave up although its device works; empty if there is none.
+
+    Only slowness makes a broker do so.
+    """
+    if broker.broker is None:
+        return ""
+    failed = broker.broker.replicas.failed
+    working = [disk.root for disk in broker.logs.disks if disk.fault is None]
+    return next((root for root in working if root in failed), "")
+
+
+def restart_given_up(cluster: SimCluster) -> None:
+    """Restart, from now on, each broker that gave a directory up and has only quick ones.
+
+    Looks again and again, because the fault budget may refuse it for now.
+    """
+    if cluster.settings.of(1).log_dir_slow_action != OFFLINE:
+        return
+    for broker in cluster.brokers.values():
+        directory = given_up(broker)
+        if directory and not any(disk.slow for disk in broker.logs.disks):
+            broker.crash(Loss.NONE, f"{directory} is quick again")
+    cluster.simulator.scheduler.after(_LOOK_NS, None, restart_given_up, cluster)

@@ -231,10 +231,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self._owner = owner
 
     def call_soon(
-        self,
-        callback: Callable[[*Ts], object],
-        *args: *Ts,
-        context: Context | None = None,
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         scheduler = self._scheduler
         return scheduler.at(scheduler.now_ns, self._owner, callback, *args, context=context)

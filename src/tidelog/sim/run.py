@@ -29,7 +29,7 @@ from tidelog.sim.sandbox import sandboxed
 from tidelog.sim.seeds import stream
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import CollectorPaused, Simulator
-from tidelog.sim.workload.churn import Churn
+from tidelog.sim.workload.administrator import Churn
 from tidelog.sim.workload.record_churn import COMPACTED_TOPICS
 
 BROKERS: Final = 3
@@ -355,9 +355,7 @@ def reduced_run(whole: RunResult, played: Sequence[Played], only: Only) -> RunRe
 
 
 def _run(
-    make: Callable[[], SeedRun],
-    mutant: str,
-    observe: Callable[[SeedRun], None] | None = None,
+    make: Callable[[], SeedRun], mutant: str, observe: Callable[[SeedRun], None] | None = None
 ) -> tuple[RunResult, SeedRun]:
     with CollectorPaused(), applied(mutant), sandboxed() as reached:
         run = make()

@@ -18,7 +18,6 @@ from typing import Any, Final
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.reductions import Only, Played
 from tidelog.sim.results import RunResult
-from tidelog.sim.run import reduced_run, whole_run
 
 #: Number of words that identify a kind of violation.
 _KIND_WORDS: Final = 5
@@ -55,24 +54,8 @@ def kind_of(violation: str) -> str:
     return " ".join(words[:_KIND_WORDS])
 
 
-def shrink_seed(
-    seed: int,
-    profile: str,
-    mutant: str = "",
-    chosen: Sequence[str] = (),
-    enough: Callable[[], bool] = lambda: False,
-    policy: str = "",
-) -> Shrunk:
-    """Make a seed's run and shrink it; return the whole run if it has no violation."""
-    whole, played = whole_run(seed, profile, mutant, chosen, policy)
-    return shrink(whole, played, reduced_run, enough)
-
-
 def shrink(
-    whole: RunResult,
-    played: Sequence[Played],
-    run: Run,
-    enough: Callable[[], bool] = lambda: False,
+    whole: RunResult, played: Sequence[Played], run: Run, enough: Callable[[], bool] = lambda: False
 ) -> Shrunk:
     """Return the smallest reduction of a whole run found before `enough()` was true."""
     search = _Search(whole, played, run, enough)
@@ -86,11 +69,7 @@ class _Search:
     """One search: the best reduction so far, and the reductions that were tried."""
 
     def __init__(
-        self,
-        whole: RunResult,
-        played: Sequence[Played],
-        run: Run,
-        enough: Callable[[], bool],
+        self, whole: RunResult, played: Sequence[Played], run: Run, enough: Callable[[], bool]
     ) -> None:
         self.best = Only()
         self.result = whole

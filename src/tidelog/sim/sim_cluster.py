@@ -22,26 +22,20 @@ from tidelog.log.recovery_walk import DamagedLog
 from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.metadata.tree import Tree
 from tidelog.sim.broker_settings import OFFSETS_PARTITIONS, PORT, BrokerSettings, host_of
-from tidelog.sim.checkers.answer_checker import AnswerChecker
+from tidelog.sim.checkers.answer_checker import AnswerChecker, LeaderWaitChecker
 from tidelog.sim.checkers.checker import Checked
 from tidelog.sim.checkers.client_checker import ClientChecker
-from tidelog.sim.checkers.command_checker import CommandChecker
+from tidelog.sim.checkers.command_checker import CommandChecker, ControlledShutdownChecker
 from tidelog.sim.checkers.connection_checker import ConnectionChecker
-from tidelog.sim.checkers.controlled_shutdown_checker import ControlledShutdownChecker
-from tidelog.sim.checkers.damage_checker import DamageChecker
-from tidelog.sim.checkers.directory_move_checker import DirectoryMoveChecker
+from tidelog.sim.checkers.directory_move_checker import DirectoryMoveChecker, PlannedMoveChecker
 from tidelog.sim.checkers.event_checker import EventChecker
 from tidelog.sim.checkers.fetch_wait_checker import FetchWaitChecker
 from tidelog.sim.checkers.group_checker import GroupChecker
-from tidelog.sim.checkers.in_sync_checker import InSyncChecker
-from tidelog.sim.checkers.isr_view_checker import IsrViewChecker
-from tidelog.sim.checkers.leader_wait_checker import LeaderWaitChecker
-from tidelog.sim.checkers.log_dir_checker import LogDirChecker
-from tidelog.sim.checkers.planned_move_checker import PlannedMoveChecker
-from tidelog.sim.checkers.redirected_move_checker import RedirectedMoveChecker
+from tidelog.sim.checkers.in_sync_checker import InSyncChecker, IsrViewChecker
+from tidelog.sim.checkers.log_dir_checker import DamageChecker, LogDirChecker
+from tidelog.sim.checkers.reassignment_checker import RedirectedMoveChecker, ThrottleChecker
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.checkers.synced_checker import SyncedChecker
-from tidelog.sim.checkers.throttle_checker import ThrottleChecker
 from tidelog.sim.client_history import ClientHistory
 from tidelog.sim.disk import Loss
 from tidelog.sim.fault_budget import FaultBudget
@@ -85,11 +79,7 @@ class SimCluster:
         self.store.on_commit(self.published.committed)
         self.brokers: dict[int, SimBroker] = {}
         run = Checked(
-            self.published,
-            simulator.violate,
-            lambda: simulator.now_ns,
-            self.brokers,
-            self._promise,
+            self.published, simulator.violate, lambda: simulator.now_ns, self.brokers, self._promise
         )
         self.replication = ReplicationChecker(run, self.history.may_be_gone_before)
         self.clients = ClientChecker(run, self.history, self.replication)

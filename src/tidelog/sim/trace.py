@@ -16,6 +16,8 @@ from typing import Any
 
 #: Number of lines that are hashed together.
 _BLOCK_LINES = 512
+#: Number of lines that a report of a violation has.
+_RECENT_LINES = 400
 #: Byte strings up to this length are shown whole.
 _SHOWN_BYTES = 24
 
@@ -25,7 +27,7 @@ class Trace:
 
     __slots__ = ("_block", "_hash", "events", "listener", "marks", "recent")
 
-    def __init__(self, recent_lines: int = 400) -> None:
+    def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
         self._block: list[str] = []
         #: Executed events of the scheduler.
@@ -33,7 +35,7 @@ class Trace:
         #: How often each interesting state was reached.
         self.marks: dict[str, int] = {}
         #: The last lines, for reports of violations.
-        self.recent: deque[str] = deque(maxlen=recent_lines)
+        self.recent: deque[str] = deque(maxlen=_RECENT_LINES)
         #: Called with each line except those of plain loop callbacks.
         self.listener: Callable[[str], None] | None = None
 

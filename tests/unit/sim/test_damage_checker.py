@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.sim import checked
 
-from tidelog.sim.checkers.damage_checker import DamageChecker
+from tidelog.sim.checkers.log_dir_checker import DamageChecker
 from tidelog.sim.disk import SimDisk
 
 PATH = "/data/00.log"

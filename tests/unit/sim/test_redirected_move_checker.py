@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.sim import checked
 
-from tidelog.sim.checkers.redirected_move_checker import RedirectedMoveChecker
+from tidelog.sim.checkers.reassignment_checker import RedirectedMoveChecker
 from tidelog.sim.observed.moves import PublishedMove
 from tidelog.sim.observed.published_state import PublishedPartition, PublishedTopic
 from tidelog.sim.observed.replica_logs import LogKey

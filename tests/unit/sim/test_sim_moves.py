@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
 
 import pytest
-from tests.unit.sim.test_sim_checkers import TOPIC_ID, Setup
+from tests.unit.sim.test_sim_checkers import KEY, TOPIC_ID, Setup
 
 from tidelog.core.types import topic_id_to_text
 from tidelog.metadata.store import ANY_VERSION, SetData
-from tidelog.sim.observed.moves import PublishedMove, copies_lost
+from tidelog.sim.observed.moves import PublishedMove
+from tidelog.sim.observed.published_state import PublishedPartition, copies_lost
 
 
 @pytest.fixture
@@ -87,15 +87,14 @@ def test_a_move_ends_with_its_target(setup: Setup) -> None:
 
 @pytest.mark.rule("R3")
 def test_the_state_that_ends_a_move_keeps_the_copies() -> None:
-    class State(NamedTuple):
-        members: tuple[int, ...]
-        reassigned_to: tuple[int, ...] = ()
+    def state(members: tuple[int, ...], target: tuple[int, ...] = ()) -> PublishedPartition:
+        return PublishedPartition(KEY, 1, 0, 0, members, None, reassigned_to=target)
 
-    two = State((1, 4))
-    assert copies_lost(two, State((1, 2), (1, 2)), 2) == ""
-    assert copies_lost(State((1,)), State((1,), (1, 2)), 2) == "", "there were no more"
-    assert copies_lost(two, State((1,)), 2) == "", "no move ends here"
-    assert copies_lost(two, State((1,), (1, 2)), 2) == (
+    two = state((1, 4))
+    assert copies_lost(two, state((1, 2), (1, 2)), 2) == ""
+    assert copies_lost(state((1,)), state((1,), (1, 2)), 2) == "", "there were no more"
+    assert copies_lost(two, state((1,)), 2) == "", "no move ends here"
+    assert copies_lost(two, state((1,), (1, 2)), 2) == (
         "the reassignment to (1, 2) ends with copies of committed records on (1,), of (1, 4), where"
         " 2 are the minimum (R3)"
     )

@@ -15,8 +15,7 @@ from tidelog.log.config import LogConfig
 from tidelog.sim.client_history import ClientHistory, Outcome, Produce
 from tidelog.sim.disk import Loss
 from tidelog.sim.simulator import Simulator
-from tidelog.sim.workload.administrator import Administrator
-from tidelog.sim.workload.churn import Churn
+from tidelog.sim.workload.administrator import Administrator, Churn
 from tidelog.sim.workload.client import ClientNode
 from tidelog.sim.workload.partition_consumers import SimPartitionConsumer
 from tidelog.sim.workload.partition_producers import Numbers, PartitionProducer

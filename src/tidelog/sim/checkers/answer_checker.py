@@ -1,20 +1,37 @@
-"""Check of a broker that resumes after a pause beyond its session timeout (V47).
+"""Checks of responses to clients, from the frames on connections that a broker accepted (V47, V83).
 
-Such a broker must not respond to clients before the store has confirmed its session. The checker
-reads the frames on connections that a broker accepted, and matches each response with its request.
-It does not know how the broker learns that its session is alive. A response of the store counts if
-the broker sent the request after it was resumed.
+A broker that resumes after a pause beyond its session timeout must not respond to clients before
+the store has confirmed its session (V47). That checker matches each response with its request. It
+does not know how the broker learns that its session is alive. A response of the store counts if the
+broker sent the request after it was resumed.
+
+A Metadata or FindCoordinator response that waits for the next leader never waits longer than
+`metadata.leader.wait.max.ms` (V83). It names the leaders that its broker knows when it leaves. It
+waits only where a leader that the broker would have named at the request has ended by a crash or a
+stop, or where the store has another leader already. That checker judges a response only if its
+connection had no other request under way, and if its broker admitted requests when it came.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+from tidelog.broker.cluster_view import ClusterView, PartitionView
+from tidelog.core.config import BrokerConfig
+from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.core.string_hash import coordinating_partition
+from tidelog.core.types import TopicPartition
+from tidelog.sim.broker_settings import OFFSETS_PARTITIONS
 from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.sim_connections import ConnectionEnd
 from tidelog.wire import registry as apis
+from tidelog.wire.codec import decode_request, decode_response
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.wire.registry import API, FIND_COORDINATOR, METADATA
 
 #: APIs to which only a leader, a coordinator or a broker of the cluster may respond.
 _GUARDED: Final = (
@@ -25,6 +42,12 @@ _GUARDED: Final = (
 )  # fmt: skip
 _KEY: Final = slice(0, 2)
 _CORRELATION: Final = slice(4, 8)
+_SIZE_BYTES: Final = 4
+#: From this version on FindCoordinator asks for many keys.
+_KEYS_VERSION: Final = 4
+#: How long after its end a broker may still be noticed to have ended: refused connections repeat
+#: the sign after 10 s, and the controller reports a loss after a session timeout.
+_NOTICED_NS: Final = 12_000 * NS_PER_MS
 
 
 class AnswerChecker(Checker):
@@ -79,3 +102,138 @@ class AnswerChecker(Checker):
                 f"broker {node_id} responded to {name} after a pause beyond its session, before the"
                 " store had confirmed that (V47)"
             )
+
+
+class _Asked(NamedTuple):
+    """A request under way."""
+
+    key: int
+    version: int
+    #: Time of arrival on the broker's own clock.
+    arrived_ms: int
+    #: The leaders that a response at once would have named.
+    leaders: frozenset[int]
+    #: Whether the store has a later leader epoch of one of its partitions.
+    is_behind: bool
+    message: Any
+
+
+class LeaderWaitChecker(Checker):
+    """Checker of responses that wait; a `sim_connections.FrameWatch`."""
+
+    def __init__(self, run: Checked, config: BrokerConfig) -> None:
+        """Begin without requests."""
+        super().__init__(run)
+        self._max_ms = config.metadata_leader_wait_max_ms
+        #: When each broker's process ended last.
+        self._ended_ns: dict[int, int] = {}
+        #: Correlation ids of all requests under way, by connection; with those that are judged.
+        self._under_way: dict[ConnectionEnd, dict[bytes, _Asked | None]] = {}
+
+    def died(self, node_id: int) -> None:
+        """Note the end of a broker's process."""
+        self._ended_ns[node_id] = self._now_ns()
+
+    def received(self, endpoint: ConnectionEnd, frames: Sequence[memoryview]) -> None:
+        """Note the requests that arrived."""
+        under_way = self._under_way.setdefault(endpoint, {})
+        for frame in frames:
+            key = int.from_bytes(frame[_KEY], "big")
+            asked = None
+            if key in (METADATA, FIND_COORDINATOR) and not under_way and len(frames) == 1:
+                asked = self._asked(endpoint.process.node_id, frame)
+            under_way[bytes(frame[_CORRELATION])] = asked
+
+    def _asked(self, node_id: int, frame: memoryview) -> _Asked | None:
+        view = self._brokers[node_id].shown
+        if view is None:
+            return None
+        header, message = decode_request(frame)
+        named = _partitions(view, message, header.api_version)
+        return _Asked(
+            header.api_key,
+            header.api_version,
+            self._clock_ms(node_id),
+            frozenset(partition.leader for partition in named.values()),
+            any(self._is_behind(view, name, shown) for name, shown in named.items()),
+            message,
+        )
+
+    def _is_behind(self, view: ClusterView, name: TopicPartition, shown: PartitionView) -> bool:
+        key = LogKey(view.topics[name.topic].topic_id, name.partition)
+        state = self._published.partitions.get(key)
+        return state is not None and state.leader_epoch > shown.leader_epoch
+
+    def sent(self, endpoint: ConnectionEnd, frame: bytes) -> None:
+        """Check a response that leaves; `frame` begins with its size."""
+        under_way = self._under_way.get(endpoint, {})
+        asked = under_way.pop(frame[_CORRELATION], None)
+        if asked is None:
+            return
+        node_id = endpoint.process.node_id
+        waited_ms = self._clock_ms(node_id) - asked.arrived_ms
+        name = f"broker {node_id}: a {API[asked.key].name} response"
+        if waited_ms > self._max_ms:
+            self._violate(f"{name} waited {waited_ms} ms, at most {self._max_ms} are allowed (V83)")
+        if waited_ms > 0:
+            self._check_reason(name, waited_ms, asked)
+        _, message = decode_response(asked.key, asked.version, memoryview(frame)[_SIZE_BYTES:])
+        view = self._brokers[node_id].shown
+        if view is not None:
+            self._check_fresh(name, view, asked, message)
+
+    def _check_reason(self, name: str, waited_ms: int, asked: _Asked) -> None:
+        since_ns = self._now_ns() - waited_ms * NS_PER_MS - _NOTICED_NS
+        if asked.is_behind:
+            return
+        if not any(self._ended_ns.get(leader, -1) >= since_ns for leader in asked.leaders):
+            self._violate(
+                f"{name} waited {waited_ms} ms, and none of the leaders {sorted(asked.leaders)}"
+                " has ended (V83)"
+            )
+
+    def _check_fresh(self, name: str, view: ClusterView, asked: _Asked, message: Any) -> None:
+        """Check that the response names the leaders that the broker knows now."""
+        if isinstance(message, MetadataResponse):
+            named = {
+                TopicPartition(topic.name or "", partition.partition_index): partition.leader_id
+                for topic in message.topics
+                for partition in topic.partitions
+            }
+        else:
+            assert isinstance(message, FindCoordinatorResponse)
+            if asked.version < _KEYS_VERSION:
+                return
+            named = {_owner(each.key): each.node_id for each in message.coordinators}
+        for partition, leader in named.items():
+            known = view.partition(partition)
+            now = -1 if known is None or not view.is_alive(known.leader) else known.leader
+            if leader != now:
+                self._violate(
+                    f"{name} names {leader} as leader of {partition} when it leaves; {now} is"
+                    " published (V83)"
+                )
+
+
+def _partitions(
+    view: ClusterView, message: Any, version: int
+) -> dict[TopicPartition, PartitionView]:
+    """Return the partitions whose leaders the response to a request would name."""
+    if isinstance(message, FindCoordinatorRequest):
+        keys = message.coordinator_keys if version >= _KEYS_VERSION else [message.key]
+        owners = {_owner(key): view.partition(_owner(key)) for key in keys}
+        return {name: owner for name, owner in owners.items() if owner is not None}
+    assert isinstance(message, MetadataRequest)
+    topics = list(view.topics.values())
+    if message.topics is not None and (message.topics or version > 0):
+        asked = {(topic.name or view.topic_name(topic.topic_id)) for topic in message.topics}
+        topics = [topic for topic in topics if topic.name in asked]
+    return {
+        TopicPartition(topic.name, number): partition
+        for topic in topics
+        for number, partition in topic.partitions.items()
+    }
+
+
+def _owner(key: str) -> TopicPartition:
+    return TopicPartition(CONSUMER_OFFSETS, coordinating_partition(key, OFFSETS_PARTITIONS))

@@ -1,25 +1,36 @@
-"""Invariants of `max.connections` (L1): clients keep no broker out, nor exceed the limit.
+"""Invariants of connections (L1) and of responses that clients do not read (L2).
 
-The checker follows the connections that each broker accepted. It knows what the broker must find
-out: which of them come from the hosts of brokers, or carried a request that only brokers send. It
-counts by itself. A connection that finds the limit reached is on trial until its first request
-other than ApiVersions. No connection of a broker ends at the limit while a client has one. The
-client whose connection makes room is the longest idle one. While a client is connected, the
-connections that are not on trial never exceed the limit.
+Clients keep no broker out, nor exceed `max.connections`. The checker follows the connections that
+each broker accepted. It knows what the broker must find out: which of them come from the hosts of
+brokers, or carried a request that only brokers send. It counts by itself. A connection that finds
+the limit reached is on trial until its first request other than ApiVersions. No connection of a
+broker ends at the limit while a client has one. The client whose connection makes room is the
+longest idle one. While a client is connected, the connections that are not on trial never exceed
+the limit.
+
+What clients do not read has a bound on every broker. That checker adds up the bytes that the
+simulated kernels have not taken, over all connections that a broker accepted. It does not know how
+a broker counts or bounds them. A broker may exceed twice its budget within a moment, by one
+response for each connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from tidelog.core.errors import ProtocolError
+from tidelog.core.limits import MIB
 from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.process import Process
 from tidelog.sim.sim_connections import ConnectionEnd
 from tidelog.wire.codec import decode_request
 from tidelog.wire.registry import API_VERSIONS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+
+if TYPE_CHECKING:
+    from tidelog.sim.network import SimNetwork
+    from tidelog.sim.process import Process
 
 #: APIs of followers and clients whose requests name the replica that sends them.
 _OF_REPLICAS: Final = (FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
@@ -28,6 +39,8 @@ _AT_LIMIT: Final = "max.connections"
 _FOR_BROKER: Final = "is a broker"
 #: Time for the end of a connection to reach the broker's own count.
 _SLACK_NS: Final = 50 * NS_PER_MS
+#: Allowance for responses that a broker builds between two checks of its unread bytes.
+_SLACK_BYTES: Final = MIB
 
 
 class _Known:
@@ -144,3 +157,27 @@ def _replica_of(frame: memoryview) -> int:
         return -1
     state = getattr(message, "replica_state", None)
     return max(int(message.replica_id), -1 if state is None else int(state.replica_id))
+
+
+class UnreadChecker:
+    """The sums of unread bytes, by broker."""
+
+    def __init__(self, network: SimNetwork, max_bytes: int, violate: Callable[[str], None]) -> None:
+        """`max_bytes`: the budget of each broker."""
+        self._network = network
+        self._max_bytes = max_bytes
+        self._violate = violate
+
+    def look(self, brokers: Iterable[tuple[int, Process]]) -> None:
+        """Add up what is unread now."""
+        for broker_id, process in brokers:
+            unread = sum(
+                endpoint.queued_bytes
+                for endpoint in self._network.connections_of(process)
+                if endpoint.is_accepted
+            )
+            if unread > 2 * self._max_bytes + _SLACK_BYTES:
+                self._violate(
+                    f"broker {broker_id} holds {unread:,} bytes of responses that no client reads;"
+                    f" its budget is {self._max_bytes:,} (L2)"
+                )

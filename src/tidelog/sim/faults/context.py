@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Generator
-from typing import Final, Protocol
+from typing import Final
 
 from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.loop import NS_PER_MS
@@ -23,17 +23,23 @@ Scenario = Generator[float, None, None]
 LOSSES: Final = (Loss.NONE, Loss.NONE, Loss.UNSYNCED, Loss.UNSYNCED, Loss.ALL_UNSYNCED)
 
 
-class RunFaults(Protocol):
+class RunFaults:
     """The faults of a whole run, as a context sees them."""
 
-    #: Whether faults happen now.
-    is_active: bool
+    def __init__(self) -> None:
+        #: Whether faults happen now.
+        self.is_active = False
+        #: Number of faults of each kind that were played and found a target.
+        self.counts: dict[str, int] = {}
+        self._undo: list[Callable[[], None]] = []
 
     def at_end(self, undo: Callable[[], None]) -> None:
         """Register a callback for the end of the run's faults."""
+        self._undo.append(undo)
 
     def count(self, kind: str) -> None:
-        """Count a played fault."""
+        """Count a played kind, or a scenario that reached its essential step."""
+        self.counts[kind] = self.counts.get(kind, 0) + 1
 
 
 class FaultContext:

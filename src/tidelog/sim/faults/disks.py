@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
-from tidelog.sim import slow_speed
+from tidelog.sim import log_dir_failure
 from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.kinds import kind, kind_at_broker, kind_at_disk, scenario
@@ -242,14 +242,14 @@ def slow_directory(context: FaultContext, broker: SimBroker) -> bool:
         pairs = [(each, disk) for each in brokers for disk in each.logs.disks]
     slowed = [(each, disk) for each, disk in pairs if not disk.slow]
     for _, disk in slowed:
-        slow_speed.slow(disk)
+        log_dir_failure.slow(disk)
     names = ", ".join(f"{disk.root} of {each.node_id}" for each, disk in slowed)
     context.note(f"slow directories: {names}")
-    slow_speed.restart_given_up(context.cluster)
+    log_dir_failure.restart_given_up(context.cluster)
 
     def quick() -> None:
         for _, disk in slowed:
-            slow_speed.quicken(disk)
+            log_dir_failure.quicken(disk)
         context.note(f"quick again: {names}")
 
     context.until(context.about(800, 2_500, 6_000), quick)
@@ -469,33 +469,47 @@ def _fail_calls(
     broker = context.any_broker()
     if broker is None:
         return False
-    disk, cluster, node_id = context.any_disk(broker), context.cluster, broker.node_id
+    disk = context.any_disk(broker)
     if disk.fault is not None:
         return False
     left = context.draw.randrange(1, context.draw.choice((2, 8, 60)))
     name = context.named(broker, disk)
     context.note(f"{calls[0]} of {name} fails with {errno.errorcode[number]} in {left} calls")
+    may_fail = partial(context.cluster.budget.may_fail, broker.node_id, loses_data=loses_data)
+    fail_calls(context, broker, disk, calls, number, left, may_fail, is_once=once)
+    return True
+
+
+def fail_calls(
+    context: FaultContext,
+    broker: SimBroker,
+    disk: SimDisk,
+    calls: tuple[str, ...],
+    number: int,
+    left: int,
+    may_fail: Callable[[], bool],
+    *,
+    is_once: bool,
+    note: str = "",
+) -> None:
+    """Let the `left`-th of these calls fail with an errno, or all from then on, for a while.
+
+    A call fails only where it `may_fail`. The `note` ends the line of the trace.
+    """
 
     def fault(call: str, _: str) -> int:
         nonlocal left
         if call not in calls:
             return 0
         left -= 1
-        if left > 0 or not cluster.budget.may_fail(node_id, loses_data=loses_data):
+        if left > 0 or not may_fail():
             return 0
-        if once:
+        if is_once:
             disk.fault = None
-        cluster.simulator.note(node_id, "disk", f"{call} fails with {errno.errorcode[number]}")
+        text = f"{call} fails with {errno.errorcode[number]}{note}"
+        context.cluster.simulator.note(broker.node_id, "disk", text)
         return number
 
-    fail_for_a_while(context, disk, fault)
-    return True
-
-
-def fail_for_a_while(
-    context: FaultContext, disk: SimDisk, fault: Callable[[str, str], int]
-) -> None:
-    """Let calls of a disk fail as `fault` says (`SimDisk.fault`), until it is repaired."""
     disk.fault = fault
 
     def repair() -> None:

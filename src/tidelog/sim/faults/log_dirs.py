@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.faults.context import LOSSES, FaultContext
-from tidelog.sim.faults.disks import fail_for_a_while
+from tidelog.sim.faults.disks import fail_calls
 from tidelog.sim.faults.kinds import kind_at_broker, kind_at_disk
 from tidelog.sim.log_dir_failure import CHANGES, DEVICE_ERRNOS, LogDirFailure
 from tidelog.sim.loop import NS_PER_MS
@@ -164,49 +165,22 @@ def fail_operation(context: FaultContext, broker: SimBroker, disk: SimDisk) -> N
 
 
 def strike_operation(
-    context: FaultContext,
-    broker: SimBroker,
-    disk: SimDisk,
-    operation: str,
-    number: int,
-    left: int,
+    context: FaultContext, broker: SimBroker, disk: SimDisk, operation: str, number: int, left: int
 ) -> None:
     """Fail an operation of a directory in `left` calls: for good with a device error, else once."""
+    calls = OPERATIONS[operation]
     if number in DEVICE_ERRNOS:
-        calls = OPERATIONS[operation]
         failure = LogDirFailure(context.cluster, broker, disk, number, left, calls)
         _repair_later(context, failure)
     else:
-        _fail_once(context, broker, disk, operation, number, left)
-
-
-def _fail_once(
-    context: FaultContext,
-    broker: SimBroker,
-    disk: SimDisk,
-    operation: str,
-    number: int,
-    left: int,
-) -> None:
-    """Fail the `left`-th call of an operation; during startup the broker ends because of it."""
-    cluster = context.cluster
-
-    def fault(call: str, _: str) -> int:
-        nonlocal left
-        if call not in OPERATIONS[operation]:
-            return 0
-        left -= 1
-        loses_data = operation in _SYNCS
-        if left > 0 or not cluster.budget.may_fail(
-            broker.node_id, loses_data=loses_data, disk=disk
-        ):
-            return 0
-        disk.fault = None
-        name = errno.errorcode[number]
-        cluster.simulator.note(broker.node_id, "disk", f"{call} fails with {name} once")
-        return number
-
-    fail_for_a_while(context, disk, fault)
+        # During startup the broker ends because of it.
+        may_fail = partial(
+            context.cluster.budget.may_fail,
+            broker.node_id,
+            loses_data=operation in _SYNCS,
+            disk=disk,
+        )
+        fail_calls(context, broker, disk, calls, number, left, may_fail, is_once=True, note=" once")
 
 
 def _at_event(

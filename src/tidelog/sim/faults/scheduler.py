@@ -25,7 +25,7 @@ from tidelog.sim.faults import (  # noqa: F401
     stale_members,
     store,
 )
-from tidelog.sim.faults.context import FaultContext
+from tidelog.sim.faults.context import FaultContext, RunFaults
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS
 from tidelog.sim.loop import NS_PER_MS, TimedCall
 from tidelog.sim.profiles import Profile
@@ -52,7 +52,7 @@ def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, floa
     return weights
 
 
-class Faults:
+class Faults(RunFaults):
     """The player of one run's faults.
 
     `leave_out` names kinds and scenarios that are drawn and not played. Raises ValueError for an
@@ -74,11 +74,9 @@ class Faults:
                 f"no kinds of faults to leave out: {', '.join(unknown)}; there are"
                 f" {', '.join([*KINDS, *SCENARIOS])}"
             )
+        super().__init__()
         self.cluster = cluster
         self.profile = profile
-        self.is_active = False
-        #: Number of faults of each kind that were played and found a target.
-        self.counts: dict[str, int] = {}
         #: Number of faults drawn so far.
         self.drawn = 0
         #: The drawn faults, with the data to play them again.
@@ -88,7 +86,6 @@ class Faults:
         self._leave_out = frozenset(leave_out)
         self._draw = draw
         self._hosts = [broker.node.host for broker in cluster.brokers.values()] + client_hosts
-        self._undo: list[Callable[[], None]] = []
         #: The event of the next draw, cancelled when faults end.
         self._pending: TimedCall | None = None
         self._mean_interval_ms = draw.randrange(*profile.pace.interval_ms)
@@ -130,14 +127,6 @@ class Faults:
             undo()
         cluster.start()
         cluster.simulator.note(-1, "faults", "ended")
-
-    def at_end(self, undo: Callable[[], None]) -> None:
-        """Register a callback for the end of the run's faults."""
-        self._undo.append(undo)
-
-    def count(self, kind: str) -> None:
-        """Count a played kind, or a scenario that reached its essential step."""
-        self.counts[kind] = self.counts.get(kind, 0) + 1
 
     # Draws
 

@@ -2,5 +2,5 @@
 
 `published_state` follows the store's commits, and `replica_logs` reads the replicas' files, both
 without the code under test. `claims` asks a running broker for its roles. Checkers compare the
-three. `moves` and `move_queue` check reassignments as the store sees them.
+three. `moves` checks reassignments and their queue as the store sees them.
 """

@@ -3,12 +3,31 @@
 A reassignment ends with the replicas of its target, in that order; a cancelled one with exactly the
 replicas of which it began. The original replicas stay recorded, whatever the targets. The state
 that ends one leaves no fewer copies of committed records than the minimum asks for.
+
+An entry leaves the queue of reassignments (R8) when its reassignment is active or done, and not
+before: a controller that died in between would have lost it. It may leave otherwise only where a
+newer request names its partition, or all reassignments are cancelled, or the partition is gone.
+Once a client has its answer that reassignments are frozen, no partition gets another target but its
+original replicas (R11).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from tidelog.core.types import TopicPartition
+from tidelog.metadata.store import Create, Delete, Op, OpResult, SetData
+
+_QUEUE: Final = "/admin/reassign_partitions_queue"
+_FREEZE: Final = "/admin/reassign_cancel"
+_CANCEL: Final = "/admin/cancel_reassignment_in_progress"
+#: A request without an answer may still be carried out for this long.
+_OPEN_NS: Final = 4_000_000_000
+
+Replicas = tuple[int, ...]
 
 
 class PublishedMove(NamedTuple):
@@ -58,28 +77,123 @@ def wrong_changes(
             yield number, f"it was moved back to {target}, it began as {move.original} (R3)"
 
 
-class MoveMembers(Protocol):
-    """A partition's published state, as far as the end of a reassignment concerns it."""
+class MoveQueue:
+    """The queue, the freeze, and the requests of clients that concern them."""
 
-    @property
-    def members(self) -> tuple[int, ...]:
-        """The ISR with the eligible replicas: every committed record is on all of them."""
+    def __init__(
+        self,
+        violate: Callable[[str], None],
+        now_ns: Callable[[], int],
+        target: Callable[[TopicPartition], Replicas | None],
+    ) -> None:
+        """`target` gives where a partition is or goes, None where it does not exist."""
+        self._violate = violate
+        self._now_ns = now_ns
+        self._target = target
+        self._entries: dict[TopicPartition, Replicas] = {}
+        #: When partitions were last asked for by another way that gives no answer.
+        self._asked_ns: dict[TopicPartition, int] = {}
+        #: Requests of clients that are not answered yet, by partition.
+        self._open: Counter[TopicPartition] = Counter()
+        #: Partitions of requests that are nodes: for ever so long no controller may take them up.
+        self._nodes: dict[str, tuple[TopicPartition, ...]] = {}
+        self._cancelled_ns = -_OPEN_NS
+        #: A client knows that no reassignment begins.
+        self.is_frozen = False
 
-    @property
-    def reassigned_to(self) -> tuple[int, ...]:
-        """The target that a reassignment has come down to (V52)."""
+    # what clients and administrators do
+
+    def asking(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that the store, or a request without an answer, asks for partitions."""
+        self._asked_ns.update(dict.fromkeys(partitions, self._now_ns()))
+
+    def node_asks(self, path: str, partitions: Iterable[TopicPartition]) -> None:
+        """Note that a node asks for partitions, or with none for all to be cancelled."""
+        self._nodes[path] = tuple(partitions)
+
+    def opened(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that a client asks for partitions, and not by the queue."""
+        self._open.update(list(partitions))
+
+    def answered(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that such a request has had its effect, or has failed."""
+        self._open.subtract(list(partitions))
+
+    def made(self, entries: Mapping[TopicPartition, Replicas]) -> None:
+        """Note that an administrator has written the queue's node."""
+        self._entries = dict(entries)
+
+    def frozen(self) -> None:
+        """Note that a client was answered that reassignments are frozen."""
+        self.is_frozen = True
+
+    def thawing(self) -> None:
+        """Note that reassignments may begin again from now on."""
+        self.is_frozen = False
+
+    # what the store holds
+
+    def committed(self, ops: Sequence[Op], results: Sequence[OpResult]) -> None:
+        """Follow a transaction; the topics' nodes of it are taken over already."""
+        for op, result in zip(ops, results, strict=True):
+            asked = self._nodes.pop(result.path, None) if isinstance(op, Delete) else None
+            if asked is not None:
+                # The queue's node may be written later, in a transaction of its own.
+                self.asking(asked)
+            if result.path == _CANCEL:
+                self._cancelled_ns = self._now_ns()
+            elif result.path == _QUEUE:
+                self._queue_changed(op)
+            elif result.path == _FREEZE and isinstance(op, Delete):
+                self.is_frozen = False
+
+    def _queue_changed(self, op: Op) -> None:
+        left: dict[TopicPartition, Replicas] = {}
+        if isinstance(op, Create | SetData):
+            left = {
+                TopicPartition(each["topic"], each["partition"]): tuple(each["replicas"])
+                for each in json.loads(op.data)["partitions"]
+            }
+        for partition, replicas in self._entries.items():
+            if left.get(partition) != replicas:
+                self._removed(partition, replicas)
+        self._entries = left
+
+    def _removed(self, partition: TopicPartition, replicas: Replicas) -> None:
+        target = self._target(partition)
+        if target == replicas:
+            return
+        if self._open[partition] > 0 or _CANCEL in self._nodes:
+            return
+        if any(partition in asked for asked in self._nodes.values()):
+            return
+        recently = self._now_ns() - _OPEN_NS
+        asked_ns = max(self._asked_ns.get(partition, -_OPEN_NS), self._cancelled_ns)
+        if target is not None and asked_ns < recently:
+            self._violate(
+                f"the queued move of {partition} to {replicas} left the queue before it was active:"
+                f" the partition is at, or goes to, {target} (R8)"
+            )
+
+    def reassigned(
+        self,
+        partition: TopicPartition,
+        before: tuple[Replicas, PublishedMove | None],
+        after: tuple[Replicas, PublishedMove | None],
+    ) -> None:
+        """Check a change of a partition's replicas, or of its reassignment, against the freeze."""
+        if not self.is_frozen:
+            return
+        goes, went = target_of(*after), target_of(*before)
+        move = before[1]
+        if goes != went and (move is None or goes != move.original):
+            self._violate(
+                f"{partition}, on its way to {went}, goes to {goes} while reassignments are frozen"
+                " (R11)"
+            )
 
 
-def copies_lost(before: MoveMembers, after: MoveMembers, minimum: int) -> str:
-    """Return what is wrong with the state that ends a reassignment, empty where nothing is (R3)."""
-    target = after.reassigned_to
-    if (
-        not target
-        or before.reassigned_to
-        or len(after.members) >= min(minimum, len(before.members))
-    ):
-        return ""
-    return (
-        f"the reassignment to {target} ends with copies of committed records on {after.members}, of"
-        f" {before.members}, where {minimum} are the minimum (R3)"
-    )
+def target_of(replicas: Replicas, move: PublishedMove | None) -> Replicas:
+    """Return where a partition is, or goes."""
+    leaving = () if move is None else move.removing
+    return tuple(each for each in replicas if each not in leaving)

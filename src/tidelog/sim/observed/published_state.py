@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from tidelog.core.types import NO_LEADER, TopicId, TopicPartition, topic_id_from_text
 from tidelog.metadata.store import Check, Create, Delete, Node, Op, OpResult, SetData
+from tidelog.sim.listeners import CallbackList
 from tidelog.sim.observed import moves
-from tidelog.sim.observed.move_queue import MoveQueue, target_of
-from tidelog.sim.observed.moves import PublishedMove
+from tidelog.sim.observed.moves import MoveQueue, PublishedMove, target_of
 from tidelog.sim.observed.replica_logs import LogKey, life_at
 
 _TOPICS: Final = "/brokers/topics/"
@@ -124,16 +124,16 @@ class Published:
         self.shrinks = 0
         self.expansions = 0
         #: Called when a partition's state changed: (state before or None, state now).
-        self.on_state: list[Callable[[PublishedPartition | None, PublishedPartition], None]] = []
+        self.on_state = CallbackList[[PublishedPartition | None, PublishedPartition]]()
         #: Called when a broker has registered: (broker id, broker epoch).
-        self.on_broker: list[Callable[[int, int], None]] = []
+        self.on_broker = CallbackList[[int, int]]()
         #: Called when a replica is assigned no more: (partition, broker id, transaction that listed
         #: it for removal).
-        self.on_left: list[Callable[[LogKey, int, int], None]] = []
+        self.on_left = CallbackList[[LogKey, int, int]]()
         #: Called when a topic's node is written: (topic, transaction, reassignments before).
-        self.on_moves: list[Callable[[PublishedTopic, int, dict[int, PublishedMove]], None]] = []
+        self.on_moves = CallbackList[[PublishedTopic, int, dict[int, PublishedMove]]]()
         #: Called when a deleted topic's nodes go: (topic, transaction of the deletion request).
-        self.on_topic_gone: list[Callable[[PublishedTopic, int], None]] = []
+        self.on_topic_gone = CallbackList[[PublishedTopic, int]]()
         self._leaders: dict[tuple[LogKey, int], int] = {}
         #: The session of each registered broker.
         self._sessions: dict[int, int] = {}
@@ -254,8 +254,7 @@ class Published:
             epoch = result.stat.czxid
             self.brokers[broker_id] = epoch
             self._sessions[broker_id] = session_id
-            for callback in self.on_broker:
-                callback(broker_id, epoch)
+            self.on_broker(broker_id, epoch)
         elif isinstance(op, Delete):
             self.brokers.pop(broker_id, None)
 
@@ -267,8 +266,7 @@ class Published:
                 if topic is not None:
                     topic.deleted_zxid = zxid
                     if name in self.dying:
-                        for callback in self.on_topic_gone:
-                            callback(topic, self.dying[name])
+                        self.on_topic_gone(topic, self.dying[name])
             elif isinstance(op, Create | SetData) and op.data:
                 self._topic_written(zxid, name, json.loads(op.data))
         elif len(parts) == 4 and parts[3] == "state" and isinstance(op, Create | SetData):
@@ -366,13 +364,11 @@ class Published:
                         f"{what}: {replica} is assigned no more without a reassignment (V52)"
                     )
                     continue
-                for callback in self.on_left:
-                    callback(key, replica, since)
+                self.on_left(key, replica, since)
 
     def _note_moves(self, zxid: int, topic: PublishedTopic, value: dict[str, Any]) -> None:
         before, topic.moving = topic.moving, moves.moves_of(value)
-        for callback in self.on_moves:
-            callback(topic, zxid, before)
+        self.on_moves(topic, zxid, before)
         topic.leaving_since = {
             (number, replica): topic.leaving_since.get((number, replica), zxid)
             for number, move in topic.moving.items()
@@ -398,7 +394,7 @@ class Published:
         self.partitions[key] = state
         self._check_state(topic, before, state)
         if before is not None:
-            fault = moves.copies_lost(before, state, self.effective_minimum(key))
+            fault = copies_lost(before, state, self.effective_minimum(key))
             if fault:
                 self._violate(f"{topic.name}-{key.partition}: {fault}")
         if before is not None:
@@ -408,15 +404,10 @@ class Published:
                 self.shrinks += 1
             if any(member not in before.isr for member in state.isr):
                 self.expansions += 1
-        for callback in self.on_state:
-            callback(before, state)
+        self.on_state(before, state)
 
     def _check_direct(
-        self,
-        what: str,
-        writer: int,
-        before: PublishedPartition | None,
-        state: PublishedPartition,
+        self, what: str, writer: int, before: PublishedPartition | None, state: PublishedPartition
     ) -> None:
         """Check a state that a broker wrote itself: only its leader may, and only the ISR (A12)."""
         self.direct_changes += 1
@@ -500,4 +491,19 @@ def _parsed(key: LogKey, value: Mapping[str, Any], version: int) -> PublishedPar
         elr=dict(zip(value.get("elr", ()), value.get("elr_epochs", ()), strict=False)),
         controller_epoch=value["controller_epoch"],
         reassigned_to=tuple(value.get("reassigned_to", ())),
+    )
+
+
+def copies_lost(before: PublishedPartition, after: PublishedPartition, minimum: int) -> str:
+    """Return what is wrong with the state that ends a reassignment, empty where nothing is (R3)."""
+    target = after.reassigned_to
+    if (
+        not target
+        or before.reassigned_to
+        or len(after.members) >= min(minimum, len(before.members))
+    ):
+        return ""
+    return (
+        f"the reassignment to {target} ends with copies of committed records on {after.members}, of"
+        f" {before.members}, where {minimum} are the minimum (R3)"
     )

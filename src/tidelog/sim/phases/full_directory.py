@@ -94,12 +94,4 @@ def _led(stage: Stage, broker: SimBroker, disk: SimDisk) -> str:
     """Return a partition that a full directory still leads in vain; empty if there is none."""
     if not _is_read_only(broker, disk):
         return ""
-    present = stage.present
-    for name, state in stage.partitions():
-        log = broker.logs.logs.get(state.key)
-        if state.leader != broker.node_id or log is None or log.disk is not disk:
-            continue
-        others = [each for each in state.isr if each in present and each != broker.node_id]
-        if others:
-            return f"{name}: leader {state.leader} in {disk.root}, which is full; ISR {state.isr}"
-    return ""
+    return stage.led_in_vain([(broker.node_id, disk)], "full")

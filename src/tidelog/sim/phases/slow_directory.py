@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from tidelog.core.log_dir_keys import DEMOTE, slow_action_includes
-from tidelog.sim import slow_speed
+from tidelog.sim import log_dir_failure
 from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.loop import NS_PER_S
@@ -46,7 +46,7 @@ def play(stage: Stage) -> bool:
     cluster = stage.cluster
     if not stage.wait_for_health():
         return False
-    slow_speed.restart_given_up(cluster)
+    log_dir_failure.restart_given_up(cluster)
     found_slow = partial(_found_slow, cluster)
     # Otherwise a directory would be slow since the faults.
     if not stage.wait(found_slow, stage.after_ns(_HEALS_NS), "fast before the phase"):
@@ -71,7 +71,7 @@ def play(stage: Stage) -> bool:
         _check_rest(cluster, epochs)
     _check_kept(brokers, cluster)
     for _, disk in slowed:
-        slow_speed.quicken(disk)
+        log_dir_failure.quicken(disk)
     cluster.simulator.note(-1, "fault", "the slow directories are quick again")
     return stage.wait(found_slow, stage.after_ns(_HEALS_NS), "quick directories are fast again")
 
@@ -86,7 +86,7 @@ def _slow(cluster: SimCluster, draw: random.Random) -> list[_Pair]:
     elif what == "cluster":
         pairs = [(each, disk) for each in cluster.brokers.values() for disk in each.logs.disks]
     for each, disk in pairs:
-        slow_speed.slow(disk)
+        log_dir_failure.slow(disk)
         cluster.simulator.note(-1, "fault", f"{disk.root} of {each.node_id} stays slow")
     return pairs
 
@@ -112,19 +112,10 @@ def _found_slow(cluster: SimCluster) -> str:
 
 def _led(stage: Stage, slowed: list[_Pair]) -> str:
     """Return a partition that a directory found slow still leads in vain; empty without any."""
-    cluster = stage.cluster
-    if not slow_action_includes(cluster.settings.of(1).log_dir_slow_action, DEMOTE):
+    if not slow_action_includes(stage.cluster.settings.of(1).log_dir_slow_action, DEMOTE):
         return ""
-    slow = {(broker.node_id, disk) for broker, disk in slowed if _is_found(broker, disk)}
-    present = stage.present
-    for name, state in stage.partitions():
-        leader = cluster.brokers.get(state.leader)
-        log = None if leader is None else leader.logs.logs.get(state.key)
-        if log is None or (state.leader, log.disk) not in slow:
-            continue
-        if any(each in present and each != state.leader for each in state.isr):
-            return f"{name}: leader {state.leader} in {log.disk.root}, which is slow"
-    return ""
+    slow = [(broker.node_id, disk) for broker, disk in slowed if _is_found(broker, disk)]
+    return stage.led_in_vain(slow, "slow")
 
 
 def _administrators_elect(workload: ClientWorkload) -> bool:
@@ -150,7 +141,7 @@ def _check_rest(cluster: SimCluster, epochs: dict[LogKey, int]) -> None:
 def _check_kept(brokers: list[SimBroker], cluster: SimCluster) -> None:
     """Check that a broker whose directories are all slow gave none up."""
     for broker in brokers:
-        given_up = slow_speed.given_up(broker)
+        given_up = log_dir_failure.given_up(broker)
         if given_up and all(disk.slow for disk in broker.logs.disks):
             cluster.simulator.violate(
                 f"broker {broker.node_id} gave {given_up} up, and all of its directories are slow"

@@ -6,11 +6,12 @@ A wait that reaches its limit is a violation of liveness, which ends the run.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tidelog.sim.client_workload import ClientWorkload
+from tidelog.sim.disk import SimDisk
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.sim_cluster import SimCluster
@@ -74,6 +75,22 @@ class Stage:
         if present <= registered:
             return ""
         return f"of brokers {sorted(present)} only {sorted(registered)} are registered"
+
+    def led_in_vain(self, struck: Sequence[tuple[int, SimDisk]], how: str) -> str:
+        """Return a partition that is led in a struck directory though another member is up.
+
+        `struck` are brokers and disks; `how` tells what is wrong with them. Empty without any.
+        """
+        present = self.present
+        for name, state in self.partitions():
+            leader = self.cluster.brokers.get(state.leader)
+            log = None if leader is None else leader.logs.logs.get(state.key)
+            if log is None or (state.leader, log.disk) not in struck:
+                continue
+            if any(each in present and each != state.leader for each in state.isr):
+                where = f"leader {state.leader} in {log.disk.root}, which is {how}"
+                return f"{name}: {where}; ISR {state.isr}"
+        return ""
 
     def partitions(self) -> Iterator[tuple[str, PublishedPartition]]:
         """Yield the name and the state of each partition that waits for no operator."""

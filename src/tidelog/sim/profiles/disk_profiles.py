@@ -172,7 +172,7 @@ DISKS: Final = (
         " leader.imbalance.check.interval.seconds=1, log.flush.interval.messages=20,"
         " log.segment.bytes=6000",
         drawn_properties={
-            "log.dir.slow.action": ("demote", "demote", "demote", "report", "cordon", "offline"),
+            "log.dir.slow.action": ("demote", "demote", "demote", "report", "cordon", "offline")
         },
         log_dirs=(1, 2),
         phase="slow directory",

@@ -132,12 +132,7 @@ REPLICAS: Final = (
         scenario="brokers_catch_up",
     ),
     played("every_member_ends", scenario="every_member_ends", shares_stream=True),
-    played(
-        "a_host_stays_away",
-        scenario="every_member_ends",
-        phase="absence",
-        shares_stream=True,
-    ),
+    played("a_host_stays_away", scenario="every_member_ends", phase="absence", shares_stream=True),
     played("older_disks", scenario="older_disk_returns", shares_stream=True),
     played("last_replica_standing", scenario="last_replica_standing", shares_stream=True),
     # Requests for ISR changes stay without a response, while other members fall behind and catch

@@ -18,13 +18,7 @@ from tidelog.sim.story.facts import Fact
 from tidelog.sim.story.verdict import ending
 from tidelog.sim.story.watching import Watcher
 
-_ROUTINE: Final = (
-    facts.APPENDED,
-    facts.COPIED,
-    facts.COMMITTED,
-    facts.ACKNOWLEDGED,
-    facts.OFFSETS,
-)
+_ROUTINE: Final = (facts.APPENDED, facts.COPIED, facts.COMMITTED, facts.ACKNOWLEDGED, facts.OFFSETS)
 _VERBS: Final = {
     facts.APPENDED: "appends",
     facts.COPIED: "copies",

@@ -6,9 +6,7 @@ Other modules import churn from here, so that no kind is missing.
 from tidelog.sim.workload import (  # noqa: F401
     client_churn,
     crowd_churn,
-    description_churn,
     directory_churn,
-    drain_churn,
     edit_churn,
     leader_churn,
     leader_lookups,
@@ -17,14 +15,8 @@ from tidelog.sim.workload import (  # noqa: F401
     offset_churn,
     queue_churn,
     record_churn,
-    recreated_offset_churn,
-    reread_churn,
-    throttle_churn,
     topic_churn,
-    topic_flushes,
     topic_mishaps,
-    untimed_churn,
-    view_churn,
 )
 from tidelog.sim.workload.churning import CHURN, Churning, ChurnKind
 

@@ -22,6 +22,8 @@ from tidelog.core.types import TopicId, TopicPartition
 from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.seeds import stream
 from tidelog.sim.workload.administrator import Administrator
+from tidelog.sim.workload.partition_consumers import SimPartitionConsumer
+from tidelog.sim.workload.partition_producers import PartitionProducer
 from tidelog.sim.workload.work import Workload
 
 T = TypeVar("T", bound="type[ChurnKind]")
@@ -149,6 +151,28 @@ class ChurnKind(ABC):
         while not await ask():
             self.client.router.forget()
             await self.pause(50, 300)
+
+
+class OfTopics(ChurnKind):
+    """A kind of churn with a writer and a reader for its topics."""
+
+    def __init__(self, work: Workload, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self.admin.chooses_replicas = 0.3
+        self.writer, self.reader = work.client(), work.client()
+
+    def work_on(self, partition: TopicPartition) -> tuple[PartitionProducer, SimPartitionConsumer]:
+        """Start a producer and a consumer of a partition."""
+        producer = self.work.produce(self.writer, partition)
+        return producer, self.work.consume(self.reader, partition)
+
+    def stop_work_on(
+        self, partition: TopicPartition, producer: PartitionProducer, consumer: SimPartitionConsumer
+    ) -> None:
+        """Stop the producer and the consumer of a partition that is removed next."""
+        self.client.history.removal_begins(*partition)
+        producer.abandon()
+        consumer.stopping = True
 
 
 #: Every kind by name.

@@ -8,16 +8,17 @@ closes if a request gets no response in time. `run` drives the client package's 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
+from tidelog.client.cluster import TopicMetadata
 from tidelog.client.routing import ClusterRouter
 from tidelog.client.steps import NO_ANSWER, Address, Call, NotSent, Operation, Response
 from tidelog.core import limits
 from tidelog.core.errors import (
     ConnectionLost,
     ErrorCode,
-    KafkaError,
     ProtocolError,
     RequestTimeout,
     TidelogError,
@@ -165,6 +166,13 @@ class ClientNode:
             operations.Operation(process, "log_start", self.now_ns, self.now_ns, partitions=where)
         )
 
+    async def topic(self, name: str) -> TopicMetadata | None:
+        """Return what a broker shows of a topic now; None without the topic or a response."""
+        try:
+            return (await self.run(self.router.metadata([name]))).topics.get(name)
+        except TidelogError:
+            return None
+
     def _failed(self, name: str, error: BaseException) -> None:
         self.failures.append((name, error))
         raise error
@@ -206,30 +214,21 @@ class ClientNode:
 
     async def run(self, operation: Operation[T]) -> T:
         """Drive an operation of `tidelog.client` and return its result; its errors pass through."""
-        answer: Response = NO_ANSWER
-        error: TidelogError | None = None
-        started = False
+        advance: Callable[[], Any] = partial(next, operation)
         while True:
             try:
-                if error is not None:
-                    raised, error = error, None
-                    step = operation.throw(raised)
-                elif started:
-                    step = operation.send(answer)
-                else:
-                    started = True
-                    step = next(operation)
+                step = advance()
             except StopIteration as end:
                 result: T = end.value
                 return result
             try:
                 if isinstance(step, Call):
-                    answer = await self._answer(step)
+                    advance = partial(operation.send, await self._answer(step))
                 else:
                     await self.tasks.sleep(step.delay_ms)
-                    answer = NO_ANSWER
-            except (TidelogError, KafkaError) as failed:
-                error = failed
+                    advance = partial(operation.send, NO_ANSWER)
+            except TidelogError as failed:
+                advance = partial(operation.throw, failed)
 
     async def _answer(self, call: Call) -> Response:
         connection = await self.connection(call.address)

@@ -12,7 +12,7 @@ from typing import Final
 from tidelog.core import limits
 from tidelog.core.errors import ConnectionLost
 from tidelog.core.ports import Transport
-from tidelog.sim.checkers.unread_checker import UnreadChecker
+from tidelog.sim.checkers.connection_checker import UnreadChecker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
 from tidelog.sim.workload.work import Workload

@@ -20,7 +20,7 @@ from tidelog.core.types import TopicId, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.layout import TopicAssignment
 from tidelog.metadata.store import ANY_VERSION, Create, Delete, Op, SetData
-from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
+from tidelog.sim.workload.churning import OfTopics, churn_of_profiles
 from tidelog.sim.workload.partition_consumers import SimPartitionConsumer
 from tidelog.sim.workload.partition_producers import PartitionProducer
 from tidelog.sim.workload.work import Workload
@@ -34,7 +34,7 @@ _POLL_MS: Final = 20
 
 
 @churn_of_profiles
-class NodesEdited(ChurnKind):
+class NodesEdited(OfTopics):
     """Foreign edits of a topic's nodes: created, changed, made invalid, repaired and deleted."""
 
     topic: ClassVar[str] = "edited"
@@ -42,12 +42,9 @@ class NodesEdited(ChurnKind):
 
     def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
-        self._writer, self._reader = work.client(), work.client()
         self._topic_id: TopicId = b""
         self._partitions: dict[int, tuple[int, ...]] = {}
         self._clients: dict[int, tuple[PartitionProducer, SimPartitionConsumer]] = {}
-        #: Number of invalid edits.
-        self.wrong = 0
 
     async def begin(self) -> None:
         await self._make()
@@ -132,7 +129,6 @@ class NodesEdited(ChurnKind):
         epoch = cluster.published.controller_epoch
         path, data = self._wrong()
         before = cluster.store.write_from_outside(path, data)
-        self.wrong += 1
         self.client.ports.tracer.event("scribbled", path=path, data=data)
         await self.pause(20, 1_500)
         await self._available()
@@ -247,14 +243,7 @@ class NodesEdited(ChurnKind):
             await self.client.tasks.sleep(100)
 
     def _work_on(self, number: int) -> None:
-        partition = TopicPartition(self.topic, number)
-        self._clients[number] = (
-            self.work.produce(self._writer, partition),
-            self.work.consume(self._reader, partition),
-        )
+        self._clients[number] = self.work_on(TopicPartition(self.topic, number))
 
     def _stop_work_on(self, number: int) -> None:
-        producer, consumer = self._clients.pop(number)
-        self.client.history.removal_begins(self.topic, number)
-        producer.abandon()
-        consumer.stopping = True
+        self.stop_work_on(TopicPartition(self.topic, number), *self._clients.pop(number))

@@ -1,21 +1,33 @@
-"""Churn of preferred leader elections by request (ElectLeaders, KIP-183).
+"""Churn of preferred leader elections by request (ElectLeaders, KIP-183), and of descriptions.
 
 If a response says that a partition's preferred leader was elected, that leader must have led at
 some time since the request. This module does not check whether it leads in the end, which depends
 on automatic balance.
+
+Operators ask why replicas are out, and why there is no leader. Each answer is compared with the
+published state of the partition epoch that it names. Leader, ISR and eligible replicas are those of
+that state. Every replica outside the ISR has a cause, and no member has one. A partition without a
+leader names its members, and one with a leader names none. A cause that blames a broker's end is
+false for a broker that was registered all the time.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
+from tidelog.client.replica_requests import PartitionReplicas, ReplicaAdmin
 from tidelog.client.upkeep import ElectionType, PartitionAdmin
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import TopicPartition
+from tidelog.core.shrink_causes import ShrinkCause
+from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.observed.replica_logs import LogKey
-from tidelog.sim.workload.churning import ChurnKind, churn
+from tidelog.sim.workload.churning import ChurnKind, churn, churn_of_profiles
 from tidelog.sim.workload.work import Workload
+
+#: Causes that a broker has only after its first registration has ended.
+_ENDED = (ShrinkCause.SESSION, ShrinkCause.BOUNCE)
 
 
 @churn
@@ -65,3 +77,99 @@ class LeadersElected(ChurnKind):
                 f"the preferred leader {preferred} of {partition} was reported as elected;"
                 f" {state.leader} leads, and the preferred one has not since the request"
             )
+
+
+@churn_of_profiles
+class ReplicasDescribed(ChurnKind):
+    """Descriptions of replicas by any broker (DescribeReplicas, DescribeTopicPartitions)."""
+
+    pause_ms = 5, 120
+
+    def __init__(self, work: Workload, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self._replicas = ReplicaAdmin(self.client.router)
+        #: Published states by partition and partition epoch.
+        self._states: dict[tuple[LogKey, int], PublishedPartition] = {}
+        #: Number of registrations of each broker.
+        self._registrations: dict[int, int] = {}
+        published = work.cluster.published
+        for state in published.partitions.values():
+            self._published(None, state)
+        self._registrations = dict.fromkeys(published.brokers, 1)
+        published.on_state.append(self._published)
+        published.on_broker.append(self._registered)
+
+    def _published(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
+        self._states[state.key, state.partition_epoch] = state
+
+    def _registered(self, broker_id: int, broker_epoch: int) -> None:
+        self._registrations[broker_id] = self._registrations.get(broker_id, 0) + 1
+
+    async def act(self) -> None:
+        partition = self.draw.choice(self.work.steady)
+        registered = sorted(self.work.cluster.published.brokers)
+        if not registered:
+            return
+        broker_id = self.draw.choice(registered)
+        with self.tried(f"describing {partition} by {broker_id}"):
+            described = await self.client.run(self._replicas.describe(broker_id, [partition]))
+            eligible = await self.client.run(self._replicas.eligibility([partition.topic]))
+            for found in described.values():
+                self._check(found)
+            for tp, one in eligible.items():
+                if one.wait is not None and not one.wait.members:
+                    self._violate(f"{tp} waits without members")
+            self.succeeded(f"{partition} by {broker_id}: {self._summary(described.values())}")
+
+    def _summary(self, described: Iterable[PartitionReplicas]) -> str:
+        return "; ".join(
+            f"epoch {found.partition_epoch}, out {self._out(found)}" for found in described
+        )
+
+    def _out(self, found: PartitionReplicas) -> dict[int, str]:
+        return {
+            replica.broker_id: replica.cause.word
+            for replica in found.replicas
+            if replica.cause is not None
+        }
+
+    def _violate(self, text: str) -> None:
+        self.work.cluster.simulator.violate(text)
+
+    def _check(self, found: PartitionReplicas) -> None:
+        key = self.key(found.tp)
+        state = self._states.get((key, found.partition_epoch))
+        name = f"{found.tp} in partition epoch {found.partition_epoch}"
+        if state is None:
+            self._violate(f"{name} is described, and was never published")
+            return
+        isr = tuple(replica.broker_id for replica in found.replicas if replica.in_isr)
+        said = (found.leader, found.leader_epoch, sorted(isr), sorted(found.eligible))
+        was = (state.leader, state.leader_epoch, sorted(state.isr), sorted(state.elr))
+        if said != was:
+            self._violate(f"{name} is described as {said}, published was {was}")
+        if (found.wait is None) != (found.leader != NO_LEADER):
+            self._violate(f"{name} has leader {found.leader} and waits for {found.wait}")
+        if found.wait is not None:
+            members = sorted(member for member, _ in found.wait.members)
+            if members != sorted(state.members):
+                self._violate(f"{name} waits for {members}, members are {state.members}")
+        for replica in found.replicas:
+            if (replica.cause is None) != replica.in_isr:
+                self._violate(f"{name}: replica {replica.broker_id} has cause {replica.cause}")
+            if replica.cause in _ENDED and self._never_ended(replica.broker_id):
+                self._violate(
+                    f"{name}: broker {replica.broker_id} was registered all the time, and its"
+                    f" cause is {replica.cause}"
+                )
+            if replica.lag_records is not None and found.log_end_offset is not None:
+                assert replica.log_end_offset is not None
+                if replica.log_end_offset + replica.lag_records != found.log_end_offset:
+                    self._violate(f"{name}: the lag of replica {replica.broker_id} is wrong")
+        committed = len(self.work.cluster.replication.truth(key).committed)
+        if found.high_watermark is not None and found.high_watermark > committed:
+            self._violate(f"{name}: high watermark {found.high_watermark} above {committed}")
+
+    def _never_ended(self, broker_id: int) -> bool:
+        is_registered = broker_id in self.work.cluster.published.brokers
+        return is_registered and self._registrations.get(broker_id, 0) < 2

@@ -1,16 +1,22 @@
-"""A client that looks for the next leader as most clients do: once at the reset, then by a timer.
+"""Clients that look for leaders and brokers as most clients do.
 
-It keeps a connection to the leader of a partition. When the connection ends, it asks another broker
-at once. Where the answer names no other leader, it waits for a long timer, as librdkafka does for a
-second. `checkers.leader_wait_checker` judges the answers (V83).
+One keeps a connection to the leader of a partition. When the connection ends, it asks another
+broker at once. Where the answer names no other leader, it waits for a long timer, as librdkafka
+does for a second. `checkers.answer_checker` judges the answers (V83).
 
-Source: librdkafka, rd_kafka_broker_fail and rd_kafka_topic_scan_all; kafka-python and aiokafka wait
-for their retry back-offs.
+Another knows only the brokers of the last Metadata response. It decommissions a broker that the
+response does not list, and drops its bootstrap addresses once it knows a broker. After an empty
+list the client has no broker left and hangs for ever. The steady topic exists all the time, so no
+broker may respond that it is unknown.
+
+Sources: librdkafka, rd_kafka_broker_fail, rd_kafka_topic_scan_all, rd_kafka_parse_Metadata and
+rd_kafka_broker_decommission (since 2.10); kafka-python and aiokafka wait for their retry back-offs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from functools import partial
 from typing import Final
 
@@ -20,6 +26,7 @@ from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
 from tidelog.sim.workload.client import CONNECT_TIMEOUT_MS, ClientConnection
+from tidelog.sim.workload.work import Workload
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.wire.registry import FIND_COORDINATOR, METADATA
@@ -95,13 +102,7 @@ class LeadersFollowed(ChurnKind):
         try:
             if lost is not None and self.draw.random() < 0.3:
                 await self._find_coordinator(address)
-            connection = await self.client.connection(address)
-            request = MetadataRequest(
-                topics=[MetadataRequestTopic(name=partition.topic)], allow_auto_topic_creation=False
-            )
-            answer: MetadataResponse = await connection.call(
-                METADATA, connection.version(METADATA, _METADATA_VERSION), request, _TIMEOUT_MS
-            )
+            answer = await _metadata(self, address, partition.topic)
         except (TidelogError, KafkaError) as error:
             self.failed(f"the leader of {partition}", error)
             return None
@@ -129,6 +130,46 @@ class LeadersFollowed(ChurnKind):
                 self.succeeded(f"{each.key} is coordinated by {each.node_id}")
 
 
+async def _metadata(kind: ChurnKind, address: Address, topic: str) -> MetadataResponse:
+    """Ask one broker for the metadata of a topic, without its creation."""
+    connection = await kind.client.connection(address)
+    topics = [MetadataRequestTopic(name=topic)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    version = connection.version(METADATA, _METADATA_VERSION)
+    answer: MetadataResponse = await connection.call(METADATA, version, request, _TIMEOUT_MS)
+    return answer
+
+
 def _wake(woken: asyncio.Future[None]) -> None:
     if not woken.done():
         woken.set_result(None)
+
+
+@churn_of_profiles
+class BrokersFollowed(ChurnKind):
+    """A client that knows only the brokers of the last Metadata response, which must list some."""
+
+    pause_ms = 1, 30
+
+    def __init__(self, work: Workload, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self._known = list(self.client.bootstrap)
+
+    async def act(self) -> None:
+        address = self.draw.choice(self._known)
+        with self.tried("metadata"):
+            answer = await _metadata(self, address, self.work.steady[0].topic)
+            self._known = [Address(broker.host, broker.port) for broker in answer.brokers]
+            self._check(address, answer)
+            self.succeeded(f"{len(self._known)} brokers")
+
+    def _check(self, address: Address, answer: MetadataResponse) -> None:
+        violate = self.work.cluster.simulator.violate
+        if not answer.brokers:
+            violate(
+                f"a client is hung for good: {address} answered Metadata without a broker, so the"
+                " client has dropped all brokers that it knew"
+            )
+            self.stopping = True
+        if any(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in answer.topics):
+            violate(f"{address} answered that {self.work.steady[0].topic} is unknown")

@@ -3,12 +3,19 @@
 The group has no members, and the administrator sends one request after the other. So the group's
 offsets are known: they are those of the last acknowledged request. A request that was retried, or
 got no response, may also hold, because any of its attempts may take effect at any later time.
+
+A topic is deleted and created again while groups have offsets of it (G6). The groups of such a
+topic have no members, and their clerk sends one request after the other. When every broker shows
+the new topic, the offsets of the former one are over: no group may read the new topic from one of
+them. A commit that was acknowledged since then holds. A commit that was retried, or got no
+response, may take effect at any later time.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from tidelog.client.coordinators import Coordinators
@@ -16,7 +23,7 @@ from tidelog.client.groups import FetchedOffset, GroupAdmin
 from tidelog.client.steps import Call, Operation
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import TopicPartition
-from tidelog.sim.workload.churning import ChurnKind, churn
+from tidelog.sim.workload.churning import ChurnKind, OfTopics, churn, churn_of_profiles
 from tidelog.sim.workload.work import Workload
 from tidelog.wire.registry import DELETE_GROUPS, OFFSET_COMMIT, OFFSET_DELETE
 
@@ -25,8 +32,10 @@ T = TypeVar("T")
 _GROUP: Final = "ledger"
 _PARTITIONS: Final = 3
 #: No offset.
-NO_OFFSET: Final = -1
+_NO_OFFSET: Final = -1
 _WRITES: Final = (OFFSET_COMMIT, OFFSET_DELETE, DELETE_GROUPS)
+_READERS: Final = ("rereaders", "returners", "repeaters", "recaller")
+_REREAD: Final = TopicPartition("reread", 0)
 
 
 class Attempts:
@@ -37,21 +46,19 @@ class Attempts:
 
     def of(self, operation: Operation[T]) -> Operation[T]:
         """Return the same operation, with its attempts counted."""
-        step: Any = next(operation)
+        advance: Callable[[], Any] = partial(next, operation)
         while True:
-            if isinstance(step, Call) and step.api_key in _WRITES:
-                self.count += 1
-            answer: Any = None
-            error: TidelogError | None = None
             try:
-                answer = yield step
-            except TidelogError as raised:
-                error = raised
-            try:
-                step = operation.send(answer) if error is None else operation.throw(error)
+                step = advance()
             except StopIteration as end:
                 result: T = end.value
                 return result
+            if isinstance(step, Call) and step.api_key in _WRITES:
+                self.count += 1
+            try:
+                advance = partial(operation.send, (yield step))
+            except TidelogError as raised:
+                advance = partial(operation.throw, raised)
 
 
 class OffsetLedger:
@@ -71,7 +78,7 @@ class OffsetLedger:
         self.group = group
         self.partitions = partitions
         #: The acknowledged offset of each partition, and other offsets that it may have.
-        self.certain = dict.fromkeys(partitions, NO_OFFSET)
+        self.certain = dict.fromkeys(partitions, _NO_OFFSET)
         self._possible: dict[TopicPartition, dict[int, None]] = {each: {} for each in partitions}
         self._kind = kind
         self._since, self._rule = since, rule
@@ -105,7 +112,7 @@ class OffsetLedger:
     def _check_gone(self) -> None:
         """Check a response that the group does not exist: no offset may be required then."""
         for partition, certain in self.certain.items():
-            if certain != NO_OFFSET and NO_OFFSET not in self._possible[partition]:
+            if certain != _NO_OFFSET and _NO_OFFSET not in self._possible[partition]:
                 self._kind.client.history.broken_promise(
                     f"group {self.group} was reported as missing; offset {certain} of {partition}"
                     f" was acknowledged{self._since} and not deleted{self._rule}"
@@ -117,7 +124,7 @@ class OffsetLedger:
             wanted = self.admin.committed(self.group, self.partitions)
             found = await self._kind.client.run(wanted)
             for partition, certain in self.certain.items():
-                offset = found[partition].offset if partition in found else NO_OFFSET
+                offset = found[partition].offset if partition in found else _NO_OFFSET
                 if offset != certain and offset not in self._possible[partition]:
                     self._kind.client.history.broken_promise(
                         f"group {self.group} got offset {offset} for {partition}; {certain} was"
@@ -154,13 +161,63 @@ class OffsetsDeleted(ChurnKind):
             first, self._next_offset = self._next_offset + 1, self._next_offset + len(some)
             await ledger.commit(dict(zip(some, range(first, first + len(some)), strict=True)))
         elif what < 0.6:
-            wanted = dict.fromkeys(some, NO_OFFSET)
+            wanted = dict.fromkeys(some, _NO_OFFSET)
             await ledger.change(wanted, admin.delete_offsets(_GROUP, some), "deleted")
         elif what < 0.7:
-            wanted = dict.fromkeys(ledger.partitions, NO_OFFSET)
+            wanted = dict.fromkeys(ledger.partitions, _NO_OFFSET)
             await ledger.change(wanted, admin.delete(_GROUP), "group deleted")
         else:
             await ledger.look()
 
     async def finish(self) -> None:
         await self._ledger.look_at_last()
+
+
+@churn_of_profiles
+class OffsetsOfRecreatedTopics(OfTopics):
+    """Commits of groups for a topic that is deleted and created again under its name."""
+
+    def __init__(self, work: Workload, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        since = " since the topic was created"
+        self._ledgers = {
+            group: OffsetLedger(self, group, [_REREAD], since, " (G6)") for group in _READERS
+        }
+        self._next_offset = 0
+
+    async def begin(self) -> None:
+        await self.create(_REREAD.topic)
+
+    async def act(self) -> None:
+        for _ in range(self.draw.randrange(1, 4)):
+            for group in self.draw.sample(_READERS, 2):
+                self._next_offset += 1
+                await self._ledgers[group].commit({_REREAD: self._next_offset})
+            await self.pause(5, 150)
+            await self._ledgers[self.draw.choice(_READERS)].look()
+        former = self.topic_id(_REREAD.topic)
+        await self.admin.delete(_REREAD.topic)
+        await self.client.tasks.sleep(self.draw.choice((0, 0, 5, 200, 1_500)))
+        await self.create(_REREAD.topic)
+        self.succeeded("recreated")
+        while former in self._shown():
+            await self.pause(5, 100)
+        for ledger in self._ledgers.values():
+            ledger.certain[_REREAD] = _NO_OFFSET
+        for ledger in self._ledgers.values():
+            await ledger.look()
+
+    async def finish(self) -> None:
+        for ledger in self._ledgers.values():
+            await ledger.look_at_last()
+
+    def _shown(self) -> list[bytes]:
+        """Return the topic's id in the view of each broker."""
+        views = [
+            node.broker.services.view
+            for node in self.work.cluster.brokers.values()
+            if node.broker is not None
+        ]
+        return [
+            view.topics[_REREAD.topic].topic_id for view in views if _REREAD.topic in view.topics
+        ]

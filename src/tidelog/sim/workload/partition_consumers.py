@@ -19,12 +19,7 @@ from tidelog.core.types import TopicId, TopicPartition
 from tidelog.history.operations import FAIL, OK, Operation
 from tidelog.sim.batches import GONE, BrokenBatch, read_batches
 from tidelog.sim.workload.client import ClientConnection, ClientNode
-from tidelog.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    PartitionData,
-)
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from tidelog.wire.registry import FETCH
 
 MAX_WAIT_MS: Final = 300

@@ -1,9 +1,17 @@
-"""Churn of DeleteRecords (KIP-107), on plain and on compacted topics.
+"""Churn of records: they are deleted (KIP-107), expire without timestamps (D21), are read again.
 
 Deleted records are below a requested offset; a log that begins above it breaks a promise. An
 acknowledged deletion has reached all live replicas, so its low watermark is at least the requested
 offset. From then on the log start is never below it, unless the leader's broker dies or all brokers
 die that knew it. As in Kafka, brokers write log starts to disk only from time to time.
+
+Records without a timestamp are as old as their segment. They may be gone when `retention.ms` have
+passed since a replica first stored them. A replica may keep them for longer. A log that begins
+above a younger record breaks a promise; the replication checker compares the start of each log with
+the offset below which records may be gone.
+
+Consumers read a partition from its beginning, one after the other, while others stay at the ends of
+their logs, where every record was just written. They read the old records from the leaders' disks.
 """
 
 from __future__ import annotations
@@ -14,14 +22,23 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from tidelog.client.fetching import EARLIEST, LogReader
 from tidelog.client.upkeep import PartitionAdmin
 from tidelog.core.types import NO_LEADER, READ_UNCOMMITTED, TopicId, TopicPartition
+from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.observed.replica_logs import LogKey
-from tidelog.sim.workload.churning import ChurnKind, churn
+from tidelog.sim.workload.churning import ChurnKind, churn, churn_of_profiles
 from tidelog.sim.workload.partition_consumers import SimPartitionConsumer
 from tidelog.sim.workload.work import Workload
 
 if TYPE_CHECKING:
     from tidelog.log.partition_log import PartitionLog
     from tidelog.sim.sim_broker import SimBroker
+
+#: Shorter than the time of the faults, longer than it takes to fill a segment.
+_RETENTION_MS: Final = 2_500
+#: Interval of looks at the records; a look allows for what expires until the next one.
+_AGE_LOOK_MS: Final = 20
+#: How often a reader's progress is looked at, and how many times before it ends anyway.
+_READER_LOOK_MS = (20, 60)
+_READER_LOOKS = 60
 
 
 class _Deletions(ChurnKind):
@@ -167,3 +184,80 @@ class CompactedAndDeleted(_Deletions):
 
 #: Topics of churn whose records have keys.
 COMPACTED_TOPICS: Final = (CompactedAndDeleted.topic,)
+
+
+@churn_of_profiles
+class UntimedRecords(ChurnKind):
+    """A topic with little retention whose records carry no timestamps."""
+
+    topic: ClassVar[str] = "untimed"
+
+    def __init__(self, work: Workload, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self._partition = TopicPartition(self.topic, 0)
+        self._topic_id: TopicId = b""
+        #: Offset below which records may be gone.
+        self._expired = 0
+
+    async def begin(self) -> None:
+        work = self.work
+        configs = {
+            "retention.ms": str(_RETENTION_MS),
+            "segment.bytes": str(self.draw.choice((1_500, 6_000, 12_000))),
+            "file.delete.delay.ms": "300",
+        }
+        await self.create(self.topic, configs=configs)
+        self._topic_id = self.topic_id(self.topic)
+        work.produce(work.client(), self._partition, timed=False)
+        work.consume(work.client(), self._partition)
+
+    async def act(self) -> None:
+        self._look()
+        await self.client.tasks.sleep(_AGE_LOOK_MS)
+
+    async def finish(self) -> None:
+        self.is_done = True
+        while True:  # records go on expiring until the run ends
+            await self.act()
+
+    def _look(self) -> None:
+        """Note which records may be gone until the next look."""
+        replication = self.work.cluster.replication
+        key = replication.published.key(self._topic_id, self._partition.partition)
+        truth = replication.truths.get(key)
+        if truth is None:
+            return
+        old_ns = self.client.now_ns - (_RETENTION_MS - 2 * _AGE_LOOK_MS) * NS_PER_MS
+        stored_ns = replication.first_stored_ns
+        before = self._expired
+        while before < len(truth.committed):
+            if stored_ns.get(truth.committed[before], 0) > old_ns:
+                break
+            before += 1
+        if before > self._expired:
+            self._expired = before
+            self.client.records_may_go(self._partition, self._topic_id, before)
+            self.succeeded(f"records below {before} may be gone")
+
+
+@churn_of_profiles
+class RecordsReread(ChurnKind):
+    """New consumers of partitions that exist all the time, from the beginning to the end."""
+
+    pause_ms = 50, 500
+
+    async def act(self) -> None:
+        replication, published = self.work.cluster.replication, self.work.cluster.published
+        partition = self.draw.choice(self.work.steady)
+        key = published.find(partition)
+        if key is None:
+            return
+        end = len(replication.truth(key).committed)
+        consumer = self.work.consume(self.client, partition)
+        for _ in range(_READER_LOOKS):
+            if self.stopping or consumer.position >= end:
+                break
+            await self.pause(*_READER_LOOK_MS)
+        if consumer.position >= end:
+            self.succeeded(f"{partition} up to {end}")
+        consumer.stopping = True

@@ -3,6 +3,10 @@
 Each kind has topics of its own, with a producer and a consumer. Acknowledged changes must hold. The
 history shows this for deletions and creations; partitions and configurations are checked after the
 faults.
+
+The setting `flush.before.ack` of one topic changes while producers wait (V69). Brokers learn of a
+change at different times. The checker of synced commits compares each commit with the disks, under
+the setting that the leader has at that instant.
 """
 
 from __future__ import annotations
@@ -12,30 +16,16 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from tidelog.client.admin import TopicAdmin
+from tidelog.client.configs import TOPIC, ConfigResource
 from tidelog.client.steps import Operation
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
-from tidelog.sim.workload.churn import Churn
-from tidelog.sim.workload.churning import ChurnKind, churn, churn_of_profiles
-from tidelog.sim.workload.partition_consumers import SimPartitionConsumer
-from tidelog.sim.workload.partition_producers import PartitionProducer
+from tidelog.sim.workload.administrator import Churn
+from tidelog.sim.workload.churning import OfTopics, churn, churn_of_profiles
 from tidelog.sim.workload.work import Workload
 
 _MAX_PARTITIONS = 3
-
-
-class OfTopics(ChurnKind):
-    """A kind of churn with a writer and a reader for its topics."""
-
-    def __init__(self, work: Workload, draw: random.Random) -> None:
-        super().__init__(work, draw)
-        self.admin.chooses_replicas = 0.3
-        self._writer, self._reader = work.client(), work.client()
-
-    def _work_on(self, partition: TopicPartition) -> tuple[PartitionProducer, SimPartitionConsumer]:
-        """Start a producer and a consumer of a partition."""
-        producer = self.work.produce(self._writer, partition)
-        return producer, self.work.consume(self._reader, partition)
+_FLUSH = "flush.before.ack"
 
 
 @churn
@@ -51,8 +41,8 @@ class TopicsComeAndGo(OfTopics):
         await self.create(topic, count)
         self.succeeded(f"{topic} created")
         partitions = [TopicPartition(topic, each) for each in range(count)]
-        producers = [self.work.produce(self._writer, each) for each in partitions]
-        consumers = [self.work.consume(self._reader, each) for each in partitions]
+        producers = [self.work.produce(self.writer, each) for each in partitions]
+        consumers = [self.work.consume(self.reader, each) for each in partitions]
         await self.pause(100, 2_500)
         if self.stopping:
             return  # it stays, and all its records are read in the end
@@ -75,10 +65,10 @@ class TopicsRecreated(OfTopics):
     async def begin(self) -> None:
         partition = TopicPartition(self.topic, 0)
         await self.create(self.topic)
-        self.work.produce(self._writer, partition)
+        self.work.produce(self.writer, partition)
         acks = self.draw.choice((0, 1, -1))
         self.work.produce(self.work.client(), partition, acks=acks, idempotent=False)
-        self.work.consume(self._reader, partition)
+        self.work.consume(self.reader, partition)
 
     async def act(self) -> None:
         if not self.stopping:
@@ -96,11 +86,11 @@ class _Altered(OfTopics):
 
     def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
-        self._churn = Churn(self.client, draw, self.topic, self._work_on, self.grows)
+        self._churn = Churn(self.client, draw, self.topic, self.work_on, self.grows)
 
     async def begin(self) -> None:
         await self.create(self.topic)
-        self._work_on(TopicPartition(self.topic, 0))
+        self.work_on(TopicPartition(self.topic, 0))
         self.client.tasks.spawn("churn", self._churn.run())
 
     async def act(self) -> None:
@@ -157,18 +147,15 @@ class PartitionsRemoved(OfTopics):
 
     async def begin(self) -> None:
         await self.create(self.topic, 2)
-        self._work_on(TopicPartition(self.topic, 0))
+        self.work_on(TopicPartition(self.topic, 0))
         await self._work_on_last()
 
     async def _work_on_last(self) -> None:
-        self._clients = self._work_on(self._last)
+        self._clients = self.work_on(self._last)
         await self.pause(50, 1_500)
 
     async def act(self) -> None:
-        producer, consumer = self._clients
-        self.client.history.removal_begins(*self._last)
-        producer.abandon()
-        consumer.stopping = True
+        self.stop_work_on(self._last, *self._clients)
         await self._until_done(
             "removed", lambda: self._topics.remove_partitions(self.topic, 1), "fewer than that"
         )
@@ -194,3 +181,22 @@ class PartitionsRemoved(OfTopics):
                     continue
             self.succeeded(what)
             return
+
+
+@churn_of_profiles
+class FlushPolicyChanged(OfTopics):
+    """Changes of `flush.before.ack` of a topic that is written with acks=all and acks=1."""
+
+    topic: ClassVar[str] = "flushed"
+
+    async def begin(self) -> None:
+        partition = TopicPartition(self.topic, 0)
+        await self.create(self.topic)
+        self.work.produce(self.writer, partition)
+        self.work.produce(self.work.client(), partition, acks=1, idempotent=False)
+        self.work.consume(self.reader, partition)
+
+    async def act(self) -> None:
+        value = "true" if self.draw.random() < 0.7 else "false"
+        await self.alter(ConfigResource(TOPIC, self.topic), {_FLUSH: value}, f"{_FLUSH}={value}")
+        await self.pause(20, 900)

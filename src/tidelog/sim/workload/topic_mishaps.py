@@ -19,8 +19,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.metadata.layout import partition_state_path, topic_path
 from tidelog.sim.batches import encode_batch, read_batches
 from tidelog.sim.disk import Loss
-from tidelog.sim.workload.churning import churn_of_profiles
-from tidelog.sim.workload.topic_churn import OfTopics
+from tidelog.sim.workload.churning import OfTopics, churn_of_profiles
 from tidelog.sim.workload.work import Workload
 
 _KEY: Final = TopicPartition("mislaid", 0)

@@ -1,23 +1,33 @@
-"""Invariants of the replication throttle (R15): bounded bytes, and only replicas that lag wait.
+"""Invariants of reassignments: moves that get another target (R10), and their throttle (R15).
 
-In any time, a leader sends followers outside the ISR no more bytes of throttled partitions than its
-rate allows for that time and its windows, and one read for each follower. The checker counts the
-bytes in the responses themselves, and reads the lists of replicas its own way. No member of an ISR
-waits for a throttle, and no partition that is not listed. A follower learns of its membership from
-published state, so it has a moment. That all catch up once the throttle is removed is a condition
-of the final phase.
+A replica that an earlier target added, and that neither the present target nor the original
+replicas name, is dropped at once. The first state that the controller writes for the new target is
+without it, unless it leads or fewer others than the effective minimum would stay in sync. So
+acks=all does not wait for it. Afterwards it never joins the ISR of that move, except as a leader
+whose eligible replica it was. Where the controller has changed, or members have restarted, other
+decisions may come first, so that only the second half is judged.
+
+The replication throttle bounds bytes, and only replicas that lag wait. In any time, a leader sends
+followers outside the ISR no more bytes of throttled partitions than its rate allows for that time
+and its windows, and one read for each follower. The checker counts the bytes in the responses
+themselves, and reads the lists of replicas its own way. No member of an ISR waits for a throttle,
+and no partition that is not listed. A follower learns of its membership from published state, so it
+has a moment. That all catch up once the throttle is removed is a condition of the final phase.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.broker.server.served import Served
 from tidelog.sim.checkers.checker import Checked, Checker
 from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.observed.moves import PublishedMove
+from tidelog.sim.observed.published_state import PublishedPartition, PublishedTopic
+from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.wire.registry import FETCH
 
 if TYPE_CHECKING:
@@ -31,6 +41,93 @@ _UNLIMITED: Final = 2**63 - 1
 _NEWS_NS: Final = 700 * NS_PER_MS
 #: The broker on which a replica waits, the partition, and the follower.
 _Waiting = tuple[int, "Partition", int]
+
+
+class _Redirected(NamedTuple):
+    """A move whose node was written with another target."""
+
+    #: Replicas that no target wants.
+    dropped: frozenset[int]
+    #: Number of replicas that the move began with.
+    originals: int
+    #: Those of the partition when the node was written.
+    leader_epoch: int
+    controller_epoch: int
+
+
+class RedirectedMoveChecker(Checker):
+    """Checker of the moves of one run."""
+
+    def __init__(self, run: Checked) -> None:
+        super().__init__(run)
+        self._redirected: dict[LogKey, _Redirected] = {}
+        #: Number of replicas that were in sync when no target wanted them any more.
+        self.dropped = 0
+        run.published.on_moves.append(self._moved)
+        run.published.on_state.append(self._changed)
+
+    def _moved(self, topic: PublishedTopic, _: int, before: dict[int, PublishedMove]) -> None:
+        for number, former in before.items():
+            key = self._published.key(topic.topic_id, number)
+            move = topic.moving.get(number)
+            state = self._published.partitions.get(key)
+            if move is None or state is None or not move.original:
+                self._redirected.pop(key, None)
+            elif move != former:
+                self._redirected[key] = _Redirected(
+                    frozenset(move.removing) - frozenset(move.original),
+                    len(move.original),
+                    state.leader_epoch,
+                    self._published.controller_epoch,
+                )
+
+    def _changed(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
+        move = self._redirected.get(state.key)
+        if move is None or before is None or not move.dropped:
+            return
+        if before.leader_epoch == move.leader_epoch < state.leader_epoch:
+            self._check_dropped(move, before, state)
+        elif before.leader_epoch > move.leader_epoch:
+            self._check_joined(move, before, state)
+
+    def _check_dropped(
+        self, move: _Redirected, before: PublishedPartition, state: PublishedPartition
+    ) -> None:
+        """Check the first state under the new target."""
+        registered = self._published.brokers
+        if (
+            state.controller_epoch != move.controller_epoch
+            or state.leader != before.leader
+            or any(registered.get(each) != before.epoch_of(each) for each in before.isr)
+        ):
+            return
+        unwanted = [each for each in before.isr if each in move.dropped and each != state.leader]
+        self.dropped += len(unwanted)
+        kept = [each for each in unwanted if each in state.isr]
+        minimum = min(self._published.effective_minimum(state.key), move.originals)
+        if kept and len(state.isr) > minimum:
+            self._violate(
+                f"{self._name(state)}: {kept} of the ISR {state.isr} stay in sync, although no"
+                f" target wants them any more and {minimum} are enough (R10)"
+            )
+
+    def _check_joined(
+        self, move: _Redirected, before: PublishedPartition, state: PublishedPartition
+    ) -> None:
+        joined = [
+            each
+            for each in state.isr
+            if each in move.dropped and each not in before.members and each != state.leader
+        ]
+        if joined:
+            self._violate(
+                f"{self._name(state)}: {joined} join the ISR {state.isr}, although no target wants"
+                " them any more (R10)"
+            )
+
+    def _name(self, state: PublishedPartition) -> str:
+        topic = self._published.all_topics[state.key.topic_id]
+        return f"{topic.name}-{state.key.partition}"
 
 
 @dataclass(slots=True)
@@ -53,8 +150,6 @@ class ThrottleChecker(Checker):
         self._sent: dict[Broker, _Sent] = {}
         #: Since when each replica waits that need not.
         self._waiting_since_ns: dict[_Waiting, int] = {}
-        #: Bytes that throttled followers outside the ISR got under a rate.
-        self.limited_bytes = 0
 
     # bytes
 
@@ -112,7 +207,6 @@ class ThrottleChecker(Checker):
         paid = sent.rate * (now_ms - sent.at_ms) / _MS_PER_S
         sent.level, sent.at_ms = max(0.0, sent.level - paid) + total, now_ms
         sent.reads[follower] = max(sent.reads.get(follower, 0), largest)
-        self.limited_bytes += total
         span_s = config.replication_quota_window_num * config.replication_quota_window_size_seconds
         limit = sent.rate * span_s + sum(sent.reads.values())
         if sent.level > limit:
