@@ -145,7 +145,7 @@ class Coverage:
                 " another file, or move it away"
             )
         try:
-            return _Reader(document).coverage()
+            return _read(document)
         except _CoverageError as wrong:
             raise CoverageFileError(
                 f"{name} holds no coverage: {wrong}; name another file, or move it away"
@@ -156,62 +156,50 @@ class _CoverageError(ValueError):
     """A deviation from the documents of `to_json`: its place, and the expected value."""
 
 
-class _Reader:
-    """Part of a coverage document, with its place."""
-
-    def __init__(self, value: Any, where: str = "") -> None:
-        self._value = value
-        self._where = where
-
-    def coverage(self) -> Coverage:
-        """Return the coverage in the whole document."""
-        return Coverage(
-            {name: each.profile() for name, each in self.of("profiles").items()},
-            {
-                fault: {kind: pair.pair() for kind, pair in by_churn.items()}
-                for fault, by_churn in self.of("pairs").items()
-            },
-        )
-
-    def profile(self) -> ProfileCoverage:
-        """Return the sums of one profile."""
-        found = ProfileCoverage()
+def _read(document: Any) -> Coverage:
+    """Return the coverage in a whole document."""
+    coverage = Coverage()
+    parts = _parts(document, "", ("profiles", "pairs"))
+    for name, value in _parts(parts["profiles"], "profiles").items():
+        where = f"profiles.{name}"
+        sums = _parts(value, where, (*_NUMBERS, *COUNTED))
+        found = coverage.profiles[name] = ProfileCoverage()
         for part in _NUMBERS:
-            setattr(found, part, self.of(part).count())
+            setattr(found, part, _count(sums[part], f"{where}.{part}"))
         for part in COUNTED:
-            setattr(found, part, self.of(part).counts())
-        return found
+            setattr(found, part, _counts(sums[part], f"{where}.{part}"))
+    for fault, by_churn in _parts(parts["pairs"], "pairs").items():
+        coverage.pairs[fault] = pairs = {}
+        for kind, value in _parts(by_churn, f"pairs.{fault}").items():
+            where = f"pairs.{fault}.{kind}"
+            pair = _parts(value, where, ("runs", "marks"))
+            runs, marks = _count(pair["runs"], f"{where}.runs"), pair["marks"]
+            pairs[kind] = Pair(runs, _counts(marks, f"{where}.marks"))
+    return coverage
 
-    def pair(self) -> Pair:
-        """Return the sums of a pair of fault and churn."""
-        return Pair(self.of("runs").count(), self.of("marks").counts())
 
-    def of(self, key: str) -> _Reader:
-        """Return the part of this name."""
-        parts = dict(self.items())
-        if key not in parts:
-            raise _CoverageError(f"{self._where or 'it'} has no {key!r}")
-        return parts[key]
+def _parts(value: Any, where: str, wanted: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the parts of an object by name, with the wanted ones among them."""
+    if not isinstance(value, dict):
+        raise _CoverageError(f"{where} is {_short(value)}, an object expected")
+    for key in wanted:
+        if key not in value:
+            raise _CoverageError(f"{where or 'it'} has no {key!r}")
+    return value
 
-    def items(self) -> Iterable[tuple[str, _Reader]]:
-        """Return all parts, by name."""
-        if not isinstance(self._value, dict):
-            raise _CoverageError(f"{self._where} is {self._short()}, an object expected")
-        prefix = f"{self._where}." if self._where else ""
-        return [(name, _Reader(each, f"{prefix}{name}")) for name, each in self._value.items()]
 
-    def counts(self) -> dict[str, int]:
-        """Return this part as numbers by name."""
-        return {name: each.count() for name, each in self.items()}
+def _counts(value: Any, where: str) -> dict[str, int]:
+    """Return a part as numbers by name."""
+    return {name: _count(each, f"{where}.{name}") for name, each in _parts(value, where).items()}
 
-    def count(self) -> int:
-        """Return this part as a number."""
-        if type(self._value) is not int or self._value < 0:
-            raise _CoverageError(
-                f"{self._where} is {self._short()}, a whole number from 0 expected"
-            )
-        return self._value
 
-    def _short(self) -> str:
-        text = json.dumps(self._value)
-        return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "..."
+def _count(value: Any, where: str) -> int:
+    """Return a part as a number."""
+    if type(value) is not int or value < 0:
+        raise _CoverageError(f"{where} is {_short(value)}, a whole number from 0 expected")
+    return value
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "..."

@@ -6,7 +6,7 @@ through. The fault budget decides what a power loss may lose; `sim/profiles` has
 Families: `network`, `store`, `clocks`, `processes`, `disks`, `log_dirs`, `rogues`.
 
 Scenarios are sequences that no single draw brings about: `scenarios`, `leaderships`, `elections`,
-`restarts`, `stale_members`. They share `steps`.
+`restarts`, `stale_members`.
 """
 
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS, FaultKind

@@ -1,4 +1,4 @@
-"""The context of one fault: the cluster, the fault's own draws, time, and possible targets.
+"""The context of one fault: the cluster, the fault's own draws, time, steps, possible targets.
 
 Each fault gets its own context. Kinds keep the state that they need for healing in closures
 (`later`, `at_end`). This module does not distinguish kinds.
@@ -7,20 +7,44 @@ Each fault gets its own context. Kinds keep the state that they need for healing
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Final
 
 from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.observed.published_state import PublishedPartition
+from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import SimCluster
 
 #: A scenario yields the times to wait, in ms.
 Scenario = Generator[float, None, None]
+#: A wait for a condition yields the times until its next look, in ms, and gives up after a number
+#: of looks. Its result is whether the condition held in time.
+Wait = Generator[float, None, bool]
 
 #: Losses that a crash asks the budget for; each entry is equally likely.
 LOSSES: Final = (Loss.NONE, Loss.NONE, Loss.UNSYNCED, Loss.UNSYNCED, Loss.ALL_UNSYNCED)
+
+
+def in_time(condition: Callable[[], bool], look_ms: float = 5.0, looks: int = 300) -> Wait:
+    """Wait for a condition, not for ever; return whether it holds."""
+    for _ in range(looks):
+        if condition():
+            return True
+        yield look_ms
+    return condition()
+
+
+def later_in_time(condition: Callable[[], bool], look_ms: float, looks: int) -> Wait:
+    """Wait for a condition as `in_time`; the first look is after an interval."""
+    yield look_ms
+    return (yield from in_time(condition, look_ms, looks - 1))
+
+
+def both_ways(*pairs: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return the links between these pairs of hosts, in both directions."""
+    return [link for source, target in pairs for link in ((source, target), (target, source))]
 
 
 class RunFaults:
@@ -108,6 +132,56 @@ class FaultContext:
     def count(self, kind: str) -> None:
         """Count a played fault."""
         self._faults.count(kind)
+
+    # Steps of scenarios
+
+    def cut(self, links: Iterable[tuple[str, str]]) -> None:
+        """Cut links."""
+        for link in links:
+            self.cluster.simulator.network.cut(*link)
+
+    def heal(self, links: Iterable[tuple[str, str]]) -> None:
+        """Heal links."""
+        for link in links:
+            self.cluster.simulator.network.heal(*link)
+
+    def push_out(self, leader: int, followers: Iterable[int]) -> None:
+        """Keep followers from fetching from the leader."""
+        for source, target in self._links(leader, followers):
+            self.cut([(source, target)])
+            self.note(f"push {target} out: {source}>{target} cut")
+
+    def take_back(self, leader: int, followers: Iterable[int]) -> None:
+        """Let followers fetch from the leader again."""
+        self.heal(self._links(leader, followers))
+
+    def _links(self, leader: int, followers: Iterable[int]) -> list[tuple[str, str]]:
+        brokers = self.cluster.brokers
+        return [(brokers[leader].node.host, brokers[each].node.host) for each in followers]
+
+    def is_member(self, key: LogKey, broker_id: int) -> bool:
+        """Return whether a broker is in the published ISR; False where the partition is gone."""
+        state = self.cluster.published.partitions.get(key)
+        return state is not None and broker_id in state.isr
+
+    def expire(self, broker: SimBroker | None) -> bool:
+        """End a broker's session now, if the budget allows it."""
+        store = None if broker is None else broker.store
+        if broker is None or store is None or store.session_id is None:
+            return False
+        self.note(f"expire the session of broker {broker.node_id}")
+        return self.cluster.store.expire(store.session_id)
+
+    def until_back(
+        self, broker: SimBroker, life: int, look_ms: float, looks: int, *, waits: bool
+    ) -> Wait:
+        """Wait until a broker runs again after its incarnation `life`; with `waits`, for health."""
+
+        def is_back() -> bool:
+            runs = broker.life is not None and broker.incarnation > life
+            return runs and not (waits and self.cluster.health())
+
+        return later_in_time(is_back, look_ms, looks)
 
     # Targets
 

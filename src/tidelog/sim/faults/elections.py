@@ -10,17 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog.metadata import layout
-from tidelog.sim.faults.context import FaultContext, Scenario
+from tidelog.sim.faults.context import FaultContext, Scenario, both_ways, later_in_time
 from tidelog.sim.faults.kinds import scenario, scenario_of_rounds
-from tidelog.sim.faults.steps import both_ways, cut, heal, later_in_time
-from tidelog.sim.faults.store import expire
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import STORE_HOST
 
 
 def _expire_another(context: FaultContext, controller: SimBroker) -> None:
     """End another broker's session: the controller has something to read and to write then."""
-    expire(context, context.draw.choice(context.others(controller)))
+    context.expire(context.draw.choice(context.others(controller)))
 
 
 def _depose(context: FaultContext) -> Scenario:
@@ -48,7 +46,7 @@ def _elect_unnoticed(context: FaultContext) -> Scenario:
     cluster = context.cluster
     epoch = cluster.published.controller_epoch
     controller = context.controller()
-    if controller is None or not expire(context, controller):
+    if controller is None or not context.expire(controller):
         return
     for broker in context.others(controller):
         if broker.store is not None:
@@ -56,9 +54,9 @@ def _elect_unnoticed(context: FaultContext) -> Scenario:
     context.note("the next elected controller does not learn of its election")
     yield from later_in_time(lambda: cluster.published.controller_epoch != epoch, 1, 2_000)
     links = both_ways(*((broker.node.host, STORE_HOST) for broker in cluster.brokers.values()))
-    cut(context, links)
+    context.cut(links)
     yield context.draw.uniform(50, 500)
-    heal(context, links)
+    context.heal(links)
 
 
 def _raise_epoch(context: FaultContext) -> Scenario:
@@ -118,7 +116,7 @@ def _elect_unanswered(context: FaultContext) -> Scenario:
     The response to its claim is withheld.
     """
     controller = context.controller()
-    if controller is None or not expire(context, controller):
+    if controller is None or not context.expire(controller):
         return
     context.note("the next elected controller never learns of its election")
     for broker in context.others(controller):

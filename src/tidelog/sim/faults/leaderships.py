@@ -12,11 +12,17 @@ from functools import partial
 from typing import NamedTuple
 
 from tidelog.sim.disk import Loss
-from tidelog.sim.faults.context import FaultContext, Scenario
+from tidelog.sim.faults.context import (
+    FaultContext,
+    Scenario,
+    Wait,
+    both_ways,
+    in_time,
+    later_in_time,
+)
 from tidelog.sim.faults.disks import put_back, take_away
 from tidelog.sim.faults.kinds import scenario, scenario_of_rounds
-from tidelog.sim.faults.steps import Wait, both_ways, cut, heal, in_time, is_member, later_in_time
-from tidelog.sim.faults.store import elect_preferred, expire
+from tidelog.sim.faults.store import elect_preferred
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.sim_broker import SimBroker
@@ -73,7 +79,7 @@ def _one_led_by_controller(
     leader = controller.node_id
     case = _one_of(context, lambda it: it.leader == leader and is_wanted(it))
     if case is None:
-        expire(context, context.leader())
+        context.expire(context.leader())
         yield context.draw.uniform(300, 1_000)
     return case
 
@@ -86,7 +92,7 @@ def _until_leader(context: FaultContext, case: _Case, broker_id: int) -> Wait:
 
 def _until_member(context: FaultContext, case: _Case, broker_id: int) -> Wait:
     """Wait until a broker is published as a member of the ISR."""
-    return in_time(lambda: is_member(context, case.key, broker_id))
+    return in_time(lambda: context.is_member(case.key, broker_id))
 
 
 def _until_no_member(context: FaultContext, case: _Case, broker_id: int) -> Wait:
@@ -106,7 +112,7 @@ def _late(context: FaultContext, source: int, target: int, late_ms: float) -> No
 def _cut_off_from_store(context: FaultContext, broker_id: int) -> list[tuple[str, str]]:
     """Cut a broker off from the store, and return the links to heal."""
     links = both_ways((context.cluster.brokers[broker_id].node.host, STORE_HOST))
-    cut(context, links)
+    context.cut(links)
     return links
 
 
@@ -131,7 +137,7 @@ def leader_returns(context: FaultContext) -> Scenario:
     context.count("scenario")
     _late(context, leader, other, 400)
     yield context.draw.uniform(100, 350)
-    expire(context, context.cluster.brokers[leader])
+    context.expire(context.cluster.brokers[leader])
     if (yield from _until_leader(context, case, other)):
         _late(context, leader, other, 0)
         _late(context, other, ahead, context.draw.uniform(100, 700))
@@ -183,12 +189,12 @@ def unheard_of_return(context: FaultContext) -> Scenario:
     if elect_preferred(context):
         yield from _until_leader(context, case, between)
         yield context.draw.uniform(20, 200)
-        expire(context, context.cluster.brokers[between])
+        context.expire(context.cluster.brokers[between])
         yield from _until_leader(context, case, leader)
         yield 2
         _late(context, leader, follower, 0)
         yield context.draw.uniform(500, 1_000)
-    heal(context, links)
+    context.heal(links)
     _punctual(context, case)
     yield context.draw.uniform(200, 1_000)
 
@@ -207,14 +213,14 @@ def two_terms_lost(context: FaultContext) -> Scenario:
     context.count("scenario")
     _late(context, leader, behind, 700)
     yield context.draw.uniform(50, 150)
-    expire(context, brokers[leaving])
+    context.expire(brokers[leaving])
     yield from _until_no_member(context, case, leaving)
     yield context.draw.uniform(50, 300)
     # A leader that registers again before the next election keeps its leadership (E7).
     links = _cut_off_from_store(context, leader)
-    expire(context, brokers[leader])
+    context.expire(brokers[leader])
     yield from _until_leader(context, case, behind)
-    heal(context, links)
+    context.heal(links)
     _punctual(context, case)
     if context.draw.random() < 0.6:
         # By now high watermarks are on disk, and some records are not.

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from tidelog.sim.faults.context import FaultContext
+from tidelog.sim.faults.context import FaultContext, both_ways
 from tidelog.sim.faults.kinds import kind, kind_at_broker
-from tidelog.sim.faults.steps import both_ways, cut, heal
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import STORE_HOST
@@ -22,10 +21,10 @@ _Links = list[tuple[str, str]]
 
 def cut_for_a_while(context: FaultContext, links: _Links) -> None:
     """Cut these links, and heal them after a random time."""
-    cut(context, links)
+    context.cut(links)
     names = " ".join(f"{source}>{target}" for source, target in links)
     context.note(f"cut {names}")
-    heals = partial(heal, context, links)
+    heals = partial(context.heal, links)
     context.heal_later(context.about(60, 600, 4_000), heals, f"healed {names}")
 
 

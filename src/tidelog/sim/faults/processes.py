@@ -11,7 +11,6 @@ from typing import Final
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import LOSSES, FaultContext, Scenario
 from tidelog.sim.faults.kinds import kind, kind_at_broker
-from tidelog.sim.faults.steps import until_back
 from tidelog.sim.node import Strike
 from tidelog.sim.sim_broker import SimBroker
 
@@ -101,5 +100,5 @@ def _roll(context: FaultContext, *, is_clean: bool, waits: bool) -> Scenario:
             broker.stop(context.draw.choice(LOSSES))
         elif not broker.crash(Loss.NONE, "killed in its turn"):
             continue
-        yield from until_back(context, broker, life, _ROLLING_LOOK_MS, _ROLLING_LOOKS, waits=waits)
+        yield from context.until_back(broker, life, _ROLLING_LOOK_MS, _ROLLING_LOOKS, waits=waits)
         yield context.draw.uniform(0, 300)

@@ -19,10 +19,9 @@ from functools import partial
 from typing import Final
 
 from tidelog.sim.disk import Loss
-from tidelog.sim.faults.context import LOSSES, FaultContext, Scenario
+from tidelog.sim.faults.context import LOSSES, FaultContext, Scenario, both_ways, in_time
 from tidelog.sim.faults.kinds import scenario, scenario_of_rounds
-from tidelog.sim.faults.steps import both_ways, cut, heal, in_time, until_back
-from tidelog.sim.faults.store import expire, hold_watches_back
+from tidelog.sim.faults.store import hold_watches_back
 from tidelog.sim.sim_broker import SimBroker
 
 #: Interval of the looks for the next session, and how often it is looked for.
@@ -52,14 +51,14 @@ def sessions_end_early(context: FaultContext) -> Scenario:
     if draw.random() < 0.5:
         context.crash(broker, "starts again with sessions that end early")
     else:
-        expire(context, broker)
+        context.expire(broker)
     for _ in range(draw.choice((1, 1, 2, 4))):
         has_other = partial(_has_other, broker, last)
         if not (yield from in_time(has_other, _SESSION_LOOK_MS, _SESSION_LOOKS)):
             break
         yield draw.uniform(*draw.choice(_LIVES_MS))
         last = _session(broker)
-        if expire(context, broker):
+        if context.expire(broker):
             context.count("scenario")
 
 
@@ -126,7 +125,7 @@ def rolling_bumps(context: FaultContext) -> Scenario:
             elif broker.life is not None and not broker.crash(Loss.NONE, "gets another level"):
                 continue
             context.count("scenario")
-            yield from until_back(context, broker, life, _BUMP_LOOK_MS, _BUMP_LOOKS, waits=waits)
+            yield from context.until_back(broker, life, _BUMP_LOOK_MS, _BUMP_LOOKS, waits=waits)
 
 
 @scenario_of_rounds(1_200, 2_500)
@@ -148,10 +147,10 @@ def unheard_restarts(context: FaultContext) -> Scenario:
     late_ms = context.draw.uniform(600, 1_400)
     hold_watches_back(context, partial(float, late_ms), late_ms + 800)
     links = both_ways((leader.node.host, controller.node.host))
-    cut(context, links)
+    context.cut(links)
     lag_ms = cluster.settings.of(leader.node_id).replica_lag_time_max_ms
     yield lag_ms * context.draw.uniform(0.3, 1.0)
     context.note(f"restart {third.node_id} unheard of; {leader.node_id} may lead")
     third.crash(context.draw.choice(LOSSES), "restarts unheard of")
     yield lag_ms + 400
-    heal(context, links)
+    context.heal(links)

@@ -13,23 +13,9 @@ from typing import Final
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
 from tidelog.sim.disk import Loss
-from tidelog.sim.faults.context import FaultContext, Scenario
+from tidelog.sim.faults.context import FaultContext, Scenario, in_time, later_in_time
 from tidelog.sim.faults.kinds import scenario, scenario_of_partition, scenario_of_rounds
-from tidelog.sim.faults.steps import (
-    cut,
-    heal,
-    in_time,
-    is_member,
-    later_in_time,
-    push_out,
-    take_back,
-)
-from tidelog.sim.faults.store import (
-    expire,
-    expire_controller,
-    replace_controller,
-    strike_next_write,
-)
+from tidelog.sim.faults.store import expire_controller, replace_controller, strike_next_write
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.sim_broker import SimBroker
 
@@ -46,12 +32,12 @@ def last_replica_standing(context: FaultContext, state: PublishedPartition) -> S
     lag_ms = cluster.settings.lag_time_max_ms
     followers = [member for member in state.isr if member != state.leader]
     context.count("scenario")
-    push_out(context, state.leader, followers)
+    context.push_out(state.leader, followers)
     partitions = cluster.published.partitions
     yield from later_in_time(lambda: partitions[state.key].isr == (state.leader,), lag_ms / 8, 20)
     cluster.brokers[state.leader].crash(Loss.ALL_UNSYNCED, "the last member dies")
     yield context.draw.uniform(500, 2_000)
-    take_back(context, state.leader, followers)
+    context.take_back(state.leader, followers)
     yield 3_000
 
 
@@ -67,7 +53,7 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
     context.count("scenario")
     pushed = [member for member in members if member != state.leader]
     pushed = pushed[: context.draw.choice((0, 0, 1, 2))]
-    push_out(context, state.leader, pushed)
+    context.push_out(state.leader, pushed)
     if pushed:
         partitions, look_ms = cluster.published.partitions, cluster.settings.lag_time_max_ms / 8
         yield from later_in_time(
@@ -79,14 +65,14 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
         if context.draw.random() < 0.6:
             broker.crash(Loss.NONE, "is killed with all others")
         else:
-            expire(context, broker)
+            context.expire(broker)
     loser.crash(Loss.ALL_UNSYNCED, "the power fails while all others end")
     for _ in range(context.draw.choice((0, 1, 2))):
         # Registered twice, its proof is of an incarnation that was never in sync.
         yield context.draw.uniform(100, 1_000)
-        expire(context, loser)
+        context.expire(loser)
     yield context.draw.uniform(500, 3_000)
-    take_back(context, state.leader, pushed)
+    context.take_back(state.leader, pushed)
     yield context.draw.uniform(1_000, 3_000)
 
 
@@ -105,7 +91,7 @@ def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scen
     disk = context.any_disk(broker)
     copy = disk.contents()
     broker.start()
-    yield from in_time(partial(is_member, context, state.key, broker.node_id), _LOOK_MS, 80)
+    yield from in_time(partial(context.is_member, state.key, broker.node_id), _LOOK_MS, 80)
     yield context.draw.uniform(100, 1_000)
     if not cluster.budget.may_fail(broker.node_id, loses_data=True):
         return
@@ -142,10 +128,10 @@ def brokers_catch_up(context: FaultContext) -> Scenario:
     context.count("scenario")
     yield from later_in_time(lambda: returning.incarnation != life, 50, 100)
     link = (context.draw.choice((leader, controller)).node.host, returning.node.host)
-    cut(context, [link])
+    context.cut([link])
     context.note(f"{link[1]} does not hear {link[0]}")
     yield context.draw.uniform(300, 3_500)
-    heal(context, [link])
+    context.heal([link])
 
 
 @scenario_of_partition(200, 1_000)
@@ -160,14 +146,14 @@ def left_behind(context: FaultContext, state: PublishedPartition) -> Scenario:
     followers = [member for member in state.isr if member != state.leader]
     context.count("scenario")
     for follower in followers:
-        push_out(context, state.leader, [follower])
+        context.push_out(state.leader, [follower])
         yield from later_in_time(partial(_has_left, context, state, follower), 50, 100)
     if cluster.published.partitions[state.key].isr == (state.leader,):
         yield context.draw.uniform(0, 500)
         for member in (state.leader, followers[-1]):
             context.crash(cluster.brokers[member], "the last members end")
         yield context.draw.uniform(100, 1_000)
-    take_back(context, state.leader, followers)
+    context.take_back(state.leader, followers)
     yield context.draw.uniform(500, 2_500)
 
 

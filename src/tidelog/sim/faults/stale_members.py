@@ -21,11 +21,10 @@ from typing import Final
 from tidelog.metadata import layout
 from tidelog.metadata.tree import Tree
 from tidelog.sim.disk import Loss
-from tidelog.sim.faults.context import FaultContext, Scenario
+from tidelog.sim.faults.context import FaultContext, Scenario, in_time
 from tidelog.sim.faults.disks import damage_leader
 from tidelog.sim.faults.kinds import scenario_of_partition, scenario_of_rounds
-from tidelog.sim.faults.steps import in_time, is_member, push_out, take_back
-from tidelog.sim.faults.store import elect_preferred, expire
+from tidelog.sim.faults.store import elect_preferred
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.observed.replica_logs import LogKey
@@ -58,10 +57,10 @@ def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Sc
     follower = cluster.brokers[context.draw.choice(followers)]
     host = follower.node.host
     context.count("scenario")
-    push_out(context, state.leader, followers)
+    context.push_out(state.leader, followers)
     yield from in_time(partial(_are_out, context, key, *followers), _LOOK_MS)
     # The follower hears that its session is over, and cannot register again.
-    expire(context, follower)
+    context.expire(follower)
     yield from in_time(partial(_has_no_session, follower), _STEP_MS)
     network.cut(host, STORE_HOST)
     network.heal(leader.node.host, host)
@@ -69,9 +68,9 @@ def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Sc
     follower.crash(Loss.ALL_UNSYNCED, "the power fails while it has no registration")
     network.heal(host, STORE_HOST)
     network.slow_down(host, leader.node.host, _LATE_NS, 0)
-    yield from in_time(partial(is_member, context, key, follower.node_id), _LOOK_MS)
+    yield from in_time(partial(context.is_member, key, follower.node_id), _LOOK_MS)
     leader.crash(Loss.NONE, "is killed once the follower is a member")
-    take_back(context, state.leader, followers)
+    context.take_back(state.leader, followers)
     network.slow_down(host, leader.node.host, 0, 0)
     yield context.draw.uniform(1_000, 3_000)
 
@@ -123,7 +122,7 @@ def _end(context: FaultContext, broker: SimBroker) -> None:
 
 
 def _are_out(context: FaultContext, key: LogKey, *broker_ids: int) -> bool:
-    return not any(is_member(context, key, broker_id) for broker_id in broker_ids)
+    return not any(context.is_member(key, broker_id) for broker_id in broker_ids)
 
 
 def _none_runs(brokers: Mapping[int, SimBroker]) -> bool:
@@ -160,7 +159,7 @@ def damaged_member(context: FaultContext) -> Scenario:
         and state.leader != topics[key.topic_id].assignment[key.partition][0]
     ]
     if controller is None or not cases:
-        expire(context, context.leader())
+        context.expire(context.leader())
         yield context.draw.uniform(300, 1_500)
         return
     state = context.draw.choice(cases)

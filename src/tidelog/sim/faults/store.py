@@ -19,15 +19,6 @@ from tidelog.sim.sim_cluster import STORE_HOST
 from tidelog.sim.sim_store import WriteStrike
 
 
-def expire(context: FaultContext, broker: SimBroker | None) -> bool:
-    """End a broker's session now, if the budget allows it."""
-    store = None if broker is None else broker.store
-    if broker is None or store is None or store.session_id is None:
-        return False
-    context.note(f"expire the session of broker {broker.node_id}")
-    return context.cluster.store.expire(store.session_id)
-
-
 def replace_controller(context: FaultContext, epoch: int) -> None:
     """Try to end the controller's session until another is elected; the budget may refuse it."""
     if context.cluster.published.controller_epoch == epoch:
@@ -38,13 +29,13 @@ def replace_controller(context: FaultContext, epoch: int) -> None:
 @kind
 def expire_session(context: FaultContext) -> bool:
     """End the session of some broker."""
-    return expire(context, context.any_broker())
+    return context.expire(context.any_broker())
 
 
 @kind
 def expire_controller(context: FaultContext) -> bool:
     """End the session of the controller's broker."""
-    return expire(context, context.controller())
+    return context.expire(context.controller())
 
 
 @kind_at_broker
