@@ -47,10 +47,10 @@ def test_a_controller_that_the_store_never_answers_gives_up_and_another_term_beg
     controller = three.controller()
     epoch = controller.controller.controller_epoch
     session_id = controller.store.session_id
-    controller.store.forget_answer(path)
+    controller.store.forgotten_path = path
     if path == layout.TOPICS:
         three.write(Create(f"{layout.TOPICS}/elsewhere", b"{"))
-        three.until(lambda: not controller.store.will_forget)
+        three.until(lambda: not controller.store.forgotten_path)
     answers = three.begin_create(controller, "t", (1, 2, 3))
     three.until(lambda: not controller.is_controller)
     three.until(lambda: is_led(three))
@@ -72,7 +72,7 @@ def test_who_never_hears_of_its_election_does_not_keep_the_node(three: Controlle
     controller = three.controller()
     others = [one for one in three.brokers.values() if one is not controller]
     for one in others:
-        one.store.forget_answer(layout.CONTROLLER_EPOCH)
+        one.store.forgotten_path = layout.CONTROLLER_EPOCH
     controller.crash()
     three.until(lambda: owner(three) in [one.store.session_id for one in others])
     assert three.controllers == [], "elected, and nobody knows"

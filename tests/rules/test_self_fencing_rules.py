@@ -330,11 +330,11 @@ def test_the_limit_of_a_pause_follows_the_session_that_the_store_has_granted(
     async def story() -> None:
         broker = harness.broker()
         store = simulated(broker)
-        store._session_timeout_ms *= 3  # what the broker asks for
+        store.session_timeout_ms *= 3  # what the broker asks for
         open_session = store.open
 
         async def grant_less() -> None:
-            store._session_timeout_ms = TIMEOUT_MS
+            store.session_timeout_ms = TIMEOUT_MS
             await open_session()
 
         store.open = grant_less  # type: ignore[method-assign]  # replaced

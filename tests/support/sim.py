@@ -8,7 +8,7 @@ from typing import Any
 from tidelog.core.ports import FrameHandler, Ports, Transport
 from tidelog.core.receive_budget import ReceiveBudget
 from tidelog.core.tasks import Tasks
-from tidelog.sim.checkers.checker import Checked
+from tidelog.sim.checkers.checker import CheckedRun
 from tidelog.sim.node import SimNode
 from tidelog.sim.simulator import Simulator
 
@@ -27,9 +27,9 @@ def checked(
     *,
     published: Any = None,
     brokers: Any = None,
-) -> Checked:
+) -> CheckedRun:
     """What a checker sees of a run made by hand; its violations go to `found`."""
-    return Checked(published, found.append, now_ns, {} if brokers is None else brokers)
+    return CheckedRun(published, found.append, now_ns, {} if brokers is None else brokers)
 
 
 class Recorder:

@@ -70,8 +70,7 @@ def test_every_package_has_a_page() -> None:
 def test_the_page_of_proofs_names_every_checker() -> None:
     page = (INTERNALS / "proof.md").read_text(encoding="utf-8")
     checkers = {path.stem for path in ROOT.glob("src/tidelog/sim/checkers/*_checker.py")}
-    checkers.remove("broker_checker")  # the base of several, which checks nothing itself
-    assert len(checkers) > 20
+    assert len(checkers) > 10
     assert sorted(name for name in checkers if f"{name}.py`" not in page) == []
 
 

@@ -184,14 +184,19 @@ def _read_numbers(records: bytes, count: int, offsets: int) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _read_record(record: bytes) -> tuple[int, int]:
-    """Return (offset delta, number) of a record."""
+def _fields(record: bytes) -> tuple[int, bytes, int, int]:
+    """Return offset delta, key, size of the value (-1 without one) and its position."""
     _, position = _read_varint(record, 1)  # the timestamp delta
     delta, position = _read_varint(record, position)
     size, position = _read_varint(record, position)
     key = record[position : position + max(size, 0)]
-    position += len(key)
-    size, position = _read_varint(record, position)
+    size, position = _read_varint(record, position + len(key))
+    return delta, key, size, position
+
+
+def _read_record(record: bytes) -> tuple[int, int]:
+    """Return (offset delta, number) of a record."""
+    delta, key, size, position = _fields(record)
     if key and not key.startswith(_CLIENT_KEY):
         value = 0 if size < 0 else 1 + crc32c.crc32c(record[position : position + size])
         return delta, _COORDINATORS | crc32c.crc32c(key) << _CHECKSUM_BITS | value
@@ -218,14 +223,9 @@ def read_records(data: bytes | bytearray | memoryview) -> Iterator[tuple[bytes, 
         at = 0
         while at < len(records):
             size, at = _read_varint(records, at)
-            _, place = _read_varint(records, at + 1)
-            _, place = _read_varint(records, place)
-            found = []
-            for _ in range(2):
-                length, place = _read_varint(records, place)
-                found.append(records[place : place + max(length, 0)])
-                place += max(length, 0)
-            yield found[0], found[1]
+            record = records[at : at + size]
+            _, key, value_size, place = _fields(record)
+            yield key, record[place : place + max(value_size, 0)]
             at += size
 
 

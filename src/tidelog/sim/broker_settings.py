@@ -10,13 +10,27 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.core.config import BrokerConfig
-from tidelog.sim.profiles.profile import Profile
+from tidelog.sim.profiles.profile import Profile, properties_of
 
 PORT: Final = 9092
 #: The first log directory; a number follows in the names of further ones.
 LOG_DIRECTORY: Final = "/data"
 #: Partitions of `__consumer_offsets`.
 OFFSETS_PARTITIONS: Final = 3
+#: Configuration of all brokers, unless a profile or a seed sets another value.
+_PROPERTIES: Final = properties_of(
+    "leader.recovery.wait.ms=300, replica.fetch.wait.max.ms=250, replica.fetch.backoff.ms=100,"
+    " replica.socket.timeout.ms=1500, replica.high.watermark.checkpoint.interval.ms=700,"
+    " log.flush.offset.checkpoint.interval.ms=1500, log.segment.bytes=16384,"
+    " log.index.interval.bytes=512, log.segment.delete.delay.ms=500, log.dir.reserve.bytes=0,"
+    " log.dir.slow.threshold.ms=0, controller.socket.timeout.ms=1500,"
+    " controller.activity.timeout.ms=0, request.timeout.ms=2000,"
+    " controlled.shutdown.enable=false, auto.create.topics.enable=false,"
+    " default.replication.factor=3, min.insync.replicas=2,"
+    f" offsets.topic.num.partitions={OFFSETS_PARTITIONS}, offsets.topic.segment.bytes=16384,"
+    " offsets.commit.timeout.ms=1500, offsets.load.buffer.size=4096,"
+    " group.min.session.timeout.ms=100, group.initial.rebalance.delay.ms=200"
+)
 
 
 def host_of(broker_id: int) -> str:
@@ -65,30 +79,7 @@ class BrokerSettings:
                 "log.dirs": ",".join(self.log_directories),
                 "metadata.session.timeout.ms": str(self.session_timeout_ms),
                 "replica.lag.time.max.ms": str(self.lag_time_max_ms),
-                "leader.recovery.wait.ms": "300",
-                "replica.fetch.wait.max.ms": "250",
-                "replica.fetch.backoff.ms": "100",
-                "replica.socket.timeout.ms": "1500",
-                "replica.high.watermark.checkpoint.interval.ms": "700",
-                "log.flush.offset.checkpoint.interval.ms": "1500",
-                "log.segment.bytes": "16384",
-                "log.index.interval.bytes": "512",
-                "log.segment.delete.delay.ms": "500",
-                "log.dir.reserve.bytes": "0",
-                "log.dir.slow.threshold.ms": "0",
-                "controller.socket.timeout.ms": "1500",
-                "controller.activity.timeout.ms": "0",
-                "request.timeout.ms": "2000",
-                "controlled.shutdown.enable": "false",
-                "auto.create.topics.enable": "false",
-                "default.replication.factor": "3",
-                "min.insync.replicas": "2",
-                "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
-                "offsets.topic.segment.bytes": "16384",
-                "offsets.commit.timeout.ms": "1500",
-                "offsets.load.buffer.size": "4096",
-                "group.min.session.timeout.ms": "100",
-                "group.initial.rebalance.delay.ms": "200",
+                **_PROPERTIES,
                 **self.properties,
                 "inter.broker.protocol.version": self.levels.get(broker_id, ""),
             }

@@ -148,7 +148,7 @@ class ClientWorkload(Workload):
         draws = [stream(self.seed, "shared producer", n) for n in range(_SHARED_PARTITIONS)]
         shared = begin_shared(writer, _SHARED_TOPIC, _SHARED_PARTITIONS, self.numbers, draws)
         if self.profile.overtaking_share:
-            shared.overtake(self.profile.overtaking_share, stream(self.seed, "overtaking"))
+            shared.overtaking = self.profile.overtaking_share, stream(self.seed, "overtaking")
         self.producers += shared.partitions
         for number in range(_SHARED_PARTITIONS):
             self.consume(reader, TopicPartition(_SHARED_TOPIC, number))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tidelog.core.ports import Buffer
@@ -212,11 +212,7 @@ class SimDisk:
         self.remove_directory(path)
 
     def _change(self, change: _Change) -> None:
-        for directory, name, entry in change:
-            if entry is None:
-                directory.entries.pop(name, None)
-            else:
-                directory.entries[name] = entry
+        _apply(change, is_durable=False)
         self._unsynced.append(change)
         self.names_changed = True
 
@@ -257,7 +253,7 @@ class SimDisk:
         kept: list[_Change] = []
         for change in self._unsynced:
             if any(changed is directory for changed, _, _ in change):
-                _make_durable(change)
+                _apply(change, is_durable=True)
             else:
                 kept.append(change)
         self._unsynced = kept
@@ -265,7 +261,7 @@ class SimDisk:
     def sync_everything(self) -> None:
         """Make everything durable (a quiet disk, long after the last write)."""
         for change in self._unsynced:
-            _make_durable(change)
+            _apply(change, is_durable=True)
         self._unsynced.clear()
         for _, file in self.files():
             file.pending.clear()
@@ -281,7 +277,7 @@ class SimDisk:
         pending, self._unsynced = self._unsynced, []
         kept = _kept_names(draw, loss, pending)
         for change in kept:
-            _make_durable(change)
+            _apply(change, is_durable=True)
         if len(kept) < len(pending):
             report.append(f"names {len(kept)}/{len(pending)}")
             self.count("names lost")
@@ -378,9 +374,7 @@ class SimDisk:
 
     def files(self) -> list[tuple[str, File]]:
         """Return every file with its path, in order of path."""
-        found: list[tuple[str, File]] = []
-        _collect(self._top, "", found)
-        return found
+        return list(_files(self._top, ""))
 
 
 def _kept_names(draw: random.Random, loss: Loss, pending: list[_Change]) -> list[_Change]:
@@ -417,12 +411,14 @@ def _is_aside(path: str) -> bool:
     return path.rpartition("/")[0].endswith(("-delete", "-stray"))
 
 
-def _make_durable(change: _Change) -> None:
+def _apply(change: _Change, *, is_durable: bool) -> None:
+    """Apply a change to the current entries of its directories, or to the durable ones."""
     for directory, name, entry in change:
+        entries = directory.durable if is_durable else directory.entries
         if entry is None:
-            directory.durable.pop(name, None)
+            entries.pop(name, None)
         else:
-            directory.durable[name] = entry
+            entries[name] = entry
 
 
 def _revert_names(directory: Directory) -> None:
@@ -432,10 +428,10 @@ def _revert_names(directory: Directory) -> None:
             _revert_names(entry)
 
 
-def _collect(directory: Directory, path: str, found: list[tuple[str, File]]) -> None:
+def _files(directory: Directory, path: str) -> Iterator[tuple[str, File]]:
     for name in sorted(directory.entries):
         entry = directory.entries[name]
         if isinstance(entry, Directory):
-            _collect(entry, f"{path}/{name}", found)
+            yield from _files(entry, f"{path}/{name}")
         else:
-            found.append((f"{path}/{name}", entry))
+            yield f"{path}/{name}", entry

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 
 SECTOR_BYTES = 512
@@ -231,17 +232,15 @@ def _reordered(draw: random.Random, count: int) -> frozenset[int]:
     return frozenset((others | {kept}) - {lost})
 
 
+@dataclass(slots=True, eq=False)
 class UnsyncedWrite:
     """An unsynced write."""
 
-    __slots__ = ("fate", "old", "old_size", "position", "size")
-
-    def __init__(self, position: int, size: int, old: bytes, old_size: int) -> None:
-        self.position = position
-        self.size = size
-        self.old = old
-        self.old_size = old_size
-        self.fate = Fate.PENDING
+    position: int
+    size: int
+    old: bytes
+    old_size: int
+    fate: Fate = Fate.PENDING
 
     def undo(self, data: bytearray) -> Callable[[bytearray], None]:
         """Undo the write; return a function that redoes it."""
@@ -258,15 +257,13 @@ class UnsyncedWrite:
         return redo
 
 
+@dataclass(slots=True, eq=False)
 class Truncation:
     """An unsynced truncation to a smaller size."""
 
-    __slots__ = ("fate", "size", "tail")
-
-    def __init__(self, size: int, tail: bytes) -> None:
-        self.size = size
-        self.tail = tail
-        self.fate = Fate.PENDING
+    size: int
+    tail: bytes
+    fate: Fate = Fate.PENDING
 
     def undo(self, data: bytearray) -> Callable[[bytearray], None]:
         """Undo the truncation; return a function that redoes it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tidelog.core.errors import NodeDead
 from tidelog.core.ports import Buffer, FileStatus, Handle, VolumePlace, VolumeSize
@@ -20,17 +21,15 @@ from tidelog.sim.process import Process
 _COLD_READS = 0.02
 
 
+@dataclass(slots=True, eq=False)
 class SimHandle:
     """An open file."""
 
-    __slots__ = ("closed", "file", "path", "writable")
-
-    def __init__(self, path: str, file: File, writable: bool) -> None:
-        #: The path by which the file was opened, or its name after a rename.
-        self.path = path
-        self.file = file
-        self.writable = writable
-        self.closed = False
+    #: The path by which the file was opened, or its name after a rename.
+    path: str
+    file: File
+    writable: bool
+    closed: bool = False
 
 
 class SimFiles:

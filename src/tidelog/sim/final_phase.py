@@ -65,7 +65,7 @@ class FinalPhase:
         """Wait within the limit of the phase until there is no problem any more."""
         return self._stage.wait(problem, self._limit_ns, what, kind)
 
-    def _wait_anew(self, problem: Callable[[], object], what: str, kind: str = "") -> bool:
+    def _wait_from_now(self, problem: Callable[[], object], what: str, kind: str = "") -> bool:
         """Wait within a limit that begins now."""
         return self._stage.wait(problem, self._stage.after_ns(LIVENESS_LIMIT_NS), what, kind)
 
@@ -113,7 +113,7 @@ class FinalPhase:
         """Wait until nothing moves by a plan of a broker any more: all sizes are the last (D15)."""
         planned = self._cluster.planned_moves
         planned.nothing_grows()
-        return self._wait_anew(planned.restless, "planned moves come to rest", "move")
+        return self._wait_from_now(planned.restless, "planned moves come to rest", "move")
 
     # Producers
 
@@ -193,9 +193,9 @@ class FinalPhase:
         """
         cluster = self._cluster
         is_behind = rereading.begin(cluster, self._workload).is_behind
-        return self._wait_anew(
+        return self._wait_from_now(
             lambda: is_behind() or cluster.health(), "everything committed is read again"
-        ) and self._wait_anew(
+        ) and self._wait_from_now(
             lambda: cluster.damage.unrepaired() or cluster.health(),
             "damage that was read is repaired",
             "damage",
@@ -208,7 +208,7 @@ class FinalPhase:
         if events is None:
             return True
         brokers = [each.broker for each in cluster.brokers.values() if each.broker is not None]
-        if not self._wait_anew(
+        if not self._wait_from_now(
             lambda: (
                 any(not each.cluster_events.is_idle for each in brokers) or not events.topic_id()
             ),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidelog.core.completion import Completion
@@ -32,22 +33,18 @@ DISK_READ = "read from disk"
 _FSYNC_CALLS = ("fsync", "fsync_directory", "sync_volume")
 
 
+@dataclass(slots=True, eq=False)
 class _Job:
     """An operation that waits for the worker."""
 
-    __slots__ = ("begun_ns", "completion", "name", "operation", "time_ns", "work")
-
-    def __init__(
-        self, operation: Callable[[Files], Any], work: Work, name: str, completion: Completion[Any]
-    ) -> None:
-        self.operation = operation
-        self.work = work
-        self.name = name
-        self.completion = completion
-        #: The time that the operation takes, drawn when it begins.
-        self.time_ns = 0
-        #: When it began, or was submitted where it still waits; monotonic.
-        self.begun_ns = 0
+    operation: Callable[[Files], Any]
+    work: Work
+    name: str
+    completion: Completion[Any]
+    #: The time that the operation takes, drawn when it begins.
+    time_ns: int = 0
+    #: When it began, or was submitted where it still waits; monotonic.
+    begun_ns: int = 0
 
 
 class SimLane:
@@ -63,7 +60,8 @@ class SimLane:
     ) -> None:
         self._process = process
         self._scheduler = scheduler
-        self._directory = directory
+        #: The log directory.
+        self.directory = directory
         self._files = files
         self._draw = draw
         self._jobs: deque[_Job] = deque()
@@ -74,20 +72,11 @@ class SimLane:
         self._abandoned: StorageError | None = None
         self._fast_waiting = 0
         self._closed = False
-        self._times = OperationTimes()
-        self._times.open_ages = self._open_ages
+        #: The counts of writes and reads, by their simulated time (D13).
+        self.times = OperationTimes()
+        self.times.open_ages = self._open_ages
         #: Completed with the next operation.
         self._draining: Completion[None] | None = None
-
-    @property
-    def directory(self) -> str:
-        """The log directory."""
-        return self._directory
-
-    @property
-    def times(self) -> OperationTimes:
-        """The counts of writes and reads, by their simulated time (D13)."""
-        return self._times
 
     @property
     def is_fast(self) -> bool:
@@ -121,18 +110,19 @@ class SimLane:
         """Run `operation(files)` now or later; see the port."""
         self._process.check_alive()
         if self._closed:
-            raise RuntimeError(f"the lane of {self._directory} is closed")
+            raise RuntimeError(f"the lane of {self.directory} is closed")
         if self._abandoned is not None:
             return Completion.failed(self._abandoned)
         if work is Work.NOWAIT or (work is Work.FAST and self.is_fast):
             if work is Work.FAST:
-                self._times.wrote(0)
+                self.times.wrote(0)
             result, failure = self._perform(operation)
             return Completion.of(result) if failure is None else Completion.failed(failure)
         completion: Completion[T] = Completion()
         job = _Job(operation, work, name, completion)
         if work is Work.SYNC:
-            self._sync(job)
+            self._syncs[job] = None
+            self._schedule(job)
         else:
             if work is Work.FAST:
                 self._fast_waiting += 1
@@ -140,8 +130,8 @@ class SimLane:
             job.begun_ns = self._process.clock.monotonic_ns()
             self._jobs.append(job)
             self._start()
-        if self._times.on_open is not None and work is not Work.COMPUTE:
-            self._times.on_open()
+        if self.times.on_open is not None and work is not Work.COMPUTE:
+            self.times.on_open()
         return completion
 
     def abandon(self, error: StorageError) -> None:
@@ -170,10 +160,6 @@ class SimLane:
             return
         self._busy = True
         self._schedule(self._jobs[0])
-
-    def _sync(self, job: _Job) -> None:
-        self._syncs[job] = None
-        self._schedule(job)
 
     def _schedule(self, job: _Job) -> None:
         disk = self._files.disk
@@ -226,10 +212,10 @@ class SimLane:
                 self._fast_waiting -= 1
             self._start()
         if job.work is Work.FAST:
-            self._times.wrote(job.time_ns)
+            self.times.wrote(job.time_ns)
         elif job.work is Work.READ:
-            self._times.read(job.time_ns)
-        self._times.report()
+            self.times.read(job.time_ns)
+        self.times.report()
         if failure is not None:
             job.completion.fail(failure)
         else:
@@ -244,7 +230,7 @@ class SimLane:
     def _attributed(self, error: OSError) -> StorageError:
         call = self._files.last_call
         return StorageError(
-            self._directory,
+            self.directory,
             "fsync" if call in _FSYNC_CALLS else call,
             str(error.filename or self._files.last_path),
             error.errno or 0,

@@ -1,7 +1,7 @@
 """Failed and slow log directories, and the operator who repairs them (D1, D6, D13).
 
-From some call on, the calls of the directory fail with one errno. An operator later restarts the
-broker with the same disk, or with an empty one in its place. The fault budget decides when the
+From some call on, the calls of a failed directory fail with one errno. An operator later restarts
+the broker with the same disk, or with an empty one in its place. The fault budget decides when the
 directory may fail and when its replicas may be lost. Pages that a failed sync dropped are lost at
 the restart in any case.
 

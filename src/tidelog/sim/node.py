@@ -11,13 +11,15 @@ import asyncio
 import contextlib
 import inspect
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tidelog.core.errors import NodeDead
 from tidelog.core.ports import Lane, Ports, TimerHandle
 from tidelog.sim.disk import Loss, SimDisk
+from tidelog.sim.listeners import CallbackList
 from tidelog.sim.loop import NS_PER_MS, NodeLoop, Scheduler, TimedCall
 from tidelog.sim.network import SimNetwork
 from tidelog.sim.seeds import stream
@@ -37,47 +39,51 @@ class Strike:
     prefix: str = ""
 
 
-class NodeServices(Protocol):
+class NodeServices(ABC):
     """The part of the simulator that its nodes use."""
 
-    @property
-    def seed(self) -> int:
-        """The seed of the run."""
-
-    @property
-    def scheduler(self) -> Scheduler:
-        """Virtual time."""
-
-    @property
-    def trace(self) -> Trace:
-        """The run's trace."""
-
-    @property
-    def network(self) -> SimNetwork:
-        """All hosts and links."""
-
-    @property
-    def judge_crash(self) -> Callable[[Incarnation, Loss], Loss | None] | None:
-        """The function for the loss that a crash may really bring, None for no crash at all."""
-
-    def open_lane(self, incarnation: Incarnation, directory: str) -> Lane:
-        """Return the lane of a log directory for one incarnation."""
-
-    def loss_of(self, node_id: int, wanted: Loss) -> Loss:
-        """Return the greatest loss of a disk at the end of a process."""
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.trace = Trace()
+        #: Virtual time.
+        self.scheduler = Scheduler(self.trace)
+        #: All hosts and links.
+        self.network = SimNetwork(self.scheduler, self.note, stream(seed, "network"))
+        #: Called with (incarnation, event name, fields) for each traced state change.
+        self.on_traced: CallbackList[[Incarnation, str, dict[str, Any]]] = CallbackList()
+        #: Called with (node id, kind, detail) for each line of the trace; -1 is no node.
+        self.on_note: CallbackList[[int, str, str]] = CallbackList()
+        #: Returns the loss that a crash may really bring, None for no crash at all (fault budget).
+        self.judge_crash: Callable[[Incarnation, Loss], Loss | None] | None = None
 
     def note(self, node_id: int, kind: str, detail: str) -> None:
         """Add a line to the trace."""
+        self.trace.line(self.scheduler.now_ns, node_id, kind, detail)
+        self.on_note(node_id, kind, detail)
 
     def traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
         """Record a state change that a node traced."""
+        detail = f"{name} {canonical_fields(fields)}" if fields else name
+        self.note(incarnation.node_id, "event", detail)
+        self.on_traced(incarnation, name, fields)
 
+    @abstractmethod
+    def open_lane(self, incarnation: Incarnation, directory: str) -> Lane:
+        """Return the lane of a log directory for one incarnation."""
+
+    @abstractmethod
+    def loss_of(self, node_id: int, wanted: Loss) -> Loss:
+        """Return what a node's disks lose when its process ends, at most."""
+
+    @abstractmethod
     def node_started(self, incarnation: Incarnation) -> None:
         """Record that an incarnation begins."""
 
+    @abstractmethod
     def node_died(self, incarnation: Incarnation, loss: Loss) -> None:
         """Record that an incarnation has ended."""
 
+    @abstractmethod
     def node_halted(self, incarnation: Incarnation, reason: str) -> None:
         """End a node that halts itself."""
 
@@ -375,8 +381,3 @@ class NodeTracer:
         self._incarnation.check_alive()
         if level >= logging.WARNING:
             self._simulator.note(self._incarnation.node_id, logger, message)
-
-
-def trace_detail(name: str, fields: dict[str, Any]) -> str:
-    """Return the canonical text of a traced state change."""
-    return f"{name} {canonical_fields(fields)}" if fields else name

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tidelog.core.types import TopicPartition
 from tidelog.sim.client_history import Outcome, Produce
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.observed.published_state import PublishedPartition
@@ -135,10 +136,9 @@ class OutcomeWatch:
     def _acknowledged(self, batch: Produce) -> None:
         if not self._is_measuring or batch.acks != _ACKS_ALL or batch.base_offset < 0:
             return
-        topic = self._cluster.published.topics.get(batch.topic)
-        if topic is None or batch.topic not in LASTING_TOPICS:
+        key = self._cluster.published.find(TopicPartition(batch.topic, batch.partition))
+        if key is None or batch.topic not in LASTING_TOPICS:
             return
-        key = self._cluster.published.key(topic.topic_id, batch.partition)
         last = batch.base_offset + len(batch.numbers) - 1
         copies = 0
         for broker in self._cluster.brokers.values():

@@ -64,11 +64,6 @@ class Only:
         """
         return replace(self, until_ms=None) != Only()
 
-    @property
-    def is_all(self) -> bool:
-        """Whether nothing is left out."""
-        return self == Only()
-
     def keeps_kind(self, kind: str) -> bool:
         """Return whether the run plays faults of a kind, or a scenario."""
         return self.faults is None or kind in self.faults

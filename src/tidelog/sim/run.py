@@ -24,7 +24,7 @@ from tidelog.sim.phases import PHASES, Stage
 from tidelog.sim.policies import under_policy
 from tidelog.sim.profiles import PROFILES, Profile
 from tidelog.sim.reductions import Only, Played, parse
-from tidelog.sim.results import COUNTERS, RunResult
+from tidelog.sim.results import COUNTERS, RunResult, sum_up
 from tidelog.sim.sandbox import sandboxed
 from tidelog.sim.seeds import stream
 from tidelog.sim.sim_cluster import SimCluster
@@ -135,12 +135,8 @@ class SeedRun:
         self._workload.begin()
         self._outcomes.begin()
         self.faults.begin()
-        faults_end_ns = simulator.now_ns + self._fault_ns
-        while simulator.now_ns < faults_end_ns:
-            if simulator.violations or self._is_cut_short():
-                return
-            simulator.run_until(min(faults_end_ns, simulator.now_ns + 20 * NS_PER_MS))
-        if simulator.violations:
+        end_ns = simulator.now_ns + self._fault_ns
+        if not self._wait(lambda: simulator.now_ns < end_ns, end_ns, "faults end"):
             return
         self.faults.end()
         self._outcomes.faults_ended()
@@ -178,16 +174,11 @@ class SeedRun:
             if operation.outcome.value == "open"
         ]
         altering, churning = self._workload.churn, self._workload.churning
-        churn = "; ".join(
-            what
-            for what in (
-                "" if altering is None else altering.unsettled(self.cluster),
-                "" if churning is None else churning.unfinished(),
-            )
-            if what
-        )
         health = self.cluster.health() or "healthy"
-        return f"{health}; open: {open_operations[:3]}" + (f"; {churn}" if churn else "")
+        parts = [f"{health}; open: {open_operations[:3]}"]
+        parts.append("" if altering is None else altering.unsettled(self.cluster))
+        parts.append("" if churning is None else churning.unfinished())
+        return "; ".join(filter(None, parts))
 
     # Results
 
@@ -237,8 +228,7 @@ class SeedRun:
         """Return how many calls of all disks failed, by errno and call."""
         found: dict[str, int] = {}
         for disk in self.simulator.disks.values():
-            for error, count in disk.call_errors.items():
-                found[error] = found.get(error, 0) + count
+            sum_up(found, disk.call_errors)
         return found
 
 

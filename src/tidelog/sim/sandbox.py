@@ -44,20 +44,16 @@ _NAMES: Final = {
 }
 #: Audited events, by prefix.
 _AUDITED: Final = {
-    "open": "the Files port",
-    "os.": "the Files port",
-    "shutil.": "the Files port",
-    "tempfile.": "the Files port",
-    "glob.": "the Files port",
-    "fcntl.": "the Files port",
-    "mmap.": "the Files port",
-    "sqlite3.": "the MetadataStore port",
-    "socket.": "the Network port",
-    "ssl.": "the Network port",
-    "subprocess.": "nothing: brokers start no processes",
-    "pty.": "nothing: brokers start no processes",
-    "time.sleep": "the Clock port",
-    "_thread.": "a lane",
+    prefix: instead
+    for instead, prefixes in {
+        "the Files port": "open os. shutil. tempfile. glob. fcntl. mmap.",
+        "the MetadataStore port": "sqlite3.",
+        "the Network port": "socket. ssl.",
+        "nothing: brokers start no processes": "subprocess. pty.",
+        "the Clock port": "time.sleep",
+        "a lane": "_thread.",
+    }.items()
+    for prefix in prefixes.split()
 }
 #: Modules that may read files: imports and tracebacks read source code.
 _READERS: Final = ("importlib._bootstrap", "pkgutil", "linecache", "traceback")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tidelog.sim.loop import NS_PER_MS
@@ -58,28 +58,26 @@ def shrink(
     whole: RunResult, played: Sequence[Played], run: Run, enough: Callable[[], bool] = lambda: False
 ) -> Shrunk:
     """Return the smallest reduction of a whole run found before `enough()` was true."""
-    search = _Search(whole, played, run, enough)
+    search = _Search(whole, played, run, enough, whole)
     if whole.violation:
         search.search()
     faults = tuple(search.best.of(played))
     return Shrunk(whole, search.result, search.best, faults, search.runs)
 
 
+@dataclass(slots=True)
 class _Search:
     """One search: the best reduction so far, and the reductions that were tried."""
 
-    def __init__(
-        self, whole: RunResult, played: Sequence[Played], run: Run, enough: Callable[[], bool]
-    ) -> None:
-        self.best = Only()
-        self.result = whole
-        self.runs = 0
-        self._whole = whole
-        self._kind = kind_of(whole.violation)
-        self._played = played
-        self._run = run
-        self._enough = enough
-        self._tried: dict[str, None] = {}
+    whole: RunResult
+    played: Sequence[Played]
+    run: Run
+    enough: Callable[[], bool]
+    #: Result of the best reduction.
+    result: RunResult
+    best: Only = field(default_factory=Only)
+    runs: int = 0
+    tried: dict[str, None] = field(default_factory=dict)
 
     def search(self) -> None:
         """Leave out every part that the violation does not need.
@@ -105,7 +103,7 @@ class _Search:
 
     def _leave_out_faults(self, *, coarse: bool) -> None:
         """Leave out all faults, else parts of them, down to single faults unless `coarse`."""
-        numbers = self.best.numbers(self._played)
+        numbers = self.best.numbers(self.played)
         if not numbers or self._try({"play": ()}, _CHANCES):
             return
         size = (len(numbers) + 1) // 2
@@ -137,19 +135,19 @@ class _Search:
 
     @property
     def _is_over(self) -> bool:
-        return self.runs >= MOST_RUNS or self._enough()
+        return self.runs >= MOST_RUNS or self.enough()
 
     def _try(self, change: dict[str, Any], chances: int) -> bool:
         """Try a further reduction; return whether it shows the same violation, and is now best."""
         for links in range(self.best.links, self.best.links + chances):
             wanted = replace(self.best, **change, links=links)
             name = str(wanted)
-            if name in self._tried or self._is_over:
+            if name in self.tried or self._is_over:
                 continue
-            self._tried[name] = None
+            self.tried[name] = None
             self.runs += 1
-            result = self._run(self._whole, self._played, wanted)
-            if kind_of(result.violation) == self._kind:
+            result = self.run(self.whole, self.played, wanted)
+            if kind_of(result.violation) == kind_of(self.whole.violation):
                 self.best, self.result = wanted, result
                 return True
         return False

@@ -87,7 +87,8 @@ class SimBroker:
         #: Number of calls of earlier incarnations that faults made fail.
         self._failed_calls_before = 0
         self._looked_at: dict[Partition, object] = {}
-        self._logs = NodeLogs(
+        #: The logs in the broker's files.
+        self.logs = NodeLogs(
             node.node_id,
             [
                 cluster.simulator.disk(node.node_id, directory)
@@ -101,11 +102,6 @@ class SimBroker:
     def node_id(self) -> int:
         """The broker id."""
         return self.node.node_id
-
-    @property
-    def logs(self) -> NodeLogs:
-        """The logs in the broker's files."""
-        return self._logs
 
     @property
     def life(self) -> Incarnation | None:
@@ -170,7 +166,7 @@ class SimBroker:
 
     @property
     def _failed_calls(self) -> int:
-        return sum(disk.failed_calls for disk in self._logs.disks)
+        return sum(disk.failed_calls for disk in self.logs.disks)
 
     @property
     def was_damaged(self) -> bool:
@@ -311,7 +307,7 @@ class SimBroker:
         hang or are slow.
         """
         given_up = broker.replicas.failed
-        return any(disk.root in given_up and not disk.is_failed for disk in self._logs.disks)
+        return any(disk.root in given_up and not disk.is_failed for disk in self.logs.disks)
 
     def crash(self, loss: Loss, reason: str) -> bool:
         """End the process at once; return False if it is down or the fault budget spares it."""

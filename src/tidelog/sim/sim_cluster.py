@@ -23,7 +23,7 @@ from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.metadata.tree import Tree
 from tidelog.sim.broker_settings import OFFSETS_PARTITIONS, PORT, BrokerSettings, host_of
 from tidelog.sim.checkers.answer_checker import AnswerChecker, LeaderWaitChecker
-from tidelog.sim.checkers.checker import Checked
+from tidelog.sim.checkers.checker import CheckedRun
 from tidelog.sim.checkers.client_checker import ClientChecker
 from tidelog.sim.checkers.command_checker import CommandChecker, ControlledShutdownChecker
 from tidelog.sim.checkers.connection_checker import ConnectionChecker
@@ -78,7 +78,7 @@ class SimCluster:
         self.store.on_commit(self._check_session)
         self.store.on_commit(self.published.committed)
         self.brokers: dict[int, SimBroker] = {}
-        run = Checked(
+        run = CheckedRun(
             self.published, simulator.violate, lambda: simulator.now_ns, self.brokers, self._promise
         )
         self.replication = ReplicationChecker(run, self.history.may_be_gone_before)
@@ -103,7 +103,7 @@ class SimCluster:
         self._check_more(run)
         self._attach()
 
-    def _check_more(self, run: Checked) -> None:
+    def _check_more(self, run: CheckedRun) -> None:
         """Add the checkers that follow the brokers; some are for the profiles that need them."""
         simulator, settings = self.simulator, self.settings
         profile, config = settings.profile, settings.of(1)
@@ -357,10 +357,9 @@ class SimCluster:
 
     def group_waits_for_operator(self, group: str) -> bool:
         """Return whether the partition of a group's coordinator waits for an operator."""
-        topic = self.published.topics.get(CONSUMER_OFFSETS)
-        return topic is not None and self.waits_for_operator(
-            self.published.key(topic.topic_id, self.groups.partition_of(group))
-        )
+        partition = TopicPartition(CONSUMER_OFFSETS, self.groups.partition_of(group))
+        key = self.published.find(partition)
+        return key is not None and self.waits_for_operator(key)
 
     def waits_for_operator(self, key: LogKey) -> bool:
         """Return whether D3 leaves a partition to an operator: its ISR is up and has no log.
@@ -390,25 +389,23 @@ class SimCluster:
             for disk in broker.logs.disks:
                 if disk.is_failed:
                     return f"{disk.root} of broker {broker.node_id} has failed"
-        for topic in self.published.topics.values():
-            for partition, replicas in topic.assignment.items():
-                key = self.published.key(topic.topic_id, partition)
-                state = self.published.partitions.get(key)
-                if state is None:
-                    return f"{topic.name}-{partition} has no state"
-                if not state.isr:
-                    return f"{topic.name}-{partition} is being removed"
-                if self.waits_for_operator(key):
-                    continue
-                if state.leader < 0:
-                    return f"{topic.name}-{partition} has no leader; ISR {state.isr}"
-                if state.is_recovering:
-                    return f"{topic.name}-{partition}: leader {state.leader} has not recovered"
-                if sorted(state.isr) != sorted(replicas):
-                    return (
-                        f"{topic.name}-{partition}: ISR {state.isr} of {replicas}, leader"
-                        f" {state.leader} epoch {state.leader_epoch}"
-                    )
+        for name, key, state in self.published.states():
+            replicas = self.published.topics[name.topic].assignment[name.partition]
+            if state is None:
+                return f"{name} has no state"
+            if not state.isr:
+                return f"{name} is being removed"
+            if self.waits_for_operator(key):
+                continue
+            if state.leader < 0:
+                return f"{name} has no leader; ISR {state.isr}"
+            if state.is_recovering:
+                return f"{name}: leader {state.leader} has not recovered"
+            if sorted(state.isr) != sorted(replicas):
+                return (
+                    f"{name}: ISR {state.isr} of {replicas}, leader {state.leader} epoch"
+                    f" {state.leader_epoch}"
+                )
         return self._unannounced()
 
     def _unannounced(self) -> str:
@@ -419,17 +416,15 @@ class SimCluster:
         """
         if not self.settings.levels:
             return ""
-        for topic in self.published.topics.values():
-            for number in topic.assignment:
-                state = self.published.partitions[self.published.key(topic.topic_id, number)]
-                for broker in self.brokers.values():
-                    if broker.broker is None:
-                        return f"broker {broker.node_id} has not begun"
-                    shown = broker.broker.view.partition(TopicPartition(topic.name, number))
-                    if shown is None or sorted(shown.isr) != sorted(state.isr):
-                        isr = None if shown is None else shown.isr
-                        return (
-                            f"{topic.name}-{number}: broker {broker.node_id} shows ISR {isr}, the"
-                            f" state node has {state.isr}"
-                        )
+        for name, _, state in self.published.states():
+            for broker in self.brokers.values():
+                if broker.broker is None:
+                    return f"broker {broker.node_id} has not begun"
+                shown = broker.broker.view.partition(name)
+                if shown is None or state is None or sorted(shown.isr) != sorted(state.isr):
+                    isrs = [None if each is None else each.isr for each in (shown, state)]
+                    return (
+                        f"{name}: broker {broker.node_id} shows ISR {isrs[0]}, the state node has"
+                        f" {isrs[1]}"
+                    )
         return ""

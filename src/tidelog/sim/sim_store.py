@@ -13,6 +13,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from tidelog.core.ports import Clock, TimerHandle
@@ -124,7 +125,8 @@ class SimStoreClient:
         self._latency = latency
         self._alive = alive
         self._reachable = reachable
-        self._session_timeout_ms = session_timeout_ms
+        #: Time for which the session outlives its last renewal.
+        self.session_timeout_ms = session_timeout_ms
         self._detect_ms = detect_ms
         self._session: ServerSession | None = None
         self._expired = False
@@ -141,9 +143,11 @@ class SimStoreClient:
         self._openers: list[asyncio.Future[None]] = []
         self._reconnect_timer: TimerHandle | None = None
         self._next_loss = LostMessage.NOTHING
-        self._write_strike: WriteStrike | None = None
-        #: The caller never gets the next response about this node.
-        self._forgotten_path = ""
+        #: The planned strike at a write to come.
+        self.write_strike: WriteStrike | None = None
+        #: Its caller never gets the next response about this node; empty for none. This breaks the
+        #: contract, as a client library with a defect would.
+        self.forgotten_path = ""
         self._session_callbacks: list[SessionCallback] = []
 
     # faults
@@ -155,22 +159,6 @@ class SimStoreClient:
     def lose_next_request(self) -> None:
         """Lose the request of the next transaction, which is not applied: OutcomeUnknown, too."""
         self._next_loss = LostMessage.REQUEST
-
-    def strike_write(self, planned: WriteStrike | None) -> None:
-        """Replace the planned strike."""
-        self._write_strike = planned
-
-    def forget_answer(self, path: str) -> None:
-        """Withhold the next response about a node from its caller; empty `path`: withhold none.
-
-        This breaks the contract, as a client library with a defect would.
-        """
-        self._forgotten_path = path
-
-    @property
-    def will_forget(self) -> bool:
-        """Whether a response is still to be withheld."""
-        return self._forgotten_path != ""
 
     def crashed(self) -> None:
         """Record the death of the process; with `detect_ms` the store notices it, as flock does."""
@@ -189,11 +177,6 @@ class SimStoreClient:
     def session_id(self) -> int | None:
         """The live session's id."""
         return None if self._session is None else self._session.session_id
-
-    @property
-    def session_timeout_ms(self) -> int:
-        """Time for which the session outlives its last renewal."""
-        return self._session_timeout_ms
 
     def on_session(self, callback: SessionCallback) -> None:
         """Register a callback for every change of the session's state."""
@@ -214,7 +197,7 @@ class SimStoreClient:
             self._life += 1
             self._expired = False
             self._last_beat_ms = self._clock.monotonic_ms()
-            self._clock.call_later(self._session_timeout_ms, self._open_timer(self._life))
+            self._clock.call_later(self.session_timeout_ms, partial(self._give_up, self._life))
             self._reconnect()
         opener: asyncio.Future[None] = self._loop.create_future()
         self._openers.append(opener)
@@ -255,9 +238,9 @@ class SimStoreClient:
         validate_ops(ops)
         loss, self._next_loss = self._next_loss, LostMessage.NOTHING
         message = Transact(tuple(ops), loss)
-        planned = self._write_strike
+        planned = self.write_strike
         if planned is not None and planned.meets(ops):
-            self._write_strike = None
+            self.write_strike = None
             if planned.is_applied:
                 message.applied = planned.strike
             else:
@@ -294,10 +277,10 @@ class SimStoreClient:
                 self._waiting.remove(request)
                 _fail(
                     request.future,
-                    StoreUnavailable(f"no connection for {self._session_timeout_ms} ms"),
+                    StoreUnavailable(f"no connection for {self.session_timeout_ms} ms"),
                 )
 
-        self._clock.call_later(self._session_timeout_ms, give_up)
+        self._clock.call_later(self.session_timeout_ms, give_up)
 
     # the connection
 
@@ -313,7 +296,7 @@ class SimStoreClient:
             self._connecting = True
             self._server.schedule(self._latency(), lambda: self._connect_arrives(life))
         self._reconnect_timer = self._clock.call_later(
-            self._session_timeout_ms / _RECONNECTS, self._reconnect
+            self.session_timeout_ms / _RECONNECTS, self._reconnect
         )
 
     def _connect_arrives(self, life: int) -> None:
@@ -326,27 +309,25 @@ class SimStoreClient:
             return
         session: ServerSession | None
         if self._session is None:
-            session = server.start_session(self._session_timeout_ms)
+            session = server.start_session(self.session_timeout_ms)
         else:
             session = server.session(self._session.session_id)
         if session is None:
-            server.schedule(self._latency(), lambda: self._on_loop(lambda: self._refused(life)))
+            server.schedule(self._latency(), partial(self._on_loop, self._refused, life))
             return
         connection = StoreConnection(
             server,
             session,
             self._latency,
             self._reachable,
-            receive=lambda notice: self._on_loop(lambda: self._receive(connection, notice)),
-            broken=lambda: self._on_loop(lambda: self._broken(connection)),
+            receive=lambda notice: self._on_loop(self._receive, connection, notice),
+            broken=lambda: self._on_loop(self._broken, connection),
         )
-        server.schedule(
-            self._latency(),
-            lambda: self._on_loop(lambda: self._connected(life, session, connection)),
-        )
+        connected = partial(self._on_loop, self._connected, life, session, connection)
+        server.schedule(self._latency(), connected)
 
-    def _on_loop(self, callback: Callable[[], None]) -> None:
-        self._loop.call_soon(callback)
+    def _on_loop(self, callback: Callable[..., None], *args: object) -> None:
+        self._loop.call_soon(callback, *args)
 
     def _connected(self, life: int, session: ServerSession, connection: StoreConnection) -> None:
         if life != self._life:
@@ -406,8 +387,8 @@ class SimStoreClient:
             request = self._in_flight.popleft()
             self.heard_ms = request.sent_ms
             future = request.future
-            if self._forgotten_path and request.names(self._forgotten_path):
-                self._forgotten_path = ""
+            if self.forgotten_path and request.names(self.forgotten_path):
+                self.forgotten_path = ""
             elif notice.error is not None:
                 _fail(future, notice.error)
             elif not future.done():
@@ -422,12 +403,12 @@ class SimStoreClient:
             return
         self._renew()
         self._clock.call_later(
-            self._session_timeout_ms / _RENEWALS, lambda: self._renewal_timer(life)
+            self.session_timeout_ms / _RENEWALS, lambda: self._renewal_timer(life)
         )
 
     def _renew(self) -> None:
         age_ms = self._clock.monotonic_ms() - self._last_beat_ms
-        if self._connection is not None and age_ms * 3 < self._session_timeout_ms:
+        if self._connection is not None and age_ms * 3 < self.session_timeout_ms:
             self._connection.request(Renew())
 
     def _session_expired(self) -> None:
@@ -452,12 +433,10 @@ class SimStoreClient:
         for request in requests:
             _fail(request.future, error)
 
-    def _open_timer(self, life: int) -> Callable[[], None]:
-        def give_up() -> None:
-            if life == self._life and self._session is None:
-                self._over(StoreUnavailable(f"not reached within {self._session_timeout_ms} ms"))
-
-        return give_up
+    def _give_up(self, life: int) -> None:
+        """End an attempt to open the session that has taken too long."""
+        if life == self._life and self._session is None:
+            self._over(StoreUnavailable(f"not reached within {self.session_timeout_ms} ms"))
 
     def _emit(self, event: SessionEvent) -> None:
         for callback in list(self._session_callbacks):

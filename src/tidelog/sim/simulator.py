@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import traceback
 from collections.abc import Callable
-from typing import Any
 
 from tidelog.core.errors import ConfigError
 from tidelog.core.ports import Lane
@@ -18,38 +17,27 @@ from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
 from tidelog.sim.files import SimFiles
 from tidelog.sim.lanes import SimLane
 from tidelog.sim.listeners import CallbackList
-from tidelog.sim.loop import EventOwner, Scheduler
-from tidelog.sim.network import SimNetwork
-from tidelog.sim.node import Incarnation, SimNode, trace_detail
+from tidelog.sim.loop import EventOwner
+from tidelog.sim.node import Incarnation, NodeServices, SimNode
 from tidelog.sim.seeds import stream
-from tidelog.sim.trace import Trace
 
 
 class ViolationError(Exception):
     """The violation of an invariant, which ends the run."""
 
 
-class Simulator:
+class Simulator(NodeServices):
     """Virtual time, nodes, network, disks and trace of one run."""
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.trace = Trace()
-        self.scheduler = Scheduler(self.trace)
+        super().__init__(seed)
         self.scheduler.on_unhandled = self._unhandled
-        self.network = SimNetwork(self.scheduler, self.note, stream(seed, "network"))
         self.nodes: dict[int, SimNode] = {}
         self.disks: dict[tuple[int, str], SimDisk] = {}
         #: Size of a disk that is made.
         self.disk_bytes = DEFAULT_CAPACITY_BYTES
         #: Violations in order; the first one ends the run.
         self.violations: list[str] = []
-        #: Called with (incarnation, event name, fields) for each traced state change.
-        self.on_traced: CallbackList[[Incarnation, str, dict[str, Any]]] = CallbackList()
-        #: Called with (node id, kind, detail) for each line of the trace; -1 is no node.
-        self.on_note: CallbackList[[int, str, str]] = CallbackList()
-        #: Returns the loss that a crash may really bring, None for no crash at all (fault budget).
-        self.judge_crash: Callable[[Incarnation, Loss], Loss | None] | None = None
         #: Called after an incarnation died, its connections broke and its disks lost their data.
         self.on_death: CallbackList[[Incarnation, Loss]] = CallbackList()
         #: Called with the reason when a node halts itself; without it every halt is a violation.
@@ -136,16 +124,6 @@ class Simulator:
         incarnation.die(Loss.NONE, f"halt: {reason}", judged=False)
 
     # Events
-
-    def note(self, node_id: int, kind: str, detail: str) -> None:
-        """Add a line to the trace."""
-        self.trace.line(self.scheduler.now_ns, node_id, kind, detail)
-        self.on_note(node_id, kind, detail)
-
-    def traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
-        """Record a state change that a node traced."""
-        self.note(incarnation.node_id, "event", trace_detail(name, fields))
-        self.on_traced(incarnation, name, fields)
 
     def violate(self, what: str) -> None:
         """Record a violation."""

@@ -25,7 +25,8 @@ class Story:
     def commit(
         self, offset: int, generation: int = 1, outcome: Outcome | None = Outcome.DONE
     ) -> Commit:
-        commit = self.checker.commit_begins("g", 0, generation, offset)
+        commit = Commit("g", 0, generation, offset)
+        self.checker.commit_begins(commit)
         if outcome is not None:
             self.checker.commit_ends(commit, outcome)
         return commit
@@ -121,7 +122,8 @@ def test_an_old_generation_is_not_acknowledged(story: Story) -> None:
 
 def test_a_process_whose_place_was_taken_is_not_acknowledged(story: Story) -> None:
     def commit(offset: int, member: str, outcome: Outcome | None = Outcome.DONE) -> Commit:
-        begun = story.checker.commit_begins("g", 0, 1, offset, member=member, instance="i")
+        begun = Commit("g", 0, 1, offset, member=member, instance="i")
+        story.checker.commit_begins(begun)
         if outcome is not None:
             story.checker.commit_ends(begun, outcome)
         return begun
@@ -146,7 +148,8 @@ def test_who_took_a_place_first_is_not_known_of_two_that_asked_at_once(story: St
     story.checker.place_taken("g", "i", "i-2", second_ns)
     story.checker.place_taken("g", "i", "i-1", first_ns)
     for offset, member in enumerate(("i-1", "i-2"), 1):
-        commit = story.checker.commit_begins("g", 0, 1, offset, member=member, instance="i")
+        commit = Commit("g", 0, 1, offset, member=member, instance="i")
+        story.checker.commit_begins(commit)
         story.checker.commit_ends(commit, Outcome.DONE)
     assert story.violations == []
 

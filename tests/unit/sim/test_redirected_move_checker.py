@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.support.sim import checked
 
+from tidelog.core.types import TopicPartition
 from tidelog.sim.checkers.reassignment_checker import RedirectedMoveChecker
 from tidelog.sim.observed.moves import PublishedMove
 from tidelog.sim.observed.published_state import PublishedPartition, PublishedTopic
@@ -37,6 +38,9 @@ class Published:
 
     def key(self, topic_id: bytes, number: int) -> LogKey:
         return LogKey(topic_id, number)
+
+    def name(self, key: LogKey) -> TopicPartition:
+        return TopicPartition(self.topic.name, key.partition)
 
     def effective_minimum(self, key: LogKey) -> int:
         return 2

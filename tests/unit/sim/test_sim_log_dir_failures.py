@@ -22,7 +22,7 @@ from tidelog.sim.files import SimFiles
 from tidelog.sim.log_dir_failure import DEVICE_ERRNOS, LogDirFailure
 from tidelog.sim.observed.claims import ReplicaClaim
 from tidelog.sim.observed.replica_logs import LogKey, NodeLogs
-from tidelog.sim.phases import Stage, offline_directory
+from tidelog.sim.phases import Stage, absence
 from tidelog.sim.profiles import PROFILES, Pace, Profile
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import Simulator
@@ -353,7 +353,7 @@ def test_a_partition_waits_for_a_failed_directory_in_vain(cluster: SimCluster) -
 
     def awaited(leader: int, *isr: int) -> str:
         state.leader, state.isr, state.members = leader, isr, isr
-        return offline_directory.awaited(stage)
+        return absence.in_failed_directory(stage)
 
     assert awaited(1, 1, 2, 3) == ""
     brokers[1].logs.disks[0].is_failed = True
@@ -384,7 +384,7 @@ def test_health_names_a_failed_directory(cluster: SimCluster) -> None:
 
 def test_kinds_that_need_several_directories_are_not_drawn_for_one() -> None:
     """So profiles with all kinds and one directory draw what they drew before."""
-    alone = [name for name, kind in KINDS.items() if kind.needs_log_dirs]
+    alone = [name for name, kind in KINDS.items() if kind.family == "log_dirs"]
     assert alone == [
         "fail_directory",
         "hang_directory",

@@ -30,7 +30,7 @@ class TestNames:
     def test_a_reduction_is_read_as_it_is_printed(self, text: str, meant: Only) -> None:
         assert parse(text, KINDS) == meant
         assert str(meant) == text
-        assert meant.is_all == (text == "")
+        assert (meant == Only()) == (text == "")
         assert meant.needs_whole == (text != "")
 
     def test_an_earlier_end_alone_needs_no_whole_run(self) -> None:
@@ -112,7 +112,7 @@ class TestShrinking:
             raise AssertionError(f"{only} was run")
 
         found = shrink(made_up(Only()), PLAYED, never)
-        assert found.only.is_all and found.runs == 0
+        assert found.only == Only() and found.runs == 0
 
     def test_when_there_were_enough_runs_the_best_so_far_is_left(self) -> None:
         runs: list[Only] = []

@@ -120,7 +120,7 @@ def test_a_producer_whose_id_is_not_known_takes_another_one(bench: Bench) -> Non
 
 
 def test_a_new_batch_may_overtake_those_that_the_former_leader_refused(bench: Bench) -> None:
-    bench.shared.overtake(1.0, random.Random(1))
+    bench.shared.overtaking = 1.0, random.Random(1)
     bench.broker.script.extend([ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
     partition = bench.add(pace_ms=10)
     bench.shared.client.tasks.spawn("produce", partition.run())

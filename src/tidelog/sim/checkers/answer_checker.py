@@ -1,15 +1,15 @@
 """Checks of responses to clients, from the frames on connections that a broker accepted (V47, V83).
 
 A broker that resumes after a pause beyond its session timeout must not respond to clients before
-the store has confirmed its session (V47). That checker matches each response with its request. It
-does not know how the broker learns that its session is alive. A response of the store counts if the
-broker sent the request after it was resumed.
+the store has confirmed its session (V47). `AnswerChecker` matches each response with its request.
+It does not know how the broker learns that its session is alive. A response of the store counts if
+the broker sent the request after it was resumed.
 
 A Metadata or FindCoordinator response that waits for the next leader never waits longer than
 `metadata.leader.wait.max.ms` (V83). It names the leaders that its broker knows when it leaves. It
 waits only where a leader that the broker would have named at the request has ended by a crash or a
-stop, or where the store has another leader already. That checker judges a response only if its
-connection had no other request under way, and if its broker admitted requests when it came.
+stop, or where the store has another leader already. `LeaderWaitChecker` judges a response only if
+its connection had no other request under way, and if its broker admitted requests when it came.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.string_hash import coordinating_partition
 from tidelog.core.types import TopicPartition
 from tidelog.sim.broker_settings import OFFSETS_PARTITIONS
-from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.sim_connections import ConnectionEnd
@@ -53,7 +53,7 @@ _NOTICED_NS: Final = 12_000 * NS_PER_MS
 class AnswerChecker(Checker):
     """Checker of brokers' pauses and responses; a `sim_connections.FrameWatch`."""
 
-    def __init__(self, run: Checked, session_timeout_ms: int) -> None:
+    def __init__(self, run: CheckedRun, session_timeout_ms: int) -> None:
         """Begin without pauses."""
         super().__init__(run)
         self._timeout_ns = session_timeout_ms * NS_PER_MS
@@ -121,7 +121,7 @@ class _Asked(NamedTuple):
 class LeaderWaitChecker(Checker):
     """Checker of responses that wait; a `sim_connections.FrameWatch`."""
 
-    def __init__(self, run: Checked, config: BrokerConfig) -> None:
+    def __init__(self, run: CheckedRun, config: BrokerConfig) -> None:
         """Begin without requests."""
         super().__init__(run)
         self._max_ms = config.metadata_leader_wait_max_ms

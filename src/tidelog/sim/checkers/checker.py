@@ -1,4 +1,7 @@
-"""What the checkers of one run share: brokers, published state, the clock, and how to report."""
+"""What the checkers of one run share: brokers, published state, the clock, and how to report.
+
+A checker keeps no other part of the cluster, unless its constructor names that part.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckedRun:
     """The cluster of one run, as its checkers see it."""
 
     published: Published
@@ -30,7 +33,7 @@ class Checked:
 class Checker:
     """A checker of one run."""
 
-    def __init__(self, run: Checked) -> None:
+    def __init__(self, run: CheckedRun) -> None:
         self._brokers, self._published = run.brokers, run.published
         self._violate, self._promise = run.violate, run.promise or run.violate
         self._now_ns = run.now_ns

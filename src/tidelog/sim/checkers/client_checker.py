@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.sim.batches import GONE
-from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.client_history import ClientHistory, Produce
 from tidelog.sim.observed.replica_logs import LogKey
@@ -21,7 +21,7 @@ class ClientChecker(Checker):
     """Checker of one run's client history."""
 
     def __init__(
-        self, run: Checked, history: ClientHistory, replication: ReplicationChecker
+        self, run: CheckedRun, history: ClientHistory, replication: ReplicationChecker
     ) -> None:
         """Begin to follow `history`."""
         super().__init__(run)
@@ -67,10 +67,9 @@ class ClientChecker(Checker):
         Retention may have removed the stored batch before this leader could copy it as a follower,
         while its response was lost. The leader knows later batches only, as in Kafka.
         """
-        topic = self._published.topics.get(operation.topic)
-        if topic is None:
+        key = self._published.find(TopicPartition(operation.topic, operation.partition))
+        if key is None:
             return
-        key = self._published.key(topic.topic_id, operation.partition)
         if self._replication.has_skipped(key, broker_id, operation.numbers[-1]):
             self._history.expired_open.add(operation.numbers[0])
             return

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from tidelog.core.types import NO_LEADER
-from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.observed.published_state import PublishedPartition, PublishedTopic
 from tidelog.sim.observed.replica_logs import LogKey
 
@@ -26,7 +26,7 @@ from tidelog.sim.observed.replica_logs import LogKey
 class CommandChecker(Checker):
     """Checker of the commands to all brokers of a cluster."""
 
-    def __init__(self, run: Checked) -> None:
+    def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         #: Brokers in the UpdateMetadata requests so far, by (broker id, incarnation).
         self._known: dict[tuple[int, int], set[int]] = {}
@@ -130,7 +130,7 @@ class CommandChecker(Checker):
 class ControlledShutdownChecker(Checker):
     """Checker of every controlled shutdown of a cluster."""
 
-    def __init__(self, run: Checked) -> None:
+    def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         #: Broker epoch of each broker whose controlled shutdown left no partition, and the epoch of
         #: the controller at that time.
@@ -145,10 +145,9 @@ class ControlledShutdownChecker(Checker):
             return  # a deposed controller does not know the present state
         self.shutdowns += 1
         for key, state in published.partitions.items():
-            topic = published.all_topics[key.topic_id]
             if published.promises_nothing(key.topic_id):
                 continue
-            name = f"{topic.name}-{key.partition}"
+            name = str(published.name(key))
             if state.leader == broker_id:
                 heirs = [
                     each for each in state.isr if each != broker_id and self._stays(state, each)

@@ -8,7 +8,7 @@ broker ends at the limit while a client has one. The client whose connection mak
 longest idle one. While a client is connected, the connections that are not on trial never exceed
 the limit.
 
-What clients do not read has a bound on every broker. That checker adds up the bytes that the
+What clients do not read has a bound on every broker. `UnreadChecker` adds up the bytes that the
 simulated kernels have not taken, over all connections that a broker accepted. It does not know how
 a broker counts or bounds them. A broker may exceed twice its budget within a moment, by one
 response for each connection.
@@ -17,11 +17,12 @@ response for each connection.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidelog.core.errors import ProtocolError
 from tidelog.core.limits import MIB
-from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.process import Process
 from tidelog.sim.sim_connections import ConnectionEnd
@@ -43,22 +44,23 @@ _SLACK_NS: Final = 50 * NS_PER_MS
 _SLACK_BYTES: Final = MIB
 
 
+@dataclass(slots=True)
 class _Known:
     """One open connection that a broker accepted."""
 
-    __slots__ = ("heard_ns", "is_broker", "on_trial", "seen_ns")
-
-    def __init__(self, now_ns: int, *, is_broker: bool, on_trial: bool) -> None:
-        self.is_broker = is_broker
-        self.on_trial = on_trial
-        #: When the last request arrived, and when anything went either way.
-        self.heard_ns = self.seen_ns = now_ns
+    is_broker: bool
+    on_trial: bool
+    #: When the last request arrived, and when anything went either way.
+    heard_ns: int
+    seen_ns: int
 
 
 class ConnectionChecker(Checker):
     """Checker of the connections of one run; a `sim_connections.ConnectionWatch`."""
 
-    def __init__(self, run: Checked, hosts: Collection[str], limit: int, precision_ms: int) -> None:
+    def __init__(
+        self, run: CheckedRun, hosts: Collection[str], limit: int, precision_ms: int
+    ) -> None:
         """Begin without connections.
 
         `hosts`: those of brokers. `precision_ms`: how exactly brokers note the last traffic.
@@ -78,9 +80,8 @@ class ConnectionChecker(Checker):
         known = self._known.setdefault(endpoint.process, {})
         settled = sum(not each.on_trial for each in known.values())
         host = endpoint.peer_name.rpartition(":")[0]
-        known[endpoint] = _Known(
-            self._now_ns(), is_broker=host in self._hosts, on_trial=settled >= self._limit
-        )
+        now_ns = self._now_ns()
+        known[endpoint] = _Known(host in self._hosts, settled >= self._limit, now_ns, now_ns)
 
     def received(self, endpoint: ConnectionEnd, frames: Sequence[memoryview]) -> None:
         """Note requests that arrived; the broker has not seen them yet."""

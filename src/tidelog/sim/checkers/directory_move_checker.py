@@ -18,7 +18,7 @@ from typing import Final
 from tidelog.core.config import BrokerConfig
 from tidelog.core.log_dir_keys import takes_no_new
 from tidelog.sim.batches import GONE
-from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.checkers.synced_checker import durable_end
 from tidelog.sim.disk import Directory, SimDisk
 from tidelog.sim.loop import NS_PER_S
@@ -97,7 +97,7 @@ def _difference(former: ReplicaLog, log: ReplicaLog) -> str:
 class PlannedMoveChecker(Checker):
     """Checker of the planned moves of one run."""
 
-    def __init__(self, run: Checked) -> None:
+    def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         self._latest_ns: int | None = None
         #: The latest move that began.

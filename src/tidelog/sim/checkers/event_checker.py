@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from tidelog.core.types import TopicId, topic_id_to_text
+from tidelog.core.types import NO_LEADER, TopicId, topic_id_to_text
 from tidelog.sim.batches import read_records
-from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.disk import Directory, File, SimDisk
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.observed.moves import PublishedMove
@@ -50,7 +50,7 @@ class _State(NamedTuple):
 class EventChecker(Checker):
     """Checker of the events of one run."""
 
-    def __init__(self, run: Checked) -> None:
+    def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         self._states: dict[_Name, _State] = {}
         self._leaders: dict[_Name, int] = {}
@@ -132,13 +132,9 @@ class EventChecker(Checker):
                 if event["controller_epoch"] > self._published.controller_epoch:
                     return f"there was no epoch {event['controller_epoch']}"
             case "first_fetch" | "unclean_election":
-                name = (event["topic_id"], event["partition"], event["leader_epoch"])
-                if self._leaders.get(name) != event["leader"]:
-                    return f"{self._leaders.get(name)} led in that epoch"
+                return self._leader_fault(event, event["leader"])
             case "leader_awaited":
-                name = (event["topic_id"], event["partition"], event["leader_epoch"])
-                if self._leaders.get(name) != -1:
-                    return f"{self._leaders.get(name)} led in that epoch"
+                return self._leader_fault(event, NO_LEADER)
             case "reassignment_begun":
                 return self._begin_fault(event)
             case "reassignment_ended":
@@ -152,6 +148,11 @@ class EventChecker(Checker):
                     return f"phases {event['phases_ms']}"
         return ""
 
+    def _leader_fault(self, event: Mapping[str, Any], leader: int) -> str:
+        name = (event["topic_id"], event["partition"], event["leader_epoch"])
+        led = self._leaders.get(name)
+        return "" if led == leader else f"{led} led in that epoch"
+
     def _begin_fault(self, event: Mapping[str, Any]) -> str:
         move = self._moves.get((event["topic_id"], event["partition"], event["zxid"]))
         said = tuple(tuple(event[name]) for name in ("adding", "removing", "original"))
@@ -160,9 +161,8 @@ class EventChecker(Checker):
         return ""
 
     def _takeover_fault(self, event: Mapping[str, Any]) -> str:
-        name = (event["topic_id"], event["partition"], event["leader_epoch"])
-        if self._leaders.get(name) != event["leader"]:
-            return f"{self._leaders.get(name)} led in that epoch"
+        if fault := self._leader_fault(event, event["leader"]):
+            return fault
         for phase, ms in event["phases_ms"].items():
             if ms >= 0:
                 reached = f"takeover/{phase}"

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.loop import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _LOOK_NS: Final = 10 * NS_PER_MS
 class FetchWaitChecker(Checker):
     """Checker of the fetches that wait on all brokers of one run."""
 
-    def __init__(self, run: Checked) -> None:
+    def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         self._looked_ns = 0
         #: Since when each waiting fetch has no reason to wait.

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.client_history import Outcome
 from tidelog.sim.listeners import CallbackList
 
@@ -33,7 +33,8 @@ class Commit:
     #: -1 for a committer outside the group's membership.
     generation: int
     offset: int
-    begin_ns: int
+    #: When the client sent it, and got the response.
+    begin_ns: int = -1
     end_ns: int = -1
     outcome: Outcome = Outcome.OPEN
     topic: str = ""
@@ -89,7 +90,7 @@ class GroupChecker(Checker):
     earlier coordinator may have sent responses about decisions that it never wrote to the log.
     """
 
-    def __init__(self, run: Checked, partitions: int) -> None:
+    def __init__(self, run: CheckedRun, partitions: int) -> None:
         """Begin without any group; `partitions` are those of `__consumer_offsets`."""
         super().__init__(run)
         self.acknowledged_commits = 0
@@ -189,24 +190,10 @@ class GroupChecker(Checker):
         if all(place.member != member for place in places):
             places.append(_Place(member, asked_ns, self._now_ns()))
 
-    def commit_begins(
-        self,
-        group: str,
-        partition: int,
-        generation: int,
-        offset: int,
-        topic: str = "",
-        process: str = "",
-        member: str = "",
-        instance: str | None = None,
-    ) -> Commit:
+    def commit_begins(self, commit: Commit) -> None:
         """Record a commit that is about to be sent; no other commit of the group has its offset."""
-        commit = Commit(
-            group, partition, generation, offset, self._now_ns(),
-            topic=topic, process=process, member=member, instance=instance,
-        )  # fmt: skip
-        self.commits.setdefault((group, partition), []).append(commit)
-        return commit
+        commit.begin_ns = self._now_ns()
+        self.commits.setdefault((commit.group, commit.partition), []).append(commit)
 
     def commit_ends(self, commit: Commit, outcome: Outcome) -> None:
         """Record the final outcome of a commit, and check an acknowledged one."""

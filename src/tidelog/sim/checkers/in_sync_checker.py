@@ -11,10 +11,6 @@ leader, once it has fetched the partition from that leader. Where brokers die an
 slow, that holds for a follower that had all records while this leader led, as long as both live.
 Another broker's death makes no difference (F7). Reads the decisions of leaders, and the state of
 processes and links that only the simulator knows.
-
-No leader goes on with another ISR than the published one (A3, A9). A leader hears of each published
-state of its leader epoch within a bounded time, whoever asked for it. Only for profiles that
-neither cut links nor pause brokers: nothing else delays a command for so long there.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.replication import isr as isr_rules
 from tidelog.replication.progress import NEVER_MS
 from tidelog.sim.broker_settings import BrokerSettings
-from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.observed.published_state import PublishedPartition
 
@@ -66,7 +62,7 @@ class InSyncChecker(Checker):
     """Checker of the members that leaders keep in their ISRs."""
 
     def __init__(
-        self, run: Checked, settings: BrokerSettings, is_connected: Callable[[int, int], bool]
+        self, run: CheckedRun, settings: BrokerSettings, is_connected: Callable[[int, int], bool]
     ) -> None:
         """Begin to check.
 
@@ -127,14 +123,17 @@ class InSyncChecker(Checker):
 
     def _dead_members(self) -> Iterator[_Dead]:
         """Yield the dead followers that leaders keep, and lack records, and could be removed."""
-        for broker in self._brokers.values():
-            if self._is_silent(broker.node_id):
-                continue
-            leader = (broker.node_id, broker.incarnation)
-            for topic_partition, core in broker.leaderships():
-                # A leader has one change in flight, and proposes no other before its outcome (A8).
-                for follower in () if core.isr.in_flight else self._kept(core):
+        for leader, topic_partition, core in self._leaderships():
+            # A leader has one change in flight, and proposes no other before its outcome (A8).
+            if not self._is_silent(leader[0]) and not core.isr.in_flight:
+                for follower in self._kept(core):
                     yield _Dead(leader, topic_partition, core.leader_epoch, follower)
+
+    def _leaderships(self) -> Iterator[tuple[tuple[int, int], TopicPartition, LeaderReplica]]:
+        """Yield all leaderships, each with its broker and that one's incarnation."""
+        for broker in self._brokers.values():
+            for topic_partition, core in broker.leaderships():
+                yield (broker.node_id, broker.incarnation), topic_partition, core
 
     def _kept(self, core: LeaderReplica) -> list[int]:
         return [
@@ -170,7 +169,7 @@ class InSyncChecker(Checker):
 
     def _forget_left(self, now: PublishedPartition) -> None:
         """Forget the followers that are no members now: they have to catch up before they count."""
-        name = self._name(now)
+        name = self._published.name(now.key)
         self._kept_up = {
             each
             for each in self._kept_up
@@ -180,19 +179,17 @@ class InSyncChecker(Checker):
     def _note_kept_up(self) -> None:
         """Note the members that have all records of their leaders now."""
         led = set()
-        for broker in self._brokers.values():
-            leader = (broker.node_id, broker.incarnation)
-            for topic_partition, core in broker.leaderships():
-                led.add((leader, topic_partition))
-                for member in core.isr.committed:
-                    follower = core.followers.get(member)
-                    if (
-                        follower is not None
-                        and follower.log_end_offset == core.log_end_offset
-                        and follower.broker_epoch == self._brokers[member].broker_epoch
-                    ):
-                        life = (member, self._brokers[member].incarnation)
-                        self._kept_up.add(_KeptUp(leader, topic_partition, life))
+        for leader, topic_partition, core in self._leaderships():
+            led.add((leader, topic_partition))
+            for member in core.isr.committed:
+                follower = core.followers.get(member)
+                if (
+                    follower is not None
+                    and follower.log_end_offset == core.log_end_offset
+                    and follower.broker_epoch == self._brokers[member].broker_epoch
+                ):
+                    life = (member, self._brokers[member].incarnation)
+                    self._kept_up.add(_KeptUp(leader, topic_partition, life))
         self._kept_up = {
             each
             for each in self._kept_up
@@ -204,20 +201,18 @@ class InSyncChecker(Checker):
         """Return whether a member lives that had all records of a leader, which leads on."""
         leader, follower = self._brokers[now.leader], self._brokers[member]
         kept_up = _KeptUp(
-            (now.leader, leader.incarnation), self._name(now), (member, follower.incarnation)
+            (now.leader, leader.incarnation),
+            self._published.name(now.key),
+            (member, follower.incarnation),
         )
         return not self._is_silent(member) and kept_up in self._kept_up
-
-    def _name(self, partition: PublishedPartition) -> TopicPartition:
-        name = self._published.all_topics[partition.key.topic_id].name
-        return TopicPartition(name, partition.key.partition)
 
     def _has_fetched(self, now: PublishedPartition, follower: int) -> bool:
         """Return whether the leader has received a fetch of the follower for this partition.
 
         A first fetch may lie behind a slow read of another partition on the same connection.
         """
-        name = self._name(now)
+        name = self._published.name(now.key)
         return any(
             topic_partition == name and core.followers[follower].last_fetch_ms > NEVER_MS
             for topic_partition, core in self._brokers[now.leader].leaderships()
@@ -225,9 +220,16 @@ class InSyncChecker(Checker):
 
 
 class IsrViewChecker(Checker):
-    """The leaders' ISRs compared with the published ones."""
+    """The leaders' ISRs compared with the published ones (A3, A9).
 
-    def __init__(self, run: Checked, after_ns: Callable[[int, Callable[[], None]], object]) -> None:
+    A leader hears of each published state of its leader epoch within a bounded time, whoever asked
+    for it. The checker is for profiles that neither cut links nor pause brokers: nothing else
+    delays a command for so long there.
+    """
+
+    def __init__(
+        self, run: CheckedRun, after_ns: Callable[[int, Callable[[], None]], object]
+    ) -> None:
         """`after_ns` calls back after a virtual time."""
         super().__init__(run)
         self._after_ns = after_ns
@@ -241,8 +243,7 @@ class IsrViewChecker(Checker):
         """Check that the leader knows a state that has been in force for the whole time."""
         if self._published.partitions.get(state.key) is not state:
             return
-        topic = self._published.all_topics[state.key.topic_id]
-        name = TopicPartition(topic.name, state.key.partition)
+        name = self._published.name(state.key)
         core = dict(self._brokers[state.leader].leaderships()).get(name)
         if core is None or core.leader_epoch != state.leader_epoch:
             return

@@ -1,10 +1,10 @@
 """Invariants of failed log directories (D1, D3, D4) and of damaged logs (V68).
 
-What a broker gave up, it does not serve. It traces the directory whose device failed. From then on
-it leads and commits nothing with the replicas there, until it restarts. The disk itself refuses
-appends. A replica that the broker creates elsewhere in their place is another log for
-`replica_logs`, so that the replication checker finds the committed records that it lacks. A broker
-halts for failed directories with its last one.
+A broker does not serve a directory that it gave up. It traces the directory whose device failed.
+From then on it leads and commits nothing with the replicas there, until it restarts. The disk
+itself refuses appends. A replica that the broker creates elsewhere in their place is another log
+for `replica_logs`, so that the replication checker finds the committed records that it lacks. A
+broker halts for failed directories with its last one.
 
 Damage that a running broker has read does not stay. A leader that reads damage leaves the ISR,
 truncates its log before the damage and fetches the records again. So once the cluster is in sync,
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.file_content import File
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.node import Incarnation
@@ -30,7 +30,7 @@ GRACE_NS: Final = 20 * NS_PER_MS
 class LogDirChecker(Checker):
     """Checker of the failed log directories of one run."""
 
-    def __init__(self, run: Checked) -> None:
+    def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         #: Directories that present incarnations gave up, each with the time from which it counts.
         self._failed: dict[int, dict[str, int]] = {}
@@ -122,7 +122,7 @@ class LogDirChecker(Checker):
 class DamageChecker(Checker):
     """Checker of the damage that brokers have read."""
 
-    def __init__(self, run: Checked) -> None:
+    def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         #: Files in which a process found damage, by broker and number of its incarnation.
         self._found: dict[tuple[int, int, str], None] = {}

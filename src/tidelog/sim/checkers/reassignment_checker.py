@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.broker.server.served import Served
-from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.observed.moves import PublishedMove
 from tidelog.sim.observed.published_state import PublishedPartition, PublishedTopic
@@ -58,7 +58,7 @@ class _Redirected(NamedTuple):
 class RedirectedMoveChecker(Checker):
     """Checker of the moves of one run."""
 
-    def __init__(self, run: Checked) -> None:
+    def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         self._redirected: dict[LogKey, _Redirected] = {}
         #: Number of replicas that were in sync when no target wanted them any more.
@@ -106,9 +106,10 @@ class RedirectedMoveChecker(Checker):
         kept = [each for each in unwanted if each in state.isr]
         minimum = min(self._published.effective_minimum(state.key), move.originals)
         if kept and len(state.isr) > minimum:
+            name = self._published.name(state.key)
             self._violate(
-                f"{self._name(state)}: {kept} of the ISR {state.isr} stay in sync, although no"
-                f" target wants them any more and {minimum} are enough (R10)"
+                f"{name}: {kept} of the ISR {state.isr} stay in sync, although no target wants"
+                f" them any more and {minimum} are enough (R10)"
             )
 
     def _check_joined(
@@ -120,14 +121,11 @@ class RedirectedMoveChecker(Checker):
             if each in move.dropped and each not in before.members and each != state.leader
         ]
         if joined:
+            name = self._published.name(state.key)
             self._violate(
-                f"{self._name(state)}: {joined} join the ISR {state.isr}, although no target wants"
-                " them any more (R10)"
+                f"{name}: {joined} join the ISR {state.isr}, although no target wants them any"
+                " more (R10)"
             )
-
-    def _name(self, state: PublishedPartition) -> str:
-        topic = self._published.all_topics[state.key.topic_id]
-        return f"{topic.name}-{state.key.partition}"
 
 
 @dataclass(slots=True)
@@ -145,7 +143,7 @@ class _Sent:
 class ThrottleChecker(Checker):
     """Checker of the throttles of one run."""
 
-    def __init__(self, run: Checked) -> None:
+    def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         self._sent: dict[Broker, _Sent] = {}
         #: Since when each replica waits that need not.

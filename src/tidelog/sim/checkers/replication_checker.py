@@ -16,10 +16,11 @@ leaders committed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from tidelog.core.types import TopicPartition
 from tidelog.sim.batches import GONE, is_tombstone, key_of
-from tidelog.sim.checkers.checker import Checked, Checker
+from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.checkers.data_losses import DataLosses
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.listeners import CallbackList
@@ -29,40 +30,35 @@ from tidelog.sim.observed.replica_logs import LogKey, ReplicaLog
 from tidelog.sim.sim_broker import SimBroker
 
 
+@dataclass(slots=True, eq=False)
 class _Seen:
     """The last seen state of a replica."""
 
-    __slots__ = ("claim", "incarnation", "is_doubtful", "is_removed", "log_version")
-
-    def __init__(self, key: LogKey, name: TopicPartition) -> None:
-        self.claim = ReplicaClaim(key, name, False, -1, -1, (), ())
-        self.incarnation = -1
-        self.log_version = -1
-        #: The node lost data since the replica was last known in sync. Truncated records may be
-        #: back below a high watermark that was written later. The replica must reconcile before
-        #: it counts.
-        self.is_doubtful = False
-        #: The replica was removed. Another one in its place may have no role at first.
-        self.is_removed = False
+    claim: ReplicaClaim
+    incarnation: int = -1
+    log_version: int = -1
+    #: The node lost data since the replica was last known in sync. Truncated records may be back
+    #: below a high watermark that was written later. The replica must reconcile before it counts.
+    is_doubtful: bool = False
+    #: The replica was removed. Another one in its place may have no role at first.
+    is_removed: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class Truth:
     """Everything known of one partition."""
 
-    __slots__ = ("committed", "ends", "last_of_key", "name", "stored_by", "values")
-
-    def __init__(self, name: TopicPartition) -> None:
-        self.name = name
-        #: The number of each committed record, by offset.
-        self.committed: list[int] = []
-        #: End of the committed records when a leader last committed some, by leader epoch.
-        self.ends: dict[int, int] = {}
-        #: The last committed offset of each key.
-        self.last_of_key: dict[int, int] = {}
-        #: The number of each record ever seen, by (leader epoch, offset).
-        self.values: dict[tuple[int, int], int] = {}
-        #: Nodes that ever had each of these records: a bit for each node id.
-        self.stored_by: dict[tuple[int, int], int] = {}
+    name: TopicPartition
+    #: The number of each committed record, by offset.
+    committed: list[int] = field(default_factory=list)
+    #: End of the committed records when a leader last committed some, by leader epoch.
+    ends: dict[int, int] = field(default_factory=dict)
+    #: The last committed offset of each key.
+    last_of_key: dict[int, int] = field(default_factory=dict)
+    #: The number of each record ever seen, by (leader epoch, offset).
+    values: dict[tuple[int, int], int] = field(default_factory=dict)
+    #: Nodes that ever had each of these records: a bit for each node id.
+    stored_by: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def commit(self, numbers: list[int], leader_epoch: int) -> None:
         """Add records that the leader of this epoch committed behind the others."""
@@ -91,14 +87,13 @@ class ReplicationChecker(Checker):
     """Comparison of logs, claims and published state."""
 
     def __init__(
-        self, run: Checked, deleted_before: Callable[[LogKey], int] = lambda key: 0
+        self, run: CheckedRun, deleted_before: Callable[[LogKey], int] = lambda key: 0
     ) -> None:
         """Begin to follow published state.
 
         `deleted_before` returns the offset below which records of a partition may be gone.
         """
         super().__init__(run)
-        self.published = run.published
         self.truths: dict[LogKey, Truth] = {}
         #: Time at which each record was first seen in any log.
         self.first_stored_ns: dict[int, int] = {}
@@ -125,7 +120,7 @@ class ReplicationChecker(Checker):
         node.logs.on_cut = self._cut
         node.logs.on_gone = self._gone
         node.logs.on_grown = self._grown
-        node.logs.lives_of = self.published.lives
+        node.logs.lives_of = self._published.lives
 
     def after_event(self, node: SimBroker) -> None:
         """Check the node after one of its events was executed."""
@@ -139,7 +134,8 @@ class ReplicationChecker(Checker):
                 self._check_life(node, claim)
             seen = self._seen.get((node.node_id, claim.key))
             if seen is None:
-                seen = self._seen[(node.node_id, claim.key)] = _Seen(claim.key, claim.name)
+                unseen = ReplicaClaim(claim.key, claim.name, False, -1, -1, (), ())
+                seen = self._seen[(node.node_id, claim.key)] = _Seen(unseen)
             if (
                 claim != seen.claim
                 or seen.incarnation != incarnation
@@ -172,7 +168,7 @@ class ReplicationChecker(Checker):
                     seen.is_doubtful = True
         logs.follow()
         if lossy and keeps_committed:
-            for state in self.published.partitions.values():
+            for state in self._published.partitions.values():
                 if node.node_id in state.members:
                     self._check_member(state, node.node_id, "its power failed, V69")
 
@@ -199,7 +195,7 @@ class ReplicationChecker(Checker):
         """Return everything known of a partition."""
         found = self.truths.get(key)
         if found is None:
-            topic = self.published.all_topics.get(key.topic_id)
+            topic = self._published.all_topics.get(key.topic_id)
             fallback = TopicPartition(topic.name if topic else "?", key.partition)
             found = self.truths[key] = Truth(name or fallback)
         return found
@@ -266,7 +262,7 @@ class ReplicationChecker(Checker):
         node = self._brokers[log.node_id]
         if node.is_up:
             self.truncations += 1
-        state = self.published.partitions.get(log.key)
+        state = self._published.partitions.get(log.key)
         if state is not None and log.node_id in state.isr:
             self._check_member(state, log.node_id, "cut its log")
 
@@ -300,7 +296,7 @@ class ReplicationChecker(Checker):
         ):
             self._check_topic(node, claim, truth)
         same_term = same_life and before.is_leader and claim.leader_epoch == before.leader_epoch
-        if claim.is_leader and not same_term and not self._promises_nothing(claim.key):
+        if claim.is_leader and not same_term and not self._published.is_over(claim.key):
             self._new_leader(node, claim, log, truth)
         if same_term and claim.is_leader and claim.high_watermark < before.high_watermark:
             self._violate(
@@ -318,7 +314,7 @@ class ReplicationChecker(Checker):
         if claim.in_flight != before.in_flight:
             self.on_proposed(node.node_id, claim)
             self._check_joining(claim)
-        state = self.published.partitions.get(claim.key)
+        state = self._published.partitions.get(claim.key)
         if state is not None and state.leader == node.node_id:
             self._check_maximal(state, claim)
         seen.log_version = -1 if log is None else log.version
@@ -357,7 +353,7 @@ class ReplicationChecker(Checker):
         deletion can get only roles of the topic's successor. The old replica must not take them
         (V23).
         """
-        topic = self.published.all_topics.get(claim.key.topic_id)
+        topic = self._published.all_topics.get(claim.key.topic_id)
         broker_epoch, incarnation = self._registered_in.get(node.node_id, (-1, -1))
         if (
             topic is not None
@@ -386,7 +382,7 @@ class ReplicationChecker(Checker):
         return not _lacks(log, truth, min(end, len(truth.committed)))
 
     def _is_in_sync(self, key: LogKey, node: SimBroker) -> bool:
-        state = self.published.partitions.get(key)
+        state = self._published.partitions.get(key)
         return (
             state is not None and node.node_id in state.isr and self.is_intact(state, node.node_id)
         )
@@ -394,7 +390,7 @@ class ReplicationChecker(Checker):
     def _new_leader(
         self, node: SimBroker, claim: ReplicaClaim, log: ReplicaLog | None, truth: Truth
     ) -> None:
-        self.published.leads(claim.key, claim.leader_epoch, node.node_id, str(truth.name))
+        self._published.leads(claim.key, claim.leader_epoch, node.node_id, str(truth.name))
         problem = _lacks(log, truth, truth.committed_before(claim.leader_epoch))
         if problem:
             self._promise(
@@ -447,9 +443,9 @@ class ReplicationChecker(Checker):
 
         Some of these replicas may have lost the record since (V60, V64).
         """
-        if self._promises_nothing(claim.key):
+        if self._published.is_over(claim.key):
             return
-        minimum = self.published.effective_minimum(claim.key)
+        minimum = self._published.effective_minimum(claim.key)
         for offset in range(len(truth.committed), claim.high_watermark):
             nodes = truth.stored_by[(log.epochs[offset - log.start], offset)]
             if nodes.bit_count() < minimum:
@@ -464,7 +460,7 @@ class ReplicationChecker(Checker):
 
     def _check_isr(self, claim: ReplicaClaim) -> None:
         """Check that every replica that must have the newly committed records has them."""
-        state = self.published.partitions.get(claim.key)
+        state = self._published.partitions.get(claim.key)
         if state is None:
             return
         for member in state.isr:
@@ -476,7 +472,7 @@ class ReplicationChecker(Checker):
 
         A replica counts from the moment at which its leader proposes it (A7).
         """
-        state = self.published.partitions.get(claim.key)
+        state = self._published.partitions.get(claim.key)
         if state is None or state.leader_epoch != claim.leader_epoch:
             return  # the claim of a deposed leader
         for member, broker_epoch in claim.in_flight:
@@ -502,9 +498,6 @@ class ReplicationChecker(Checker):
                 f" {state.isr}, only for {leader.maximal_isr}"
             )
 
-    def _promises_nothing(self, key: LogKey) -> bool:
-        return self.published.is_over(key)
-
     def is_intact(self, state: PublishedPartition, member: int) -> bool:
         """Return whether a member has lost no data since the broker epoch recorded for it.
 
@@ -523,7 +516,7 @@ class ReplicationChecker(Checker):
         return (
             node is not None
             and self._registered_in.get(member) == (recorded, node.incarnation)
-            and self.published.brokers.get(member) == recorded
+            and self._published.brokers.get(member) == recorded
         )
 
     def is_leaving(self, state: PublishedPartition, member: int) -> bool:
@@ -557,7 +550,7 @@ class ReplicationChecker(Checker):
     def _check_log(self, state: PublishedPartition, member: int, when: str) -> None:
         node = self._brokers.get(member)
         truth = self.truths.get(state.key)
-        if node is None or truth is None or self._promises_nothing(state.key):
+        if node is None or truth is None or self._published.is_over(state.key):
             return
         if (member, state.key) in self.missing:
             return  # the broker's reaction is judged: it must not lead (D3)

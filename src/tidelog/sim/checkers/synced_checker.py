@@ -1,6 +1,6 @@
 """Invariant of `flush.before.ack`: what a leader commits is on the disks of its maximal ISR (V69).
 
-Checked at the instant of the commit, on the simulated disks themselves: the batches, the name of
+CheckedRun at the instant of the commit, on the simulated disks themselves: the batches, the name of
 each log file, and the name of the replica's directory must survive a power loss. Brokers' recovery
 points are not used. A commit counts if its leader has `flush.before.ack` at that instant, so the
 setting may change while the cluster runs.

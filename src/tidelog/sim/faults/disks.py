@@ -28,8 +28,8 @@ _POWER_LOSSES: Final = (Loss.PREFIX, Loss.TORN, Loss.REORDERED, Loss.ALL_UNSYNCE
 
 
 #: Positions in a batch: its leader epoch follows its base offset and its length.
-_LEADER_EPOCH_AT: Final = 12
-_MAGIC_AT: Final = 16
+_BASE_OFFSET: Final = range(8)
+_LEADER_EPOCH: Final = range(12, 16)
 _LOGS: Final = (".log",)
 _INDEXES: Final = (".index", ".timeindex", ".snapshot")
 _TEXTS: Final = ("-checkpoint", "meta.properties", "partition.metadata", "cleanshutdown")
@@ -329,7 +329,7 @@ def damage_leader(context: FaultContext, key: LogKey) -> bool:
         return False
     path = draw.choice(paths)
     position, mask = draw.randrange(len(disk.file(path).data)), 1 << draw.randrange(8)
-    _flip(context, disk, path, _beside_leader_epoch(bytes(disk.file(path).data), position), mask)
+    _flip(context, disk, path, _behind(_LEADER_EPOCH, bytes(disk.file(path).data), position), mask)
     broker.damaged_disks[disk] = None
     _operate(context, broker)
     return True
@@ -385,7 +385,7 @@ def _damage_file(context: FaultContext, disk: SimDisk, path: str, *, is_text: bo
 def _flip(context: FaultContext, disk: SimDisk, path: str, position: int, mask: int) -> None:
     size_bytes = len(disk.file(path).data)
     if path.endswith(_LOGS) and _is_compacted(context, path):
-        position = _behind_base_offset(bytes(disk.file(path).data), position)
+        position = _behind(_BASE_OFFSET, bytes(disk.file(path).data), position)
     context.note(f"{path}: bits {mask:#x} of byte {position} of {size_bytes} flip")
     disk.flip(path, position, mask)
 
@@ -396,32 +396,23 @@ def _is_compacted(context: FaultContext, path: str) -> bool:
     return every or topic == CONSUMER_OFFSETS or topic in context.cluster.settings.compacted_topics
 
 
-def _behind_base_offset(data: bytes, position: int) -> int:
-    """Return the position, moved behind the base offset of a batch if it is within one.
+def _behind(field: range, data: bytes, position: int) -> int:
+    """Return the position, moved behind a field of a batch if it is within that field.
 
     No checksum covers a base offset. The neighboring batches reveal a wrong one, but not in
-    compacted logs, which have gaps. So the caller uses this for compacted logs.
+    compacted logs, which have gaps. Nor does one cover a leader epoch, because each leader sets it.
+    A read of the batch does not compare it with the leader's epochs, so a follower may get a wrong
+    one.
     """
     start = _batch_start(data, position)
-    return start + 8 if start is not None and position - start < 8 else position
-
-
-def _beside_leader_epoch(data: bytes, position: int) -> int:
-    """Return the position, moved behind the leader epoch of a batch if it is within one.
-
-    No checksum covers a leader epoch either, because each leader sets it. A read of the batch does
-    not compare it with the leader's epochs, so a follower may get a wrong one.
-    """
-    start = _batch_start(data, position)
-    is_epoch = start is not None and _LEADER_EPOCH_AT <= position - start < _MAGIC_AT
-    return start + _MAGIC_AT if start is not None and is_epoch else position
+    return start + field.stop if start is not None and position - start in field else position
 
 
 def _batch_start(data: bytes, position: int) -> int | None:
     """Return the start of the batch that contains a position; None without a whole batch."""
     start = 0
-    while start + _LEADER_EPOCH_AT <= len(data):
-        end = start + _LEADER_EPOCH_AT + int.from_bytes(data[start + 8 : start + 12], "big")
+    while start + _LEADER_EPOCH.start <= len(data):
+        end = start + _LEADER_EPOCH.start + int.from_bytes(data[start + 8 : start + 12], "big")
         if not start < end <= len(data):
             return None
         if position < end:

@@ -105,7 +105,7 @@ def _leave_unanswered(context: FaultContext) -> Scenario:
         return
     path = context.draw.choice(_FORGOTTEN)
     context.note(f"controller {controller.node_id} never hears of {path}")
-    controller.store.forget_answer(path)
+    controller.store.forgotten_path = path
     _expire_another(context, controller)
     yield context.draw.uniform(100, 4_000)
 
@@ -121,7 +121,7 @@ def _elect_unanswered(context: FaultContext) -> Scenario:
     context.note("the next elected controller never learns of its election")
     for broker in context.others(controller):
         if broker.store is not None:
-            broker.store.forget_answer(layout.CONTROLLER_EPOCH)
+            broker.store.forgotten_path = layout.CONTROLLER_EPOCH
     yield context.draw.uniform(100, 4_000)
 
 
@@ -136,7 +136,7 @@ def unanswered_controllers(context: FaultContext) -> Scenario:
     def hear() -> None:
         for broker in cluster.brokers.values():
             if broker.store is not None:
-                broker.store.forget_answer("")
+                broker.store.forgotten_path = ""
 
     context.at_end(hear)
     while True:

@@ -22,7 +22,7 @@ Inject = Callable[[FaultContext], bool]
 #: Plays one scenario over and over.
 Play = Callable[[FaultContext], Scenario]
 #: The family of the kinds that need brokers with several log directories.
-_LOG_DIRS: Final = "log_dirs"
+LOG_DIRS: Final = "log_dirs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,6 @@ class FaultKind:
     #: The effect of the fault, in one line.
     description: str
     inject: Inject
-
-    @property
-    def needs_log_dirs(self) -> bool:
-        """Whether the kind needs brokers with several log directories."""
-        return self.family == _LOG_DIRS
 
 
 KINDS: Final[dict[str, FaultKind]] = {}

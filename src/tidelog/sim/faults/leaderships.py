@@ -49,14 +49,11 @@ def _healthy(context: FaultContext) -> list[_Case]:
     """Return the partitions in which all replicas are in sync."""
     published = context.cluster.published
     found = []
-    for topic in published.topics.values():
-        for partition, replicas in topic.assignment.items():
-            key = published.key(topic.topic_id, partition)
-            state = published.partitions.get(key)
-            if state is not None and state.leader >= 0 and sorted(state.isr) == sorted(replicas):
-                first, second, third = replicas
-                name = f"{topic.name}-{partition}"
-                found.append(_Case(key, name, state.leader, first, second, third))
+    for name, key, state in published.states():
+        replicas = published.topics[name.topic].assignment[name.partition]
+        if state is not None and state.leader >= 0 and sorted(state.isr) == sorted(replicas):
+            first, second, third = replicas
+            found.append(_Case(key, str(name), state.leader, first, second, third))
     return found
 
 
@@ -88,17 +85,6 @@ def _until_leader(context: FaultContext, case: _Case, broker_id: int) -> Wait:
     """Wait until a broker is published as the leader."""
     states = context.cluster.published.partitions
     return in_time(lambda: case.key in states and states[case.key].leader == broker_id)
-
-
-def _until_member(context: FaultContext, case: _Case, broker_id: int) -> Wait:
-    """Wait until a broker is published as a member of the ISR."""
-    return in_time(lambda: context.is_member(case.key, broker_id))
-
-
-def _until_no_member(context: FaultContext, case: _Case, broker_id: int) -> Wait:
-    """Wait until a broker is published as no member of the ISR."""
-    states = context.cluster.published.partitions
-    return in_time(lambda: case.key in states and broker_id not in states[case.key].isr)
 
 
 def _late(context: FaultContext, source: int, target: int, late_ms: float) -> None:
@@ -141,7 +127,7 @@ def leader_returns(context: FaultContext) -> Scenario:
     if (yield from _until_leader(context, case, other)):
         _late(context, leader, other, 0)
         _late(context, other, ahead, context.draw.uniform(100, 700))
-        is_back = yield from _until_member(context, case, leader)
+        is_back = yield from in_time(partial(context.is_member, case.key, leader))
         _late(context, ahead, leader, 400)
         if is_back and elect_preferred(context):
             yield from _until_leader(context, case, leader)
@@ -209,12 +195,12 @@ def two_terms_lost(context: FaultContext) -> Scenario:
     if case is None:
         return
     leader, behind, leaving = case.replicas
-    brokers = context.cluster.brokers
+    brokers, states = context.cluster.brokers, context.cluster.published.partitions
     context.count("scenario")
     _late(context, leader, behind, 700)
     yield context.draw.uniform(50, 150)
     context.expire(brokers[leaving])
-    yield from _until_no_member(context, case, leaving)
+    yield from in_time(lambda: leaving not in states[case.key].isr)
     yield context.draw.uniform(50, 300)
     # A leader that registers again before the next election keeps its leadership (E7).
     links = _cut_off_from_store(context, leader)

@@ -52,6 +52,12 @@ def slow_down(context: FaultContext, links: _Links, extra_ms: int, spread_ms: in
         )
 
 
+def _end_delays(context: FaultContext, links: _Links, after_ms: tuple[int, int], note: str) -> None:
+    """End the delays on these links after a random time, and note that then."""
+    end = partial(slow_down, context, links, 0, 0)
+    context.heal_later(context.draw.uniform(*after_ms), end, note)
+
+
 @kind
 def cut_one_way(context: FaultContext) -> None:
     """Cut one direction between a broker and another host for a while."""
@@ -81,9 +87,7 @@ def slow_link(context: FaultContext) -> None:
     links, extra_ms = [(first, second)], context.draw.choice((5, 60, 400))
     slow_down(context, links, extra_ms, extra_ms)
     context.note(f"slow {first}>{second} {extra_ms} ms")
-    quicken = partial(slow_down, context, links, 0, 0)
-    note = f"no longer slow {first}>{second}"
-    context.heal_later(context.draw.uniform(200, 4_000), quicken, note)
+    _end_delays(context, links, (200, 4_000), f"no longer slow {first}>{second}")
 
 
 @kind
@@ -97,9 +101,7 @@ def late_roles(context: FaultContext) -> bool:
     links, late_ms = [(source, target)], context.draw.choice((150, 500, 1_200))
     slow_down(context, links, late_ms, late_ms)
     context.note(f"roles come late: {source}>{target} {late_ms} ms")
-    quicken = partial(slow_down, context, links, 0, 0)
-    note = f"roles come in time: {source}>{target}"
-    context.heal_later(context.draw.uniform(500, 3_000), quicken, note)
+    _end_delays(context, links, (500, 3_000), f"roles come in time: {source}>{target}")
     return True
 
 
@@ -119,8 +121,7 @@ def jitter(context: FaultContext, broker: SimBroker) -> None:
     spread_ms = context.draw.choice((5, 40, 250))
     slow_down(context, links, 0, spread_ms)
     context.note(f"jitter of {spread_ms} ms around {host}")
-    calm = partial(slow_down, context, links, 0, 0)
-    context.heal_later(context.draw.uniform(200, 3_000), calm, f"no more jitter around {host}")
+    _end_delays(context, links, (200, 3_000), f"no more jitter around {host}")
 
 
 @kind

@@ -86,7 +86,8 @@ def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scen
     cluster = context.cluster
     broker = cluster.brokers[context.draw.choice(state.isr)]
     broker.stop(Loss.NONE)
-    if not (yield from in_time(partial(_has_stopped, broker), _LOOK_MS, 80)):
+    has_stopped = in_time(lambda: broker.life is None and broker.stopped_cleanly, _LOOK_MS, 80)
+    if not (yield from has_stopped):
         return
     disk = context.any_disk(broker)
     copy = disk.contents()
@@ -102,10 +103,6 @@ def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scen
         other.crash(Loss.NONE, "is killed with all others")
     broker.start()
     yield context.draw.uniform(500, 3_000)
-
-
-def _has_stopped(broker: SimBroker) -> bool:
-    return broker.life is None and broker.stopped_cleanly
 
 
 @scenario_of_rounds(300, 1_500)

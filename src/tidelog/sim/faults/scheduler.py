@@ -26,7 +26,7 @@ from tidelog.sim.faults import (  # noqa: F401
     store,
 )
 from tidelog.sim.faults.context import FaultContext, RunFaults
-from tidelog.sim.faults.kinds import KINDS, SCENARIOS
+from tidelog.sim.faults.kinds import KINDS, LOG_DIRS, SCENARIOS
 from tidelog.sim.loop import NS_PER_MS, TimedCall
 from tidelog.sim.profiles import Profile
 from tidelog.sim.reductions import Played
@@ -40,7 +40,7 @@ def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, floa
     weights = {}
     if profile.has_all_kinds:
         for name, kind in KINDS.items():
-            if kind.needs_log_dirs and profile.log_dirs == (1,):
+            if kind.family == LOG_DIRS and profile.log_dirs == (1,):
                 continue
             own = stream(seed, "kind", name)
             if own.random() >= profile.pace.left_out:
@@ -121,7 +121,7 @@ class Faults(RunFaults):
             if broker.life is not None:
                 broker.life.plan_strike(None)
                 if broker.store is not None:
-                    broker.store.strike_write(None)
+                    broker.store.write_strike = None
                 broker.life.resume()
         for undo in self._undo:
             undo()

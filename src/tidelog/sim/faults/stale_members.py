@@ -39,10 +39,6 @@ _LATE_NS: Final = 500 * NS_PER_MS
 _STEP_MS: Final = 0.2
 
 
-def _has_no_session(broker: SimBroker) -> bool:
-    return broker.store is not None and broker.store.session_id is None
-
-
 @scenario_of_partition(100, 600)
 def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Let a follower catch up without a registration, then lose its power, return, and lead (V63).
@@ -61,7 +57,9 @@ def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Sc
     yield from in_time(partial(_are_out, context, key, *followers), _LOOK_MS)
     # The follower hears that its session is over, and cannot register again.
     context.expire(follower)
-    yield from in_time(partial(_has_no_session, follower), _STEP_MS)
+    yield from in_time(
+        lambda: (store := follower.store) is not None and store.session_id is None, _STEP_MS
+    )
     network.cut(host, STORE_HOST)
     network.heal(leader.node.host, host)
     yield context.draw.uniform(200, 800)

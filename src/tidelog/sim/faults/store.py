@@ -151,7 +151,7 @@ def strike_next_write(
     def strike() -> None:
         controller.crash(loss, f"the controller is lost {when} a write")
 
-    store.strike_write(WriteStrike(number, layout.CONTROLLER_EPOCH, is_applied, strike))
+    store.write_strike = WriteStrike(number, layout.CONTROLLER_EPOCH, is_applied, strike)
     context.note(f"strike controller {controller.node_id} {when} write {number}")
     return True
 

@@ -90,7 +90,8 @@ class MoveQueue:
         self._violate = violate
         self._now_ns = now_ns
         self._target = target
-        self._entries: dict[TopicPartition, Replicas] = {}
+        #: The content of the queue's node, as it was written last.
+        self.entries: dict[TopicPartition, Replicas] = {}
         #: When partitions were last asked for by another way that gives no answer.
         self._asked_ns: dict[TopicPartition, int] = {}
         #: Requests of clients that are not answered yet, by partition.
@@ -98,7 +99,7 @@ class MoveQueue:
         #: Partitions of requests that are nodes: for ever so long no controller may take them up.
         self._nodes: dict[str, tuple[TopicPartition, ...]] = {}
         self._cancelled_ns = -_OPEN_NS
-        #: A client knows that no reassignment begins.
+        #: Whether a client was answered that reassignments are frozen, and none may begin yet.
         self.is_frozen = False
 
     # what clients and administrators do
@@ -118,18 +119,6 @@ class MoveQueue:
     def answered(self, partitions: Iterable[TopicPartition]) -> None:
         """Note that such a request has had its effect, or has failed."""
         self._open.subtract(list(partitions))
-
-    def made(self, entries: Mapping[TopicPartition, Replicas]) -> None:
-        """Note that an administrator has written the queue's node."""
-        self._entries = dict(entries)
-
-    def frozen(self) -> None:
-        """Note that a client was answered that reassignments are frozen."""
-        self.is_frozen = True
-
-    def thawing(self) -> None:
-        """Note that reassignments may begin again from now on."""
-        self.is_frozen = False
 
     # what the store holds
 
@@ -154,10 +143,10 @@ class MoveQueue:
                 TopicPartition(each["topic"], each["partition"]): tuple(each["replicas"])
                 for each in json.loads(op.data)["partitions"]
             }
-        for partition, replicas in self._entries.items():
+        for partition, replicas in self.entries.items():
             if left.get(partition) != replicas:
                 self._removed(partition, replicas)
-        self._entries = left
+        self.entries = left
 
     def _removed(self, partition: TopicPartition, replicas: Replicas) -> None:
         target = self._target(partition)

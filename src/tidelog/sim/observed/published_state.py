@@ -10,7 +10,7 @@ and changes neither the leadership nor the controller epoch (A12).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -239,6 +239,17 @@ class Published:
         """Return the latest life of a partition of a topic that exists; None for another."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else self.key(topic.topic_id, partition.partition)
+
+    def name(self, key: LogKey) -> TopicPartition:
+        """Return the name of a partition of a topic that existed."""
+        return TopicPartition(self.all_topics[key.topic_id].name, key.partition)
+
+    def states(self) -> Iterator[tuple[TopicPartition, LogKey, PublishedPartition | None]]:
+        """Yield name, latest life and state of each partition of the topics that exist."""
+        for topic in self.topics.values():
+            for number in topic.assignment:
+                key = self.key(topic.topic_id, number)
+                yield TopicPartition(topic.name, number), key, self.partitions.get(key)
 
     def is_over(self, key: LogKey) -> bool:
         """Return whether no promise covers a partition: it or its topic is going or gone."""

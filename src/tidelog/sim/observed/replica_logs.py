@@ -9,6 +9,7 @@ reader. The content of the page cache counts here, because a running broker sees
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tidelog.core.types import TopicId, topic_id_from_text
@@ -38,16 +39,14 @@ class LogKey(NamedTuple):
         return f"{self.topic_id.hex()[:8]}-{self.partition}{again}"
 
 
+@dataclass(slots=True, eq=False)
 class _Segment:
     """The batches of one log file."""
 
-    __slots__ = ("batches", "ends", "file")
-
-    def __init__(self, file: File) -> None:
-        self.file = file
-        self.batches: list[ReadBatch] = []
-        #: Position behind each batch.
-        self.ends: list[int] = []
+    file: File
+    batches: list[ReadBatch] = field(default_factory=list)
+    #: Position behind each batch.
+    ends: list[int] = field(default_factory=list)
 
     def follow(self, changed_from: int) -> tuple[list[ReadBatch], list[ReadBatch]]:
         """Parse the file from a changed position on; return the removed and the new batches."""
@@ -176,11 +175,11 @@ class NodeLogs:
         self.disks = tuple(disks)
         self.logs: dict[LogKey, ReplicaLog] = {}
         #: Called when readable records become unreadable: (log, end before).
-        self.on_cut: Callable[[ReplicaLog, int], None] | None = None
+        self.on_cut: Callable[[ReplicaLog, int], None] = lambda log, end_before: None
         #: Called when a replica is hosted no more, whatever happens to its files.
-        self.on_gone: Callable[[ReplicaLog], None] | None = None
+        self.on_gone: Callable[[ReplicaLog], None] = lambda log: None
         #: Called for new records: (log, first offset).
-        self.on_grown: Callable[[ReplicaLog, int], None] | None = None
+        self.on_grown: Callable[[ReplicaLog, int], None] = lambda log, first: None
         #: Partition for which the broker takes a directory without a readable topic id. A later
         #: directory of the same name may be of another topic.
         self._adopted: dict[Directory, LogKey] = {}
@@ -235,7 +234,7 @@ class NodeLogs:
         elif log not in rebuilt:
             first = log.end
             log.extend(came)
-            if self.on_grown is not None and log.end > first:
+            if log.end > first:
                 self.on_grown(log, first)
 
     def holder(self, directory_name: str) -> SimDisk | None:
@@ -285,9 +284,9 @@ class NodeLogs:
             # Removal of the first records by retention changes none of the records behind them.
             known = before[log.start - before_start :]
             kept_end += _common(known, list(zip(log.epochs, log.numbers, strict=True)))
-        if kept_end < end and self.on_cut is not None:
+        if kept_end < end:
             self.on_cut(log, end)
-        if log.end > kept_end and self.on_grown is not None:
+        if log.end > kept_end:
             self.on_grown(log, kept_end)
 
     def _scan(self) -> list[ReplicaLog]:
@@ -327,9 +326,8 @@ class NodeLogs:
                     del self._owners[segment.file]
             gone.rebuild([])
             changed.append(gone)
-            if self.on_gone is not None:
-                self.on_gone(gone)
-            if end and self.on_cut is not None:
+            self.on_gone(gone)
+            if end:
                 self.on_cut(gone, end)
         return changed
 

@@ -3,7 +3,7 @@
 Without them every run would end with all brokers up and all directories good. A profile names its
 phase, and `sim.run` plays it before the final phase.
 
-`stage` has what all phases need. The phases: `absence` (a host), `offline_directory`,
+`stage` has what all phases need. The phases: `absence` (of a host, or of a directory),
 `full_directory`, `slow_directory`. `rereading` is a part: consumers that read every partition
 again.
 """
@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tidelog.sim.phases import absence, full_directory, offline_directory, slow_directory
+from tidelog.sim.phases import absence, full_directory, slow_directory
 from tidelog.sim.phases.stage import LIVENESS_LIMIT_NS, Stage
 
 __all__ = ["LIVENESS_LIMIT_NS", "PHASES", "Stage"]
 
 #: Plays each phase, by its name in profiles; returns whether nothing was violated.
 PHASES: Final[Mapping[str, Callable[[Stage], bool]]] = {
-    "absence": absence.play,
-    "offline directory": offline_directory.play,
+    "absence": absence.play_host,
+    "offline directory": absence.play_directory,
     "full directory": full_directory.play,
     "slow directory": slow_directory.play,
 }

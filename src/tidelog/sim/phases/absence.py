@@ -1,23 +1,39 @@
-"""A host that does not return: the others must lead what k members can lead (E6).
+"""A host or a log directory that does not return: the others must lead without it (D4, E6).
 
 After the faults all brokers are killed at once, and one of them stays away. Within the limit of
 liveness every partition has a leader, unless fewer members than its effective minimum are there.
 Without this phase a controller that waits for a dead member for ever would go unnoticed.
+
+Or after the faults, when all replicas are in sync, one directory of one broker fails. Within the
+limit of liveness every partition has a leader elsewhere if enough of its members are good, and no
+replica of a live broker in the failed directory is in an ISR beside others. Then the directory is
+repaired. Without this phase a replica that is offline and stays in the ISR for ever would go
+unnoticed.
 """
 
 from __future__ import annotations
 
+import random
 from functools import partial
 
 from tidelog.sim.disk import Loss
+from tidelog.sim.log_dir_failure import DEVICE_ERRNOS, LogDirFailure
+from tidelog.sim.loop import NS_PER_S
+from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.phases.stage import LIVENESS_LIMIT_NS, Stage
+from tidelog.sim.sim_cluster import SimCluster
+
+#: Time within which some call meets the failure; a directory without writes keeps its secret.
+_MEETS_NS = 5 * NS_PER_S
+#: Range of the time that the directory stays failed after the others lead.
+_STAYS_MS = (0, 2_000)
 
 
-def play(stage: Stage) -> bool:
+def play_host(stage: Stage) -> bool:
     """Let one broker stay away; return whether the others lead in time."""
     _kill_all(stage)
     limit_ns = stage.after_ns(LIVENESS_LIMIT_NS)
-    if not stage.wait(partial(_awaited, stage), limit_ns, "led without a host"):
+    if not stage.wait(partial(_without_leader, stage), limit_ns, "led without a host"):
         return False
     stage.cluster.start()
     return True
@@ -37,7 +53,7 @@ def _kill_all(stage: Stage) -> None:
             broker.start()
 
 
-def _awaited(stage: Stage) -> str:
+def _without_leader(stage: Stage) -> str:
     """Return the first partition without a leader that could have one; empty if there is none."""
     if missing := stage.unregistered():
         return missing
@@ -49,3 +65,70 @@ def _awaited(stage: Stage) -> str:
         if len(here) >= stage.cluster.published.quorum(state):
             return f"{name} has no leader; members {here} of {list(state.members)} are there"
     return ""
+
+
+def play_directory(stage: Stage) -> bool:
+    """Play the phase; return whether nothing was violated."""
+    cluster = stage.cluster
+    if not stage.wait_for_health():
+        return False
+    failure = _begin(cluster, stage.draw)
+    if failure is None:
+        return True
+    restart, cluster.on_broker_death = cluster.on_broker_death, None
+    stage.look_for(lambda: failure.has_begun, _MEETS_NS)
+    if failure.has_begun:
+        waiting, limit_ns = partial(in_failed_directory, stage), stage.after_ns(LIVENESS_LIMIT_NS)
+        if not stage.wait(waiting, limit_ns, "led without a directory", "directory"):
+            return False
+        stage.stay(*_STAYS_MS)
+    is_emptied = stage.draw.random() < 0.5
+    is_repaired = stage.wait(
+        lambda: not failure.repair(is_emptied=is_emptied),
+        stage.after_ns(LIVENESS_LIMIT_NS),
+        "a directory is repaired",
+    )
+    cluster.on_broker_death = restart
+    cluster.start()
+    return is_repaired
+
+
+def _begin(cluster: SimCluster, draw: random.Random) -> LogDirFailure | None:
+    """Plan the failure of a directory with replicas; return None if there is none."""
+    targets = [
+        (broker, disk)
+        for broker in cluster.brokers.values()
+        for disk in broker.logs.disks
+        if disk.fault is None and any(log.disk is disk for log in broker.logs.logs.values())
+    ]
+    if not targets:
+        return None
+    broker, disk = draw.choice(targets)
+    cluster.simulator.note(-1, "fault", f"{disk.root} of {broker.node_id} fails and stays so")
+    return LogDirFailure(cluster, broker, disk, draw.choice(DEVICE_ERRNOS), 1)
+
+
+def in_failed_directory(stage: Stage) -> str:
+    """Return the first partition that waits for a failed directory in vain; empty if none does."""
+    if missing := stage.unregistered():
+        return missing
+    cluster, present = stage.cluster, stage.present
+    for name, state in stage.partitions():
+        good = [
+            member
+            for member in state.members
+            if member in present and _is_good(cluster, state, member)
+        ]
+        if len(good) < cluster.published.quorum(state):
+            continue
+        if state.leader not in good:
+            return f"{name}: leader {state.leader}; members {good} of {state.members} are good"
+        offline = [each for each in state.isr if each in present and each not in good]
+        if offline:
+            return f"{name}: {offline} of ISR {state.isr} are in a failed directory"
+    return ""
+
+
+def _is_good(cluster: SimCluster, state: PublishedPartition, member: int) -> bool:
+    log = cluster.brokers[member].logs.logs.get(state.key)
+    return log is None or not log.disk.is_failed

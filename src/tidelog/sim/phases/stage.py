@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tidelog.core.types import TopicPartition
 from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
@@ -79,7 +80,7 @@ class Stage:
     def led_in_vain(self, struck: Sequence[tuple[int, SimDisk]], how: str) -> str:
         """Return a partition that is led in a struck directory though another member is up.
 
-        `struck` are brokers and disks; `how` tells what is wrong with them. Empty without any.
+        `struck` are brokers and disks; `how` names their state. Empty without any.
         """
         present = self.present
         for name, state in self.partitions():
@@ -92,12 +93,8 @@ class Stage:
                 return f"{name}: {where}; ISR {state.isr}"
         return ""
 
-    def partitions(self) -> Iterator[tuple[str, PublishedPartition]]:
+    def partitions(self) -> Iterator[tuple[TopicPartition, PublishedPartition]]:
         """Yield the name and the state of each partition that waits for no operator."""
-        published = self.cluster.published
-        for topic in published.topics.values():
-            for partition in topic.assignment:
-                key = published.key(topic.topic_id, partition)
-                state = published.partitions.get(key)
-                if state is not None and state.isr and not self.cluster.waits_for_operator(key):
-                    yield f"{topic.name}-{partition}", state
+        for name, key, state in self.cluster.published.states():
+            if state is not None and state.isr and not self.cluster.waits_for_operator(key):
+                yield name, state

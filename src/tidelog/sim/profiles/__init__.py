@@ -5,7 +5,7 @@ the kinds; a test compares their names with the names in profiles.
 
 `profile` is the definition, with the weights that hold where a profile names none. Each other
 module has the profiles of one concern: `general_profiles`, `topic_profiles`, `replica_profiles`,
-`controller_profiles`, `disk_profiles`, `direct_profiles`.
+`controller_profiles`, `disk_profiles`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.sim.profiles.controller_profiles import CONTROLLERS
-from tidelog.sim.profiles.direct_profiles import DIRECT
 from tidelog.sim.profiles.disk_profiles import DISKS
 from tidelog.sim.profiles.general_profiles import GENERAL
 from tidelog.sim.profiles.profile import Pace, Profile
@@ -45,7 +44,7 @@ _ORDER: Final = (
     "untimed_records", "hanging_directories", "readers_led_on", "older_stores", "patient_fetches",
     "rogue_isr_changes", "crowded", "redirected_moves", "short_sessions",
 )  # fmt: skip
-_GROUPS: Final = (GENERAL, TOPICS, REPLICAS, CONTROLLERS, DISKS, DIRECT)
+_GROUPS: Final = (GENERAL, TOPICS, REPLICAS, CONTROLLERS, DISKS)
 _BY_NAME: Final = {profile.name: profile for group in _GROUPS for profile in group}
 assert sorted(_BY_NAME) == sorted(_ORDER)
 

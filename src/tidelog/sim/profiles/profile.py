@@ -20,6 +20,11 @@ def weights(text: str) -> dict[str, float]:
     return {kind: float(weight) for kind, weight in pairs}
 
 
+def properties_of(text: str) -> dict[str, str]:
+    """Return the configuration that a text lists: `log.segment.bytes=6000, broker.id=1`."""
+    return dict(each.strip().partition("=")[::2] for each in text.split(","))
+
+
 #: Weight of each kind where a profile names none. A seed multiplies each by a factor that it draws,
 #: and leaves some kinds out.
 DEFAULT_WEIGHTS: Final[Mapping[str, float]] = weights(
@@ -133,8 +138,7 @@ class Profile:
         if faults:
             object.__setattr__(self, "weights", weights(faults))
         if config:
-            properties = dict(each.strip().partition("=")[::2] for each in config.split(","))
-            object.__setattr__(self, "properties", properties)
+            object.__setattr__(self, "properties", properties_of(config))
 
 
 #: Makes a profile that plays its scenario, beside few faults that matter little.

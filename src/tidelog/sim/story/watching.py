@@ -90,6 +90,18 @@ _TRACED: Final[Mapping[str, tuple[str, str, str]]] = {
 }  # fmt: skip
 
 
+#: Kind and text of the fact that each of these lines of the trace makes.
+_NOTED: Final[Mapping[str, tuple[str, str]]] = {
+    "fault": (facts.FAULT, "{detail}"),
+    "faults": (facts.FAULT, "faults end: every link is whole, every broker is started"),
+    "start failed": (facts.PROCESS, "{who} cannot start: {detail}"),
+    "halt": (facts.PROCESS, "{who} halts: {detail}"),
+    "pause": (facts.PROCESS, "{who} pauses"),
+    "resume": (facts.PROCESS, "{who} resumes"),
+}
+_OF_BROKERS: Final = ("pause", "resume")
+
+
 class Watcher:
     """Watcher of one run, which must not have begun."""
 
@@ -125,13 +137,11 @@ class Watcher:
 
         def log_grown(log: ReplicaLog, first: int) -> None:
             self._log_grown(broker, log, first)
-            if grown is not None:
-                grown(log, first)
+            grown(log, first)
 
         def log_cut(log: ReplicaLog, end_before: int) -> None:
             self._log_cut(broker, log, end_before)
-            if cut is not None:
-                cut(log, end_before)
+            cut(log, end_before)
 
         broker.logs.on_grown, broker.logs.on_cut = log_grown, log_cut
 
@@ -153,42 +163,33 @@ class Watcher:
     # Processes, faults
 
     def _noted(self, node_id: int, kind: str, detail: str) -> None:
-        is_broker = node_id in self._cluster.brokers
-        who = f"broker {node_id}"
-        if kind == "fault":
-            self._add(facts.FAULT, "", detail)
-        elif kind == "faults":
-            self._add(facts.FAULT, "", "faults end: every link is whole, every broker is started")
-        elif kind == "death" and is_broker:
+        is_broker, who = node_id in self._cluster.brokers, f"broker {node_id}"
+        if kind == "death" and is_broker:
             self.down[node_id] = None
             loss, _, reason = detail.partition(" ")
             self._add(facts.PROCESS, "", f"{who}: {reason}; {LOSSES[loss]}")
         elif kind == "start" and is_broker:
             self.down.pop(node_id, None)
-            life = "" if detail == "1" else f" again (incarnation {detail})"
-            self._add(facts.PROCESS, "", f"{who} starts{life}")
-        elif kind == "start failed":
-            self._add(facts.PROCESS, "", f"{who} cannot start: {detail}")
-        elif kind == "halt":
-            self._add(facts.PROCESS, "", f"{who} halts: {detail}")
-        elif kind in ("pause", "resume") and is_broker:
-            moves = "pauses" if kind == "pause" else "resumes"
-            self._add(facts.PROCESS, "", f"{who} {moves}")
+            again = "" if detail == "1" else f" again (incarnation {detail})"
+            self._add(facts.PROCESS, "", f"{who} starts{again}")
+        elif kind in _NOTED and (is_broker or kind not in _OF_BROKERS):
+            fact, text = _NOTED[kind]
+            self._add(fact, "", text.format(who=who, detail=detail))
 
     def _registered(self, broker_id: int, broker_epoch: int) -> None:
         text = f"broker {broker_id} registers under broker epoch {broker_epoch}"
         self._add(facts.PROCESS, "", text)
 
     def _traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
-        told = _TRACED.get(name)
-        if told is None:
+        template = _TRACED.get(name)
+        if template is None:
             return
         node_id = incarnation.node_id
         if name == "controller_elected":
             self._controllers[fields["epoch"]] = node_id
         elif name in _ROLES:
             self._led[node_id, fields["partition"]] = name == "became_leader"
-        kind, about, text = told
+        kind, about, text = template
         self._add(kind, about.format_map(fields), text.format_map({**fields, "node": node_id}))
 
     # The controller
@@ -214,14 +215,12 @@ class Watcher:
             self._add(facts.ISR, name, text)
             return
         why = self._why(before, state)
+        what = f"lets broker {state.leader} continue to lead"
+        if state.leader != before.leader:
+            what = f"elects broker {state.leader}"
+        text = f"{who} {what}, {why}; leader epoch {state.leader_epoch}, {change}"
         if state.leader < 0:
             text = f"{who} leaves it without a leader: {why}; {change}"
-        elif state.leader != before.leader:
-            text = f"{who} elects broker {state.leader}, {why}"
-            text += f"; leader epoch {state.leader_epoch}, {change}"
-        else:
-            text = f"{who} lets broker {state.leader} continue to lead, {why}"
-            text += f"; leader epoch {state.leader_epoch}, {change}"
         self._add(facts.STATE, name, text)
 
     def _why(self, before: PublishedPartition, state: PublishedPartition) -> str:
@@ -273,15 +272,12 @@ class Watcher:
         self._add(kind, name, f"{text} {log.epochs[-1]})", who, (first, log.end - 1))
 
     def _log_cut(self, broker: SimBroker, log: ReplicaLog, end_before: int) -> None:
-        name, node_id = self.name(log.key), broker.node_id
-        if broker.life is not None:
-            text = f"the log of broker {node_id} ended at {end_before} and now ends at {log.end}"
-        else:
-            text = (
-                f"broker {node_id} lost records in a power failure: its log ended at {end_before},"
-            )
-            text += f" its files show {log.end} now"
-        self._add(facts.CUT, name, text)
+        who = f"broker {broker.node_id}"
+        text = f"the log of {who} ended at {end_before} and now ends at {log.end}"
+        if broker.life is None:
+            text = f"{who} lost records in a power failure: its log ended at {end_before}, its"
+            text += f" files show {log.end} now"
+        self._add(facts.CUT, self.name(log.key), text)
 
     def _committed(self, node_id: int, claim: ReplicaClaim, first: int) -> None:
         who = f"leader {node_id}"
@@ -308,11 +304,9 @@ class Watcher:
 
     def _offsets_answered(self, commit: Commit) -> None:
         if commit.outcome is Outcome.DONE:
-            text = (
-                f"generation {commit.generation} gets the acknowledgement of offset {commit.offset}"
-            )
-            text += f" for partition {commit.partition}"
             who = f"partition {commit.partition}"
+            text = f"generation {commit.generation} gets the acknowledgement of offset"
+            text += f" {commit.offset} for {who}"
             self._add(facts.OFFSETS, commit.group, text, who, (commit.offset, commit.offset))
         elif commit.outcome is Outcome.REFUSED:
             text = f"generation {commit.generation} is refused offset {commit.offset} for"

@@ -12,7 +12,7 @@ Churn is what administrators and clients change while faults happen. `churning` 
 `churn_kinds` registers all kinds.
 
 Topics and records: `topic_churn`, `record_churn`, `edit_churn`, `topic_mishaps`. Clients:
-`client_churn`, `crowd_churn`, `lookup_churn`, `leader_lookups`. Groups: `offset_churn`.
+`client_churn`, `crowd_churn`, `lookup_churn`. Groups: `offset_churn`.
 
 Replicas: `leader_churn`, `move_churn`, `queue_churn`, `directory_churn`.
 """

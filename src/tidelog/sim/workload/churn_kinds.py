@@ -9,7 +9,6 @@ from tidelog.sim.workload import (  # noqa: F401
     directory_churn,
     edit_churn,
     leader_churn,
-    leader_lookups,
     lookup_churn,
     move_churn,
     offset_churn,

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from tidelog.client.cluster import TopicMetadata
+from tidelog.client.cluster import BrokerNode, TopicMetadata
+from tidelog.client.retries import Patience
 from tidelog.client.routing import ClusterRouter
 from tidelog.client.steps import NO_ANSWER, Address, Call, NotSent, Operation, Response
 from tidelog.core import limits
@@ -165,6 +166,16 @@ class ClientNode:
         self.history.operations.append(
             operations.Operation(process, "log_start", self.now_ns, self.now_ns, partitions=where)
         )
+
+    async def leader_of(self, partition: TopicPartition) -> tuple[BrokerNode, TopicMetadata]:
+        """Return the leader of a partition, and what that broker's cluster shows of its topic."""
+        router = self.router
+
+        def attempt(patience: Patience) -> Operation[tuple[BrokerNode, TopicMetadata]]:
+            leader = yield from router.leader(partition, patience)
+            return leader, (yield from router.topic(partition.topic, patience))
+
+        return await self.run(router.repeat(f"finding the leader of {partition}", attempt))
 
     async def topic(self, name: str) -> TopicMetadata | None:
         """Return what a broker shows of a topic now; None without the topic or a response."""

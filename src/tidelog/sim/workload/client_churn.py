@@ -1,20 +1,46 @@
-"""Churn of producers and group members, which come and go while the run lasts.
+"""Churn of clients: producers and group members come and go, others look for leaders and brokers.
 
-Their batches, joins and commits are operations like those of the clients that stay: the same
-checkers judge them.
+The batches, joins and commits of those that come and go are operations like those of the clients
+that stay: the same checkers judge them.
+
+One client keeps a connection to the leader of a partition. When the connection ends, it asks
+another broker at once. Where the answer names no other leader, it waits for a long timer, as
+librdkafka does for a second. `checkers.answer_checker` judges the answers (V83).
+
+Another client knows only the brokers of the last Metadata response. It decommissions a broker that
+the response does not list, and drops its bootstrap addresses once it knows a broker. After an empty
+list the client has no broker left and hangs for ever. The steady topic exists all the time, so no
+broker may respond that it is unknown.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Final
 
+from tidelog.client.steps import Address
+from tidelog.core import limits
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.sim.seeds import stream
 from tidelog.sim.workload.churning import ChurnKind, churn, churn_of_profiles
+from tidelog.sim.workload.client import CONNECT_TIMEOUT_MS, ClientConnection
 from tidelog.sim.workload.group_clients import FAMILIES, GroupPlan, SimMember
 from tidelog.sim.workload.work import Workload
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.wire.registry import FIND_COORDINATOR, METADATA
 
 _MOST_GUESTS = 4
+_METADATA_VERSION: Final = 12
+_FIND_VERSION: Final = 4
+_TIMEOUT_MS: Final = 1_500
+#: The timer of a client that got no other leader.
+_TIMER_MS: Final = 800
+#: How often a client that waits looks whether the run is over.
+_LOOK_MS: Final = 200
 
 
 @churn
@@ -104,3 +130,143 @@ class MembersComeAndGo(_Visits):
         elif here:
             here[0].stopping = True
             self.succeeded("a guest leaves")
+
+
+class _Watched(ClientConnection):
+    """A connection whose end wakes its client."""
+
+    ended: asyncio.Future[None] | None = None
+
+    def connection_lost(self, reason: str) -> None:
+        """Wake the client."""
+        super().connection_lost(reason)
+        if self.ended is not None and not self.ended.done():
+            self.ended.set_result(None)
+
+
+@churn_of_profiles
+class LeadersFollowed(ChurnKind):
+    """A client that asks for the next leader once when its connection ends, then by a timer."""
+
+    # Source: librdkafka, rd_kafka_broker_fail and rd_kafka_topic_scan_all; kafka-python and
+    # aiokafka wait for their retry back-offs.
+
+    async def act(self) -> None:
+        partition = self.draw.choice(self.work.steady)
+        leader = await self._ask(partition, None)
+        while leader is not None and not self.stopping:
+            await self._watch(leader)
+            if self.stopping:
+                return
+            lost, leader = leader, await self._ask(partition, leader)
+            if leader is not None:
+                self.succeeded(f"{partition}: {leader} after {lost}")
+        if not self.stopping:
+            await self.client.tasks.sleep(_TIMER_MS)
+
+    async def _watch(self, leader: Address) -> None:
+        """Keep a connection to the leader until it ends."""
+        ports, opened = self.client.ports, []
+
+        def open_handler(transport: object) -> _Watched:
+            opened.append(_Watched(ports, "watch", transport))  # type: ignore[arg-type]  # a Transport
+            return opened[0]
+
+        try:
+            await ports.network.connect(
+                leader.host,
+                leader.port,
+                open_handler,
+                CONNECT_TIMEOUT_MS,
+                limits.MAX_RESPONSE_BYTES,
+            )
+        except TidelogError:
+            return
+        connection = opened[0]
+        while connection.is_open and not self.stopping:
+            woken = connection.ended = ports.loop.create_future()
+            timer = ports.clock.call_later(_LOOK_MS, partial(_wake, woken))
+            await woken
+            timer.cancel()
+        connection.close("the client is done")
+
+    async def _ask(self, partition: TopicPartition, lost: Address | None) -> Address | None:
+        """Ask one broker for the leader; return one other than the lost one, or None."""
+        others = [each for each in self.client.bootstrap if each != lost]
+        address = self.draw.choice(others)
+        try:
+            if lost is not None and self.draw.random() < 0.3:
+                await self._find_coordinator(address)
+            answer = await _metadata(self, address, partition.topic)
+        except (TidelogError, KafkaError) as error:
+            self.failed(f"the leader of {partition}", error)
+            return None
+        [topic] = answer.topics
+        leaders = {each.partition_index: each.leader_id for each in topic.partitions}
+        found = leaders.get(partition.partition, NO_LEADER)
+        for broker in answer.brokers:
+            if broker.node_id == found and Address(broker.host, broker.port) != lost:
+                return Address(broker.host, broker.port)
+        return None
+
+    async def _find_coordinator(self, address: Address) -> None:
+        connection = await self.client.connection(address)
+        request = FindCoordinatorRequest(
+            coordinator_keys=[f"group-{self.draw.randrange(8)}"], key_type=0
+        )
+        answer: FindCoordinatorResponse = await connection.call(
+            FIND_COORDINATOR,
+            connection.version(FIND_COORDINATOR, _FIND_VERSION),
+            request,
+            _TIMEOUT_MS,
+        )
+        for each in answer.coordinators:
+            if each.error_code == ErrorCode.NONE:
+                self.succeeded(f"{each.key} is coordinated by {each.node_id}")
+
+
+async def _metadata(kind: ChurnKind, address: Address, topic: str) -> MetadataResponse:
+    """Ask one broker for the metadata of a topic, without its creation."""
+    connection = await kind.client.connection(address)
+    topics = [MetadataRequestTopic(name=topic)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    version = connection.version(METADATA, _METADATA_VERSION)
+    answer: MetadataResponse = await connection.call(METADATA, version, request, _TIMEOUT_MS)
+    return answer
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
+
+
+@churn_of_profiles
+class BrokersFollowed(ChurnKind):
+    """A client that knows only the brokers of the last Metadata response, which must list some."""
+
+    # Source: librdkafka, rd_kafka_parse_Metadata and rd_kafka_broker_decommission (since 2.10).
+
+    pause_ms = 1, 30
+
+    def __init__(self, work: Workload, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self._known = list(self.client.bootstrap)
+
+    async def act(self) -> None:
+        address = self.draw.choice(self._known)
+        with self.tried("metadata"):
+            answer = await _metadata(self, address, self.work.steady[0].topic)
+            self._known = [Address(broker.host, broker.port) for broker in answer.brokers]
+            self._check(address, answer)
+            self.succeeded(f"{len(self._known)} brokers")
+
+    def _check(self, address: Address, answer: MetadataResponse) -> None:
+        violate = self.work.cluster.simulator.violate
+        if not answer.brokers:
+            violate(
+                f"a client is hung for good: {address} answered Metadata without a broker, so the"
+                " client has dropped all brokers that it knew"
+            )
+            self.stopping = True
+        if any(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in answer.topics):
+            violate(f"{address} answered that {self.work.steady[0].topic} is unknown")

@@ -20,6 +20,7 @@ from tidelog.history.operations import FAIL, INFO, OK, Operation
 from tidelog.sim.checkers.group_checker import Commit, GroupChecker
 from tidelog.sim.client_history import Outcome
 from tidelog.sim.workload.client import ClientConnection, ClientNode
+from tidelog.wire import registry as apis
 from tidelog.wire.data.consumer_protocol import (
     ASSIGNMENT,
     SUBSCRIPTION,
@@ -47,24 +48,15 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tidelog.wire.registry import (
-    FIND_COORDINATOR,
-    HEARTBEAT,
-    JOIN_GROUP,
-    LEAVE_GROUP,
-    OFFSET_COMMIT,
-    OFFSET_FETCH,
-    SYNC_GROUP,
-)
 
 #: Highest API versions of client families; a missing API means its newest version.
 FAMILIES: Final[Sequence[Mapping[int, int]]] = (
     {},
     {},
-    {FIND_COORDINATOR: 2, JOIN_GROUP: 5, SYNC_GROUP: 3, HEARTBEAT: 3, LEAVE_GROUP: 3,
-     OFFSET_COMMIT: 7, OFFSET_FETCH: 5},
-    {FIND_COORDINATOR: 1, JOIN_GROUP: 2, SYNC_GROUP: 1, HEARTBEAT: 1, LEAVE_GROUP: 1,
-     OFFSET_COMMIT: 3, OFFSET_FETCH: 2},
+    {apis.FIND_COORDINATOR: 2, apis.JOIN_GROUP: 5, apis.SYNC_GROUP: 3, apis.HEARTBEAT: 3,
+     apis.LEAVE_GROUP: 3, apis.OFFSET_COMMIT: 7, apis.OFFSET_FETCH: 5},
+    {apis.FIND_COORDINATOR: 1, apis.JOIN_GROUP: 2, apis.SYNC_GROUP: 1, apis.HEARTBEAT: 1,
+     apis.LEAVE_GROUP: 1, apis.OFFSET_COMMIT: 3, apis.OFFSET_FETCH: 2},
 )  # fmt: skip
 SESSION_TIMEOUT_MS: Final = 1_200
 REBALANCE_TIMEOUT_MS: Final = 2_500
@@ -144,19 +136,19 @@ class _Speaker:
     async def _coordinator(self) -> ClientConnection:
         """Return a connection to the coordinator that a random broker names."""
         connection = await self.client.connection(self._draw.choice(self.client.bootstrap))
-        version = self._version(connection, FIND_COORDINATOR)
+        version = self._version(connection, apis.FIND_COORDINATOR)
         group = self.plan.name
         if version >= _COORDINATOR_KEYS_VERSION:
             request = FindCoordinatorRequest(coordinator_keys=[group])
         else:
             request = FindCoordinatorRequest(key=group)
         answer: FindCoordinatorResponse = await connection.call(
-            FIND_COORDINATOR, version, request, _ANSWER_MS
+            apis.FIND_COORDINATOR, version, request, _ANSWER_MS
         )
         found: Any = answer
         if version >= _COORDINATOR_KEYS_VERSION:
             found = answer.coordinators[0]
-        self._expect(FIND_COORDINATOR, ErrorCode(found.error_code))
+        self._expect(apis.FIND_COORDINATOR, ErrorCode(found.error_code))
         self._coordinator_id = found.node_id
         return await self.client.connection(Address(found.host, found.port))
 
@@ -168,6 +160,18 @@ class _Speaker:
     ) -> Any:
         version = self._version(connection, api_key)
         return await connection.call(api_key, version, message, patience_ms)
+
+    async def _ask(
+        self,
+        connection: ClientConnection,
+        api_key: int,
+        message: Any,
+        patience_ms: int = _ANSWER_MS,
+    ) -> Any:
+        """Return the response to a request, or raise its error."""
+        answer = await self._call(connection, api_key, message, patience_ms)
+        self._expect(api_key, ErrorCode(answer.error_code))
+        return answer
 
     def _expect(self, api_key: int, error: ErrorCode) -> None:
         """Raise an error other than NONE; report an error that no fault explains as an anomaly."""
@@ -194,37 +198,27 @@ class _Speaker:
         """Commit an offset for each of these partitions; raise the first error."""
         plan, checker = self.plan, self.checker
         commits = [
-            checker.commit_begins(
-                plan.name,
-                partition,
-                generation,
-                plan.take_offset(),
-                plan.topic,
-                self.process,
-                member_id,
-                instance_id,
+            Commit(
+                plan.name, partition, generation, plan.take_offset(),
+                topic=plan.topic, process=self.process, member=member_id, instance=instance_id,
             )
             for partition in partitions
+        ]  # fmt: skip
+        for commit in commits:
+            checker.commit_begins(commit)
+        asked = [
+            OffsetCommitRequestPartition(commit.partition, commit.offset, committed_metadata="m")
+            for commit in commits
         ]
         request = OffsetCommitRequest(
             group_id=plan.name,
             generation_id_or_member_epoch=generation,
             member_id=member_id,
             group_instance_id=instance_id,
-            topics=[
-                OffsetCommitRequestTopic(
-                    plan.topic,
-                    [
-                        OffsetCommitRequestPartition(
-                            commit.partition, commit.offset, committed_metadata="m"
-                        )
-                        for commit in commits
-                    ],
-                )
-            ],
+            topics=[OffsetCommitRequestTopic(plan.topic, asked)],
         )
         try:
-            answer = await self._call(connection, OFFSET_COMMIT, request, _ANSWER_MS)
+            answer = await self._call(connection, apis.OFFSET_COMMIT, request, _ANSWER_MS)
         except TidelogError:
             for commit in commits:
                 checker.commit_ends(commit, Outcome.UNKNOWN)
@@ -234,7 +228,7 @@ class _Speaker:
         for commit, error in zip(commits, errors, strict=True):
             self._commit_ended(commit, error)
         for error in errors:
-            self._expect(OFFSET_COMMIT, error)
+            self._expect(apis.OFFSET_COMMIT, error)
 
     def _commit_ended(self, commit: Commit, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
@@ -248,20 +242,20 @@ class _Speaker:
     ) -> dict[int, int]:
         """Return the committed offset of each partition."""
         plan = self.plan
-        if self._version(connection, OFFSET_FETCH) >= _FETCHED_GROUPS_VERSION:
+        if self._version(connection, apis.OFFSET_FETCH) >= _FETCHED_GROUPS_VERSION:
             topics = [OffsetFetchRequestTopics(plan.topic, list(partitions))]
             wanted = OffsetFetchRequestGroup(plan.name, topics=topics)
             request = OffsetFetchRequest(groups=[wanted])
         else:
             old = [OffsetFetchRequestTopic(plan.topic, list(partitions))]
             request = OffsetFetchRequest(group_id=plan.name, topics=old)
-        answer = await self._call(connection, OFFSET_FETCH, request, _ANSWER_MS)
+        answer = await self._call(connection, apis.OFFSET_FETCH, request, _ANSWER_MS)
         found = answer.groups[0] if answer.groups else answer
-        self._expect(OFFSET_FETCH, ErrorCode(found.error_code))
+        self._expect(apis.OFFSET_FETCH, ErrorCode(found.error_code))
         offsets: dict[int, int] = {}
         for topic in found.topics:
             for each in topic.partitions:
-                self._expect(OFFSET_FETCH, ErrorCode(each.error_code))
+                self._expect(apis.OFFSET_FETCH, ErrorCode(each.error_code))
                 offsets[each.partition_index] = each.committed_offset
         return offsets
 
@@ -369,7 +363,7 @@ class SimMember(_Speaker):
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = answer.member_id
             answer = await self._join_once(connection)
-        self._expect(JOIN_GROUP, ErrorCode(answer.error_code))
+        self._expect(apis.JOIN_GROUP, ErrorCode(answer.error_code))
         self._member_id = answer.member_id
         self._former_generation, self._generation = self._generation, answer.generation_id
         assignments = []
@@ -378,7 +372,7 @@ class SimMember(_Speaker):
         await self._sync(connection, answer, assignments)
 
     async def _join_once(self, connection: ClientConnection) -> JoinGroupResponse:
-        version = self._version(connection, JOIN_GROUP)
+        version = self._version(connection, apis.JOIN_GROUP)
         metadata = SUBSCRIPTION.encode(ConsumerProtocolSubscription([self.plan.topic]), 1)
         if self._draw.random() < 0.3:
             # Other bytes with the same meaning: the coordinator makes all members join again.
@@ -396,7 +390,7 @@ class SimMember(_Speaker):
         self._joined_ns = self.client.now_ns
         asked_of = self.checker.term(self.plan.name, self._coordinator_id)
         answer: JoinGroupResponse = await connection.call(
-            JOIN_GROUP, version, request, _JOIN_ANSWER_MS
+            apis.JOIN_GROUP, version, request, _JOIN_ANSWER_MS
         )
         is_checked = answer.error_code == ErrorCode.NONE and not self.plan.has_static_members
         if is_checked and asked_of == self.checker.term(self.plan.name, self._coordinator_id):
@@ -431,12 +425,11 @@ class SimMember(_Speaker):
             group_instance_id=self._instance_id,
             assignments=assignments,
         )
-        if self._version(connection, SYNC_GROUP) >= _PROTOCOL_VERSION:
+        if self._version(connection, apis.SYNC_GROUP) >= _PROTOCOL_VERSION:
             request.protocol_type = "consumer"
             request.protocol_name = joined.protocol_name
         joined_ns = self._joined_ns
-        answer = await self._call(connection, SYNC_GROUP, request, _JOIN_ANSWER_MS)
-        self._expect(SYNC_GROUP, ErrorCode(answer.error_code))
+        answer = await self._ask(connection, apis.SYNC_GROUP, request, _JOIN_ANSWER_MS)
         self._owned = []
         if answer.assignment:
             assignment = ASSIGNMENT.decode(answer.assignment)
@@ -503,8 +496,7 @@ class SimMember(_Speaker):
             request = HeartbeatRequest(
                 self.plan.name, self._generation, self._member_id, self._instance_id
             )
-            answer = await self._call(connection, HEARTBEAT, request, _ANSWER_MS)
-            self._expect(HEARTBEAT, ErrorCode(answer.error_code))
+            await self._ask(connection, apis.HEARTBEAT, request)
         else:
             await self._commit_owned(connection)
 
@@ -533,14 +525,12 @@ class SimMember(_Speaker):
                 raise
 
     async def _leave(self, connection: ClientConnection) -> None:
-        version = self._version(connection, LEAVE_GROUP)
-        if version >= _LEAVING_MEMBERS_VERSION:
+        if self._version(connection, apis.LEAVE_GROUP) >= _LEAVING_MEMBERS_VERSION:
             request = LeaveGroupRequest(
                 group_id=self.plan.name,
                 members=[MemberIdentity(self._member_id, self._instance_id)],
             )
         else:
             request = LeaveGroupRequest(group_id=self.plan.name, member_id=self._member_id)
-        answer = await connection.call(LEAVE_GROUP, version, request, _ANSWER_MS)
-        self._expect(LEAVE_GROUP, ErrorCode(answer.error_code))
+        await self._ask(connection, apis.LEAVE_GROUP, request)
         self._member_id = ""

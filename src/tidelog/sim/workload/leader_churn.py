@@ -14,7 +14,6 @@ false for a broker that was registered all the time.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 
 from tidelog.client.replica_requests import PartitionReplicas, ReplicaAdmin
 from tidelog.client.upkeep import ElectionType, PartitionAdmin
@@ -119,19 +118,10 @@ class ReplicasDescribed(ChurnKind):
             for tp, one in eligible.items():
                 if one.wait is not None and not one.wait.members:
                     self._violate(f"{tp} waits without members")
-            self.succeeded(f"{partition} by {broker_id}: {self._summary(described.values())}")
-
-    def _summary(self, described: Iterable[PartitionReplicas]) -> str:
-        return "; ".join(
-            f"epoch {found.partition_epoch}, out {self._out(found)}" for found in described
-        )
-
-    def _out(self, found: PartitionReplicas) -> dict[int, str]:
-        return {
-            replica.broker_id: replica.cause.word
-            for replica in found.replicas
-            if replica.cause is not None
-        }
+            found_out = [
+                f"epoch {found.partition_epoch}, out {_out(found)}" for found in described.values()
+            ]
+            self.succeeded(f"{partition} by {broker_id}: {'; '.join(found_out)}")
 
     def _violate(self, text: str) -> None:
         self.work.cluster.simulator.violate(text)
@@ -173,3 +163,9 @@ class ReplicasDescribed(ChurnKind):
     def _never_ended(self, broker_id: int) -> bool:
         is_registered = broker_id in self.work.cluster.published.brokers
         return is_registered and self._registrations.get(broker_id, 0) < 2
+
+
+def _out(found: PartitionReplicas) -> dict[int, str]:
+    """Return why each replica outside the ISR is out."""
+    causes = ((replica.broker_id, replica.cause) for replica in found.replicas)
+    return {broker_id: cause.word for broker_id, cause in causes if cause is not None}

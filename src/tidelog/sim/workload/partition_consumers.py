@@ -11,8 +11,6 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-from tidelog.client.cluster import PartitionMetadata
-from tidelog.client.retries import Patience
 from tidelog.client.steps import Address
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import TopicId, TopicPartition
@@ -70,23 +68,13 @@ class SimPartitionConsumer:
         """Read until stopped."""
         while not self.stopping:
             try:
-                address, topic_id, metadata = await self.client.run(self._leader())
-                self._follow(topic_id)
-                await self._fetch_for_long(address, topic_id, metadata)
+                leader, topic = await self.client.leader_of(self.partition)
+                self._follow(topic.topic_id)
+                leader_epoch = topic.partitions[self.partition.partition].leader_epoch
+                await self._fetch_for_long(leader.address, topic.topic_id, leader_epoch)
             except TidelogError:
                 self.client.router.forget()
                 await self.client.tasks.sleep(self._draw.randrange(*_BACKOFF_MS))
-
-    def _leader(self) -> Any:
-        router = self.client.router
-
-        def attempt(patience: Patience) -> Any:
-            leader = yield from router.leader(self.partition, patience)
-            topic = yield from router.topic(self.partition.topic, patience)
-            metadata = topic.partitions[self.partition.partition]
-            return leader.address, topic.topic_id, metadata
-
-        return router.repeat(f"finding the leader of {self.partition}", attempt)
 
     def _follow(self, topic_id: TopicId) -> None:
         history = self.client.history
@@ -112,16 +100,14 @@ class SimPartitionConsumer:
             Operation(self.process, kind, now_ns, now_ns, partitions={self._name: 0})
         )
 
-    async def _fetch_for_long(
-        self, address: Address, topic_id: TopicId, metadata: PartitionMetadata
-    ) -> None:
+    async def _fetch_for_long(self, address: Address, topic_id: TopicId, leader_epoch: int) -> None:
         """Fetch from one leader until it responds with an error."""
         connection = await self.client.connection(address)
         version = connection.version(FETCH, self._highest_version)
         while not self.stopping:
             asked = FetchPartition(
                 partition=self.partition.partition,
-                current_leader_epoch=metadata.leader_epoch,
+                current_leader_epoch=leader_epoch,
                 fetch_offset=self.position,
                 partition_max_bytes=_PARTITION_MAX_BYTES,
             )

@@ -11,11 +11,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
+from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog.client.cluster import BrokerNode
 from tidelog.client.producing import LogWriter
-from tidelog.client.retries import Patience
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.sim.batches import encode_batch
@@ -78,17 +77,15 @@ class Numbers:
         return tuple(range(first, first + count))
 
 
+@dataclass(slots=True, eq=False)
 class UnsettledBatch:
     """A batch without a final outcome."""
 
-    __slots__ = ("batch", "operation", "paddings")
-
-    def __init__(self, operation: Produce, paddings: list[int]) -> None:
-        self.operation = operation
-        #: Bytes of padding of each record.
-        self.paddings = paddings
-        #: The encoded batch.
-        self.batch = b""
+    operation: Produce
+    #: Bytes of padding of each record.
+    paddings: list[int]
+    #: The encoded batch.
+    batch: bytes = b""
 
 
 class PartitionProducer:
@@ -145,7 +142,7 @@ class PartitionProducer:
             try:
                 if self.idempotent and self._producer_id < 0:
                     await self._take_id()
-                leader = await self.client.run(self._leader())
+                leader, _ = await self.client.leader_of(self.partition)
                 self._broker_id = leader.broker_id
                 connection = await self.client.connection(leader.address)
             except TidelogError:
@@ -159,15 +156,6 @@ class PartitionProducer:
         self._producer_id, self._producer_epoch = await self.client.run(writer.init_producer_id())
         self.client.history.producer_id_given(self.client.node_id, self._producer_id)
         self._next_sequence = 0
-
-    def _leader(self) -> Any:
-        router = self.client.router
-
-        def attempt(patience: Patience) -> Any:
-            leader: BrokerNode = yield from router.leader(self.partition, patience)
-            return leader
-
-        return router.repeat(f"finding the leader of {self.partition}", attempt)
 
     async def _back_off(self) -> None:
         self.client.router.forget()

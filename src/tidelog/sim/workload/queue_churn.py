@@ -85,17 +85,17 @@ class MovesQueued(PartitionsMoved):
         entries = [ReassignmentEntry(each, target) for each, target in targets.items()]
         data = layout.encode_reassignments(entries)
         if self._write(Create(layout.REASSIGNMENT_QUEUE, data)):
-            self._queue.made(targets)
+            self._queue.entries = dict(targets)
 
     async def _freeze(self) -> None:
         await self.client.run(self._moves.freeze(True))
-        self._queue.frozen()
+        self._queue.is_frozen = True
         self.succeeded("a freeze")
         await self.pause(100, 1_500)
         # Refused, or it is no freeze.
         await self._asks(self._targets(), queued=False)
         await self.pause(100, 1_500)
-        self._queue.thawing()
+        self._queue.is_frozen = False
         await self.client.run(self._moves.freeze(False))
 
     async def _freeze_by_node(self) -> None:
@@ -104,7 +104,7 @@ class MovesQueued(PartitionsMoved):
             self._thaw()
 
     def _thaw(self) -> None:
-        self._queue.thawing()
+        self._queue.is_frozen = False
         store = self.work.cluster.store
         if store.tree.get(layout.FREEZE_REASSIGNMENTS) is not None:
             store.delete_from_outside(layout.FREEZE_REASSIGNMENTS)

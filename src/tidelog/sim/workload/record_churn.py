@@ -223,7 +223,8 @@ class UntimedRecords(ChurnKind):
     def _look(self) -> None:
         """Note which records may be gone until the next look."""
         replication = self.work.cluster.replication
-        key = replication.published.key(self._topic_id, self._partition.partition)
+        published = self.work.cluster.published
+        key = published.key(self._topic_id, self._partition.partition)
         truth = replication.truths.get(key)
         if truth is None:
             return

@@ -51,8 +51,8 @@ class SharedProducer:
         self._taking: asyncio.Task[None] | None = None
         #: Number of epoch bumps.
         self.bumps = 0
-        self._overtaking_share = 0.0
-        self._overtaking: random.Random | None = None
+        #: Share of the changes of leader at which a new batch is sent first, and its draws.
+        self.overtaking: tuple[float, random.Random] | None = None
 
     def add(
         self, partition: TopicPartition, numbers: Numbers, draw: random.Random, pace_ms: int
@@ -62,14 +62,9 @@ class SharedProducer:
         self.partitions.append(added)
         return added
 
-    def overtake(self, share: float, draw: random.Random) -> None:
-        """Send a new batch first at this share of the changes of leader."""
-        self._overtaking_share, self._overtaking = share, draw
-
     def overtakes(self) -> bool:
         """Draw whether a new batch comes first at this change of leader."""
-        draw = self._overtaking
-        return draw is not None and draw.random() < self._overtaking_share
+        return self.overtaking is not None and self.overtaking[1].random() < self.overtaking[0]
 
     @property
     def may_send(self) -> bool:
@@ -159,7 +154,8 @@ class SharedPartition(PartitionProducer):
     async def _next(self, position: int, *, may_wait: bool) -> UnsettledBatch | None:
         shared = self._shared
         if not shared.may_send:
-            self._forget_identity()
+            # Without an id, `run` requests one before it sends a batch.
+            self._producer_id = shared.identity[0]
             return None
         if (self._producer_id, self._producer_epoch) != shared.identity:
             self._take_identity()
@@ -167,10 +163,6 @@ class SharedPartition(PartitionProducer):
         if (self._producer_id, self._producer_epoch) != shared.identity or not shared.may_send:
             return None  # the identity changed while this producer waited for its next batch
         return waiting
-
-    def _forget_identity(self) -> None:
-        """Copy the producer's id; without an id, `run` requests one before it sends a batch."""
-        self._producer_id = self._shared.identity[0]
 
     def _send(self, connection: Any, waiting: UnsettledBatch) -> asyncio.Future[Any]:
         self.in_flight += 1

@@ -7,7 +7,7 @@ responses that clients get.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from tidelog.core.types import TopicPartition
@@ -24,8 +24,7 @@ _FIRST_CLIENT_ID: Final = 101
 _CLIENT_TIMEOUT_MS: Final = 4_000
 #: Highest API versions of producers: the newest (None), and those of old client families.
 _PRODUCE_VERSIONS: Final = (None, None, 3, 7, 8, 9)
-#: Configuration of each new topic, unless a policy sets another value for the brokers.
-_TOPIC_CONFIGS: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
+_MIN_ISR: Final = "min.insync.replicas"
 
 
 class Workload:
@@ -52,9 +51,8 @@ class Workload:
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """Configuration of new topics."""
-        properties = self.profile.properties
-        return {name: properties.get(name, value) for name, value in _TOPIC_CONFIGS.items()}
+        """Configuration of new topics; a policy may set another value for the brokers."""
+        return {_MIN_ISR: self.profile.properties.get(_MIN_ISR, "2")}
 
     def client(self) -> ClientNode:
         """Add a client process."""
