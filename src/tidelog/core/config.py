@@ -516,7 +516,8 @@ class BrokerConfig:
         """Check a configuration; later sources win: properties, environment, overrides.
 
         `environment` and `overrides` are already keyed by configuration key (`core.config_text`).
-        Raises ConfigError for a value that cannot be used, naming key, value, what would be right.
+        Raises ConfigError for an unusable value; the message names the key, the value and the right
+        form.
         """
         merged = {**properties, **(environment or {}), **(overrides or {})}
         refuse_nul(merged)
@@ -543,9 +544,10 @@ class BrokerConfig:
         return dataclasses.replace(config, warnings=tuple(warnings), given=merged)
 
     def with_dynamic(self, dynamic: Mapping[str, str]) -> BrokerConfig:
-        """Return this configuration with the store's settings on top (KIP-226).
+        """Return this configuration overridden by the store's dynamic settings (KIP-226).
 
-        Raises ConfigError like `from_properties`. `given` and `warnings` stay those of this one.
+        Raises ConfigError like `from_properties`. The result keeps `given` and `warnings`
+        unchanged.
         """
         if not dynamic:
             return self
@@ -568,16 +570,17 @@ class BrokerConfig:
 
     @property
     def inter_broker_endpoint(self) -> Endpoint:
-        """The advertised endpoint on which other brokers reach this one."""
+        """The advertised endpoint on which other brokers reach this broker."""
         for endpoint in self.advertised_listeners:
             if endpoint.listener == self.inter_broker_listener_name:
                 return endpoint
         raise AssertionError("checked when the configuration was made")
 
 
-#: Hours and minutes are Kafka's INT.
+#: The type of keys in hours and minutes: Kafka's INT.
 _COARSE: Key = integer(0, "").metadata["key"]
-#: Keys that are folded into another attribute or read by `core.listeners`.
+#: Keys without an attribute of their own: they set another key's attribute, or `core.listeners`
+#: reads them.
 _FOLDED_KEYS = (
     "node.id",
     "log.dir",
@@ -606,7 +609,7 @@ def supported_keys() -> tuple[str, ...]:
 
 
 def known_keys() -> tuple[str, ...]:
-    """Return every key known by name, supported or not; for reading the environment."""
+    """Return every key known by name, supported or not, to look for in the environment."""
     return (*supported_keys(), *sorted(UNSUPPORTED_KEYS))
 
 
@@ -639,7 +642,7 @@ def _unknown_keys(properties: Mapping[str, str]) -> list[str]:
 
 
 def _fold_times(properties: Mapping[str, str], values: dict[str, Any]) -> None:
-    """Apply coarser keys where the finer ones are absent, as in Kafka."""
+    """Apply a key in a coarser unit where the key in the finer unit is absent, as in Kafka."""
 
     def whole(key: str) -> int:
         number: int = read_value(key, _COARSE, properties[key])
@@ -667,7 +670,7 @@ def _fold_times(properties: Mapping[str, str], values: dict[str, Any]) -> None:
 
 
 def _fold_connection_timeout(values: dict[str, Any]) -> None:
-    """Let connecting take a session timeout where it has no time of its own, as in Kafka."""
+    """Set an absent ZooKeeper connection timeout to the session timeout, as in Kafka."""
     session_ms = values.get("metadata_session_timeout_ms")
     if session_ms is not None:
         values.setdefault("zookeeper_connection_timeout_ms", session_ms)

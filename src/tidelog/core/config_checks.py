@@ -69,8 +69,8 @@ def check_together(config: BrokerConfig, warnings: list[str]) -> None:
         )
 
 
-#: Keys whose values reach the system as a path, a host or a node's name, which end at a NUL. Kafka
-#: starts with one in other text (`broker.rack`).
+#: Keys whose values the operating system or ZooKeeper reads as a path, a host or a node's name,
+#: which a NUL would end. In other text (`broker.rack`) Kafka accepts a NUL.
 _TAKEN_BY_THE_SYSTEM = (
     "log.dir",
     "log.dirs",
@@ -84,7 +84,7 @@ _TAKEN_BY_THE_SYSTEM = (
 
 
 def refuse_nul(merged: Mapping[str, str]) -> None:
-    """Raise ConfigError for a NUL character in what the system takes: a path, a host."""
+    """Raise ConfigError for a NUL character in a path, a host or a node's name."""
     for key in _TAKEN_BY_THE_SYSTEM:
         if "\0" in merged.get(key, ""):
             raise ConfigError(

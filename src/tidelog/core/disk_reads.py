@@ -35,12 +35,12 @@ class _Directory:
     def __init__(self, now_ms: int) -> None:
         self.count = 0
         self.size_bytes = 0
-        #: When a read ended last, or the first of these began.
+        #: When the last read ended, or the first of the pending reads began.
         self.progress_ms = now_ms
 
 
 class DiskReads:
-    """The reads under way for the fetches of one budget."""
+    """The pending reads, by directory, for the fetches of one budget."""
 
     __slots__ = ("_clock", "_directories", "_max_bytes", "_waiting")
 
@@ -60,7 +60,7 @@ class DiskReads:
         )
 
     def begin(self, directory: str, size_bytes: int) -> None:
-        """Note a read that is under way; it brings so many bytes at most."""
+        """Note the beginning of a read of at most `size_bytes`."""
         reads = self._directories.get(directory)
         if reads is None:
             reads = self._directories[directory] = _Directory(self._clock.monotonic_ms())
@@ -68,7 +68,7 @@ class DiskReads:
         reads.size_bytes += size_bytes
 
     def ended(self, directory: str, size_bytes: int) -> None:
-        """Note the end of such a read; fetches that wait for the directory look again."""
+        """Note the end of a read; fetches that wait for the directory try again."""
         reads = self._directories[directory]
         reads.count -= 1
         reads.size_bytes -= size_bytes

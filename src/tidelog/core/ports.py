@@ -1,9 +1,9 @@
-"""Ports: everything outside that code from `broker` down can reach.
+"""The ports through which code from `tidelog.broker` down reaches everything outside.
 
-The real ones live in `tidelog.runtime`, the simulated ones in `tidelog.sim`; both start the same
-composition (DESIGN.md, rule 2). Under simulation a port handle belongs to one incarnation of a
-node: after its crash every call raises NodeDead and has no effect (rule 5). The metadata store's
-port is `tidelog.metadata.store.MetadataStore`.
+`tidelog.runtime` has the real ports, and `tidelog.sim` the simulated ones; both start the same
+composition (DESIGN.md, rule 2). In simulation a port handle belongs to one incarnation of a node.
+After that incarnation crashed, every call raises NodeDead and has no effect (rule 5). The metadata
+store's port is `tidelog.metadata.store.MetadataStore`.
 """
 
 from __future__ import annotations
@@ -61,21 +61,21 @@ class Handle(Protocol):
 
 
 class VolumeSize(NamedTuple):
-    """Bytes of a volume: all, and those that an unprivileged process may still write."""
+    """The total bytes of a volume, and the bytes that an unprivileged process may still write."""
 
     total_bytes: int
     usable_bytes: int
 
 
 class FileStatus(NamedTuple):
-    """The size of a file, and the wall clock of its last write or truncation."""
+    """The size of a file, and the wall-clock time of its last write or truncation."""
 
     size_bytes: int
     modified_ms: int
 
 
 class VolumePlace(NamedTuple):
-    """The volume that holds a path: its device, and where it is mounted."""
+    """The volume that holds a path: its device and its mount point."""
 
     device: int
     mount_point: str
@@ -145,22 +145,22 @@ class Files(Protocol):
 class Work(Enum):
     """Where a lane may run an operation."""
 
-    #: On the loop while the directory is quick, else on its thread; in order of submission.
+    #: On the loop while the directory is fast, else on the directory's thread; in order of
+    #: submission.
     FAST = "fast"
     #: On the loop at once, before operations that wait for the thread: for operations that cannot
     #: wait for the disk.
     NOWAIT = "nowait"
     #: Always on the directory's thread: fsync, delete, recovery.
     SLOW = "slow"
-    #: A read from the disk itself, with the SLOW ones and in their order. Its time shows whether
+    #: A read from the disk itself, in one order with SLOW operations. The read's time shows whether
     #: the device is slow (D13).
     READ = "read"
-    #: Always on a thread, several at the same time and in no order, also to SLOW operations: the
-    #: fsync of an open file. A device that syncs many files together does so only if it is asked
-    #: for them together (V69).
+    #: The fsync of an open file: always on a thread, concurrently with other operations, in no
+    #: order. A device combines the syncs of many files only if they are requested together (V69).
     SYNC = "sync"
-    #: Always on a thread that makes no file calls, so that neither waits for the other: the check
-    #: of a batch with much inside. One at a time for each directory.
+    #: The check of a large batch, always on a thread without file calls, so that computation and
+    #: file calls never delay each other. Each directory runs one such operation at a time.
     COMPUTE = "compute"
 
 
@@ -333,18 +333,18 @@ class Loggers(Protocol):
 
 @dataclass(slots=True)
 class Ports:
-    """All ports of one node; the store is opened by the composition."""
+    """All ports of one node, except the metadata store, which the composition opens."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
     random: Random
     network: Network
     tracer: Tracer
-    #: Calls back first in every turn of the loop, before the events due in it.
+    #: Registers a callback that runs first in every turn of the loop, before the turn's events.
     on_turn: Callable[[Callable[[], None]], None]
-    #: Opens the lane of a log directory; raises ConfigError for an unusable one.
+    #: Opens the lane of a log directory; raises ConfigError for an unusable directory.
     open_lane: Callable[[str], Lane]
-    #: Ends the node at once without clean-up, as a crash does; the reason goes to the log.
+    #: Ends the node at once without clean-up, like a crash, and logs the reason.
     halt: Callable[[str], None]
-    #: Loggers of the process, whose levels clients read and set; None: it has none.
+    #: Loggers of the process, whose levels clients read and set; None without loggers.
     loggers: Loggers | None = None

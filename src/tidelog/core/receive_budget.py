@@ -1,17 +1,18 @@
-"""Memory of requests that are being received, over all connections: `queued.max.request.bytes`.
+"""The memory budget for requests of all connections: `queued.max.request.bytes`.
 
-A request above `SMALL_REQUEST_BYTES` reserves its whole size before more than its beginning is
-read, and keeps it until the response. Without room, its connection is not read, and waits in the
-order of arrival. So no two requests can wait for each other's memory. The largest request gets its
-turn: the budget has room for it after all other responses. Requests other than Produce have a
-budget of their own, of the size of the largest request. Producers so cannot delay the controller's
+A connection reserves the whole size of a request above `SMALL_REQUEST_BYTES` when it has read the
+request's beginning. The reservation lasts until the response. If the budget has no room, the broker
+stops reading from the connection; connections get room in order of arrival. So no two requests can
+wait for each other's memory, and even the largest request gets room. Requests other than Produce
+have their own budget of the size of the largest request. So producers cannot delay the controller's
 commands, followers' fetches, or consumer groups.
 
-A client may announce a request and send it slowly, or never. While others wait, the broker closes a
-connection with a half-received request that stalls. It stalls when nothing came for `STALLED_MS`,
-or less than `MIN_PROGRESS_BYTES` or a `MAX_PERIODS`th part of it in `PROGRESS_MS`. While others
-wait, a slow sender so holds the room of its request for at most a minute. Knows no sockets: a
-transport asks for room and is called back.
+A client may announce a request and send it slowly, or never. While other connections wait for room,
+the broker closes a connection whose half-received request stalls. A request stalls if no byte
+arrives for `STALLED_MS`. A request also stalls if fewer than `MIN_PROGRESS_BYTES`, or less than a
+`MAX_PERIODS`th of it, arrive in `PROGRESS_MS`. So a slow sender holds room for at most a minute
+while others wait. This module uses no sockets: a transport asks for room, and the budget calls the
+transport back.
 """
 
 from __future__ import annotations
@@ -31,20 +32,21 @@ SMALL_REQUEST_BYTES: Final = 64 * KIB
 #: Bytes that a connection with a half-received request must receive while others wait for room.
 MIN_PROGRESS_BYTES: Final = MIB
 PROGRESS_MS: Final = 10_000
-#: How many times `PROGRESS_MS` may pass until a request is whole, while others wait.
+#: Number of periods of `PROGRESS_MS` within which a request must be complete while others wait.
 MAX_PERIODS: Final = 6
-#: A peer with bytes to send shows some of them within a round trip.
+#: Time without a byte after which a request has stalled; a peer that is sending shows bytes within
+#: a round trip.
 STALLED_MS: Final = 5_000
 _CHECK_MS: Final = 1_000
-#: Pause between two log lines about waiting requests.
+#: Least time between two log lines about waiting requests.
 _LOG_MS: Final = 60_000
 _PRODUCE: Final = 0
 
 
 def budget_bytes(config: BrokerConfig) -> int | None:
-    """Return `queued.max.request.bytes` in force; None: no limit.
+    """Return `queued.max.request.bytes` in force, or None for no limit.
 
-    The default gives way to a larger `socket.request.max.bytes`, so that each request has room.
+    The default is raised to a larger `socket.request.max.bytes`, so that every request fits.
     """
     if config.queued_max_request_bytes <= 0:
         return None
@@ -52,24 +54,24 @@ def budget_bytes(config: BrokerConfig) -> int | None:
 
 
 class _Room:
-    """A number of bytes, with the connections that hold them and that wait for them."""
+    """A budget in bytes, with the connections that hold parts of it or wait for room."""
 
     __slots__ = ("holders", "max_bytes", "used_bytes", "waiting")
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.used_bytes = 0
-        #: Connections with a half-received request that has its room.
+        #: Connections with a half-received request that has room.
         self.holders: dict[BudgetShare, None] = {}
         self.waiting: deque[BudgetShare] = deque()
 
     def has(self, size_bytes: int) -> bool:
-        """Return whether a request of this size fits; one alone always does."""
+        """Return whether a request of this size fits; a request without others always fits."""
         return self.used_bytes == 0 or self.used_bytes + size_bytes <= self.max_bytes
 
 
 class ReceiveBudget:
-    """The budget of one broker."""
+    """The receive budget of one broker."""
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class ReceiveBudget:
         clock: Clock,
         log: Callable[[str], None],
     ) -> None:
-        """`log` takes a line for operators, where requests wait or connections are closed."""
+        """`log` gets a line for operators when requests wait or a connection is closed."""
         self._clock = clock
         self.log = log
         self._max_bytes = max_bytes
@@ -89,12 +91,12 @@ class ReceiveBudget:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of all requests that have room now."""
+        """Bytes of all requests that hold room now."""
         return self._writes.used_bytes + self._others.used_bytes
 
     @property
     def waiting(self) -> int:
-        """Connections that are not read because their request has no room."""
+        """Number of connections that are not read, because their request has no room."""
         return len(self._writes.waiting) + len(self._others.waiting)
 
     def share(
@@ -102,17 +104,17 @@ class ReceiveBudget:
     ) -> BudgetShare:
         """Return the share of a new connection.
 
-        `on_room`: the request that had to wait has room now; `close` ends the connection for a
-        reason.
+        The budget calls `on_room` when a request that had to wait gets room. The budget calls
+        `close` with a reason to end the connection.
         """
         return BudgetShare(self, peer, on_room, close)
 
     def room(self, api_key: int) -> _Room:
-        """Return the room in which requests of an API take their bytes."""
+        """Return the budget of an API's requests: Produce's or the one for all others."""
         return self._writes if api_key == _PRODUCE else self._others
 
     def wait(self, share: BudgetShare, room: _Room, size_bytes: int) -> None:
-        """Let a connection wait for room; holders must show progress from now on."""
+        """Let a connection wait for room; from now on, holders of room have to make progress."""
         now_ms = self._clock.monotonic_ms()
         if not room.waiting:
             for holder in room.holders:
@@ -130,7 +132,7 @@ class ReceiveBudget:
             self._clock.call_later(_CHECK_MS, self._check)
 
     def release(self, room: _Room, size_bytes: int) -> None:
-        """Free bytes; waiting requests take them, in their order."""
+        """Free bytes, and grant room to waiting requests in their order."""
         room.used_bytes -= size_bytes
         assert room.used_bytes >= 0, "more is given back than was taken"
         waiting = room.waiting
@@ -151,7 +153,7 @@ class ReceiveBudget:
 
 
 class BudgetShare:
-    """The part of the budget that one connection has. After `close` all calls do nothing."""
+    """The share of the budget that one connection holds. After `close`, all calls do nothing."""
 
     __slots__ = (
         "_begun_ms", "_budget", "_close", "_closed", "_handled_later", "_on_room", "_room",
@@ -170,21 +172,22 @@ class BudgetShare:
         self._close = close
         self._closed = False
         self.peer = peer
-        #: Size of the half-received request; 0 while there is none above the limit.
+        #: Size of the half-received request; 0 if there is none above `SMALL_REQUEST_BYTES`.
         self.wanted_bytes = 0
-        #: Whether that request has no room yet.
+        #: Whether the half-received request waits for room.
         self.is_waiting = False
         self._room: _Room | None = None
-        #: Bytes of it that came since the last check of its progress, and the time of that check.
+        #: Bytes of the half-received request since its last check of progress, and the time of that
+        #: check.
         self._since_begun = 0
         self._begun_ms = 0
-        #: Bytes of whole requests without a response, by room.
+        #: Bytes of completely received requests without a response, by budget.
         self._handled_later: dict[_Room, int] = {}
 
     def reserve(self, size_bytes: int, api_key: int) -> bool:
-        """Reserve room for a request whose beginning has come; return whether it may be read on.
+        """Reserve room for a request that has begun to arrive; return whether reading may continue.
 
-        Otherwise the connection must not be read before `on_room` is called.
+        If not, the connection must not be read until the budget calls `on_room`.
         """
         if self._closed:
             return True
@@ -204,9 +207,10 @@ class BudgetShare:
         self._since_begun += nbytes
 
     def completed(self, size_bytes: int, api_key: int) -> None:
-        """Note that a request above the limit is whole.
+        """Note that a request above `SMALL_REQUEST_BYTES` has been received completely.
 
-        A request that came at once takes room in any case: its bytes are in memory.
+        A request that arrived in one piece takes room without waiting, because its bytes are
+        already in memory.
         """
         if self._closed:
             return
@@ -221,7 +225,7 @@ class BudgetShare:
         self._handled_later[room] = self._handled_later.get(room, 0) + size_bytes
 
     def handled(self, size_bytes: int, api_key: int) -> None:
-        """Release the room of a whole request above the limit after its response."""
+        """Release the room of a request above `SMALL_REQUEST_BYTES` after its response."""
         if not self._closed:
             room = self._budget.room(api_key)
             self._handled_later[room] -= size_bytes
@@ -232,7 +236,7 @@ class BudgetShare:
                 assert room.used_bytes >= 0, "more is given back than was taken"
 
     def close(self) -> None:
-        """Release everything: the connection is gone."""
+        """Release all room of the connection, which is closed."""
         if self._closed:
             return
         self._closed = True
@@ -243,7 +247,7 @@ class BudgetShare:
                 was_first = room.waiting[0] is self
                 room.waiting.remove(self)
                 if was_first:
-                    self._budget.release(room, 0)  # a smaller request may be next
+                    self._budget.release(room, 0)  # the next waiting request may be smaller
             else:
                 self._budget.release(room, self.wanted_bytes)
         for held, size_bytes in self._handled_later.items():
@@ -257,7 +261,7 @@ class BudgetShare:
         room.holders[self] = None
 
     def grant(self, now_ms: int) -> None:
-        """Give the waiting request its room."""
+        """Reserve the room for the waiting request and call `on_room`."""
         assert self._room is not None, "a connection that waits knows for what"
         self.is_waiting = False
         self._take(self._room, self.wanted_bytes)
@@ -265,7 +269,7 @@ class BudgetShare:
         self._on_room()
 
     def begin_progress(self, now_ms: int) -> None:
-        """Count progress from now on."""
+        """Start a new period of progress."""
         self._begun_ms = now_ms
         self._since_begun = 0
 

@@ -1,17 +1,18 @@
-"""Memory of responses that peers have not taken yet: `queued.max.response.bytes`.
+"""The memory budget for responses that peers have not read: `queued.max.response.bytes`.
 
-Clients share one budget over all connections, and brokers have a second one: no client can delay
-replication. Memory counts from the read of records until the kernel has taken the bytes. A response
-that the kernel takes at once never counts against the budget. A few small responses that wait for
-an earlier one of their connection do not count either.
+The connections of clients share one budget, and the connections of brokers a second one, so that no
+client can delay replication. Memory counts from the read of the records until the kernel takes the
+response's bytes. A response that the kernel takes at once never counts. A few small responses that
+wait for an earlier response of their connection do not count either.
 
-The less room there is, the fewer records a fetch gets (`grant_bytes`), but always one batch. So no
-fetch waits for readers that do not read, nor for a disk that another fetch reads (`disk_reads`).
-Other responses never wait, but while room is short a
-connection with unread bytes begins no further request. At the limit, the broker closes connections
-that take nothing. Only beyond it, fetches wait. All fetches of one turn of the loop read
-`MAX_TURN_BYTES` together; others follow in the next turns (docs/adr/0067). Knows no sockets: a
-connection reports what it holds, and a fetch asks and is called back.
+The less room the budget has, the fewer records a fetch gets (`grant_bytes`), but at least one
+batch. So no fetch waits for peers that do not read their responses, nor for another fetch's disk
+(`disk_reads`). Responses to other requests never wait. But while room is short, a connection with
+unread bytes begins no further request. At the limit, the broker closes connections whose peers read
+nothing. Only when the limit is exceeded by a quarter do fetches wait. All fetches in one turn of
+the loop read at most `MAX_TURN_BYTES` together; further fetches read in the next turns
+(docs/adr/0067). This module uses no sockets: connections report the bytes that they hold, and the
+budget resumes fetches.
 """
 
 from __future__ import annotations
@@ -25,33 +26,35 @@ from tidelog.core.limits import KIB, MAX_IN_FLIGHT_PER_CONNECTION, MAX_SEND_QUEU
 if TYPE_CHECKING:
     from tidelog.core.ports import Clock
 
-#: Records that the fetches of one turn of the loop read from the page cache: 10 ms of its time,
-#: checksums included. One fetch gets no more.
+#: Bytes of records that the fetches of one turn of the loop read from the page cache. Reading them
+#: with checksums takes 10 ms. A single fetch gets no more either.
 MAX_TURN_BYTES: Final = 16 * MIB
-#: A fetch gets this part of the free room: many slow readers share it, and one is not slowed down.
+#: A fetch gets an eighth of the free room: many slow readers share the room, and a single reader is
+#: not slowed down.
 _GRANTED_PART: Final = 8
-#: Reads from the disks that are under way hold this part of the room at most.
+#: Pending reads from the disks hold at most half of the budget.
 _READS_PART: Final = 2
-#: Least grant while there is free room: `max.partition.fetch.bytes` of consumers by default.
+#: Least grant while there is free room: the consumers' default of `max.partition.fetch.bytes`.
 LEAST_GRANT_BYTES: Final = MIB
-#: Grant of a fetch without free room: the kernel's buffers of a connection have room for it.
+#: Grant of a fetch without free room; the kernel's buffers of a connection can hold as many bytes.
 SHORT_GRANT_BYTES: Final = 64 * KIB
-#: While room is short, a connection with so many unread bytes begins no further request.
+#: Unread bytes of a connection above which it begins no further request while room is short.
 SHORT_QUEUE_BYTES: Final = 64 * KIB
-#: Responses of a connection that wait for an earlier one count above this only: a client that sends
-#: several requests at once always has some, and 4,096 connections hold 16 MiB so.
+#: Bytes up to which responses that wait for an earlier response of their connection do not count. A
+#: client that sends several requests at once always has such responses; on 4,096 connections they
+#: hold 16 MiB.
 UNCOUNTED_BYTES: Final = 4 * KIB
-#: Requests of one connection under way while fetches wait for their turn: as many as an idempotent
+#: Pending requests of one connection while fetches wait for their turn, as many as an idempotent
 #: producer has in flight.
 SHORT_IN_FLIGHT: Final = 5
-#: Fetches whose time is over that respond without records in one turn: each costs up to 0.1 ms.
+#: Expired fetches that respond without records in one turn of the loop; each costs up to 0.1 ms.
 _DUE_AT_ONCE: Final = 100
-#: A reader takes some bytes within this time, or its connection may be closed for others.
+#: Time without a byte read after which the broker may close a connection to free memory for others.
 STALLED_MS: Final = 10_000
-#: Bytes read between two looks at the turn: small reads of many turns need none.
+#: Bytes of reads after which the budget checks the turn of the loop; fewer bytes need no check.
 _TURN_STEP_BYTES: Final = 2 * MIB
 _CHECK_MS: Final = 1_000
-#: Pause between two log lines about unread responses.
+#: Least time between two log lines about unread responses.
 _LOG_MS: Final = 60_000
 #: Connections that a log line names.
 _NAMED: Final = 3
@@ -100,41 +103,41 @@ class ResponseRoom:
         log: Callable[[str], None],
         directories: int = 1,
     ) -> None:
-        """`of`: whose connections these are, for the log.
+        """`of` names the owners of the connections in log lines: clients or brokers.
 
-        `directories`: how many log directories share the room for reads from the disk.
+        `directories` is the number of log directories that share the room for disk reads.
         """
         self._of = of
         self._max_bytes = max_bytes
         self._clock = clock
         self._log = log
-        #: Bytes that a fetch may read now; 0: it waits for its turn.
+        #: Bytes that a fetch may read now; 0 if fetches must wait for their turn.
         self.grant_bytes = 0
-        #: Unread bytes of a connection above which it begins no further request.
+        #: Unread bytes above which a connection begins no further request.
         self.queue_limit_bytes = MAX_SEND_QUEUE_BYTES
-        #: Requests under way with which a connection begins no further one.
+        #: Number of pending requests from which a connection begins no further request.
         self.max_in_flight = MAX_IN_FLIGHT_PER_CONNECTION
-        #: Bytes that connections hold, and that reads from the disk will bring.
+        #: Bytes that connections hold, and bytes that pending disk reads will bring.
         self.used_bytes = 0
-        #: The reads from the disk under way: all directories together hold half of the room.
+        #: The pending disk reads, which hold at most half of the budget over all directories.
         self.reads = DiskReads(clock, max_bytes // (_READS_PART * directories))
-        #: Whether so much is unread that fetches wait.
+        #: Whether so many bytes are unread that fetches must wait.
         self.is_exhausted = False
         #: The connections that hold bytes.
         self.holders: dict[ResponseShare, None] = {}
-        #: Bytes read since the turn was looked at last.
+        #: Bytes that fetches have read in this turn of the loop.
         self._turn_bytes = 0
         self._is_looking = False
         self._waiting: dict[WaitingRead, None] = {}
         self._is_checking = False
-        #: Whether a check is to come in the next turn.
+        #: Whether a check is scheduled for the next turn of the loop.
         self._is_urgent = False
         self._logged_ms: int | None = None
         self._changed()
 
     @property
     def waiting(self) -> int:
-        """Fetches that wait for their turn."""
+        """Number of fetches that wait for their turn."""
         return len(self._waiting)
 
     # fetches
@@ -149,7 +152,7 @@ class ResponseRoom:
             self._changed()
 
     def wait(self, fetch: WaitingRead) -> None:
-        """Resume a fetch in its order, as soon as it may read."""
+        """Queue a fetch, to be resumed in order as soon as it may read."""
         self._waiting[fetch] = None
         self.max_in_flight = SHORT_IN_FLIGHT
         if self.is_exhausted:
@@ -163,7 +166,7 @@ class ResponseRoom:
         self._waiting.pop(fetch, None)
 
     def take(self, size_bytes: int) -> None:
-        """Count bytes that a read from the disk will bring; negative: count them no longer."""
+        """Count the bytes of a pending disk read; a negative number ends the counting."""
         self.used_bytes += size_bytes
         self._changed()
 
@@ -192,16 +195,16 @@ class ResponseRoom:
         return min(max(free // _GRANTED_PART, LEAST_GRANT_BYTES), left)
 
     def _changed(self) -> None:
-        """Decide again what a fetch and a connection may do."""
+        """Update the limits of fetches and connections after a change of `used_bytes`."""
         used, most = self.used_bytes, self._max_bytes
         was_exhausted = self.is_exhausted
         self.is_exhausted = used >= most + most // 4
-        # Fetches that wait come first.
+        # A new fetch must not overtake waiting fetches.
         self.grant_bytes = 0 if self._waiting else self._grant()
         self.max_in_flight = SHORT_IN_FLIGHT if self._waiting else MAX_IN_FLIGHT_PER_CONNECTION
         self.queue_limit_bytes = MAX_SEND_QUEUE_BYTES if used < most // 2 else SHORT_QUEUE_BYTES
         if used >= most:
-            # Without connections that hold bytes, a check at once could only be repeated.
+            # A check can free nothing if no connection holds bytes, so it is not urgent then.
             self._begin_checks(is_urgent=used >= 2 * most and bool(self.holders))
         if was_exhausted and not self.is_exhausted and self._waiting and not self._is_looking:
             self._is_looking = True
@@ -210,7 +213,7 @@ class ResponseRoom:
     # connections
 
     def changed(self, share: ResponseShare, size_bytes: int) -> None:
-        """Take over the bytes that a connection holds now."""
+        """Update the number of bytes that a connection holds."""
         self.used_bytes += size_bytes - share.size_bytes
         share.size_bytes = size_bytes
         if size_bytes:
@@ -233,7 +236,7 @@ class ResponseRoom:
         self._check()
 
     def _check(self) -> None:
-        """Close connections that take nothing, as far as others need their room."""
+        """Close connections whose peers read nothing, until the budget has room."""
         self._is_urgent = False
         self._report()
         now_ms = self._clock.monotonic_ms()
@@ -253,10 +256,10 @@ class ResponseRoom:
             self._begin_checks()
 
     def _answer_due(self) -> None:
-        """Let fetches whose time is over respond without records."""
+        """Let expired fetches respond without records."""
         due = [fetch for fetch in self._waiting if fetch.is_due]
         for fetch in due[:_DUE_AT_ONCE]:
-            if fetch in self._waiting:  # another one's response may have closed its connection
+            if fetch in self._waiting:  # an earlier fetch's response may have closed its connection
                 del self._waiting[fetch]
                 fetch.resume(0)
         if len(due) > _DUE_AT_ONCE and not self._is_urgent:
@@ -304,7 +307,7 @@ class ResponseShare:
         self.room.changed(self, size_bytes)
 
     def move(self, room: ResponseRoom) -> None:
-        """Count in another room from now on."""
+        """Move the connection's bytes to another budget."""
         size_bytes = self.size_bytes
         self.room.changed(self, 0)
         self.room = room
@@ -325,12 +328,12 @@ class ResponseShare:
 
 
 class ResponseBudget:
-    """The budgets of one broker."""
+    """The response budgets of one broker: one for clients, one for brokers."""
 
     def __init__(
         self, max_bytes: int, clock: Clock, log: Callable[[str], None], directories: int = 1
     ) -> None:
-        """`log` takes a line for operators; `directories` is the number of log directories."""
+        """`log` gets lines for operators; `directories` is the number of log directories."""
         self._clock = clock
         self.clients = ResponseRoom("clients", max_bytes, clock, log, directories)
         self.brokers = ResponseRoom("brokers", max_bytes, clock, log, directories)

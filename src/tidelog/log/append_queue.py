@@ -121,25 +121,26 @@ class WriteStep:
         self.file = file
         self.position = position
         self.create = create
-        #: The names of earlier segments must be durable before the new file has one.
+        #: Whether the directory must be synced before the new file is created, so that names of
+        #: earlier segments are durable first.
         self.sync_names = sync_names
         self.buffers: list[Buffer] = []
 
 
 class WriteOperation:
-    """All steps of one submission."""
+    """All steps of one write, submitted to the lane together."""
 
     __slots__ = ("files_created", "plans_written", "steps")
 
     def __init__(self, steps: list[WriteStep]) -> None:
         self.steps = steps
-        #: Appends written whole; fewer than all only where the operation failed.
+        #: Number of completely written appends, fewer than all only if the operation failed.
         self.plans_written = 0
-        #: Files created; a roll is done even where the write behind it failed.
+        #: Number of created files; a segment has rolled even if the following write failed.
         self.files_created = 0
 
     def __call__(self, files: Files) -> None:
-        """Write everything. Raises OSError; the counters then say how much was written."""
+        """Write all steps. Raises OSError, after which the counters say how much was written."""
         for step in self.steps:
             file = step.file
             if step.sync_names:
@@ -183,29 +184,29 @@ class WriteOperation:
 
 
 def _write_rest(files: Files, handle: Handle, buffer: Buffer, written: int, position: int) -> None:
-    """Continue a short write. Raises OSError, with the system's reason, when the disk refuses."""
+    """Continue a short write. Raises OSError with the system's reason if the disk refuses."""
     view = memoryview(buffer)
     while written < len(view):
         written += files.pwritev(handle, [view[written:]], position + written)
 
 
 def remove_failed_write(file: OpenFile, size_bytes: int, files: Files) -> None:
-    """Remove the bytes that a failed write may have left behind the end. Raises OSError."""
+    """Remove the bytes that a failed write may have left at the end. Raises OSError."""
     files.truncate(file.handle(files), size_bytes)
     file.write_failed = False
 
 
 @dataclass(slots=True, eq=False)
 class _AwaitedFlush:
-    """Written appends that are answered after one flush, in the order of the log."""
+    """Written appends that complete after one flush, in the order of the log."""
 
-    #: Answered with the flush's error if it fails.
+    #: Appends that need the flush, and fail if the flush fails.
     plans: deque[AppendPlan]
-    #: They need no flush, but none is answered before an earlier one.
+    #: Later appends that need no flush, but must not complete before earlier appends.
     behind: deque[AppendPlan] = field(default_factory=deque)
 
 
-#: One step of a write by its meaning: the segment, and the plans that go to it.
+#: The segment of one write step, and the plans whose batches it gets.
 _Group = tuple[Segment, list[AppendPlan]]
 
 
@@ -277,7 +278,7 @@ class AppendQueue:
             completion.then(lambda done: self._written(operation, groups, done))
 
     def _write_operation(self, plans: list[AppendPlan]) -> tuple[WriteOperation, list[_Group]]:
-        """Split the plans over segments; the first step writes to the active one."""
+        """Split the plans over segments; the first step writes to the active segment."""
         log = self._log
         config = log.config
         segment = log.segments[-1]
@@ -293,7 +294,7 @@ class AppendQueue:
             ):  # fmt: skip
                 segment = Segment(log.path, _first_offset(plan), plan.now_ms)
                 position = 0
-                # Of two files that one operation makes, the first has no durable name yet.
+                # If one operation creates two files, the name of the first is not durable yet.
                 sync_names = len(steps) > 1 or log.names_unsynced
                 step = WriteStep(segment.file, 0, create=True, sync_names=sync_names)
                 steps.append(step)
@@ -306,7 +307,7 @@ class AppendQueue:
     def _written(
         self, operation: WriteOperation, groups: list[_Group], completion: Completion[None]
     ) -> None:
-        """Apply a write, up to `plans_written` where it failed; then complete the appends."""
+        """Apply the written appends, also of a failed write, and complete all appends."""
         log = self._log
         directory = log.directory
         unpin = directory.open_files.unpin
@@ -324,7 +325,7 @@ class AppendQueue:
                 created -= 1
                 self.rolled(segment)
             written = group if error is None else group[:left]
-            if written:  # the former segment of a roll may get none
+            if written:  # the segment before a roll may get no append
                 segment.last_modified_ms = now_ms
             for plan in written:
                 self._apply(plan)
@@ -354,7 +355,7 @@ class AppendQueue:
         log.end_turn()
 
     def rolled(self, segment: Segment) -> None:
-        """Make a new segment the active one, after its file was made, and flush the old one."""
+        """Make a segment whose file was created the active one, and flush the previous segment."""
         log = self._log
         log.add_segment(segment)
         log.new_snapshots[segment.base_offset] = self.producers_at(segment.base_offset)
@@ -378,7 +379,7 @@ class AppendQueue:
         log.log_end_offset = plan.info.last_offset + 1
 
     def _answer(self, plans: list[AppendPlan]) -> None:
-        """Resolve written appends in order, after a flush where too many records are unflushed."""
+        """Complete written appends in order, after a flush if too many records are unflushed."""
         log = self._log
         if plans and log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             awaited = _AwaitedFlush(deque(plans))
@@ -458,7 +459,7 @@ class AppendQueue:
         self._assigned_epochs.clear()
 
     def _remove_failed_write(self) -> None:
-        """Remove the bytes that a failed write left, before any other operation of this log."""
+        """Remove the bytes that a failed write left before the log's next operation."""
         log = self._log
 
         def start() -> None:
@@ -470,8 +471,8 @@ class AppendQueue:
             def done(completion: Completion[None]) -> None:
                 log.directory.open_files.unpin(file)
                 if completion.error is not None:
-                    # The next write removes them first; a directory that has failed has no next
-                    # write.
+                    # If this removal fails, the next write removes the bytes first; a failed
+                    # directory has no next write.
                     log.directory.failed(completion.error)
                 log.end_turn()
 
@@ -506,10 +507,10 @@ def _first_offset(plan: AppendPlan) -> int:
 
 
 def _recent(log: LogState, plan: AppendPlan) -> Recent | None:
-    """Return the last append for followers that wait for it.
+    """Return the last append as a copy for followers that wait at the log end.
 
-    To be called where a read reached a log end lately. None where a copy would cost more than a
-    read.
+    The caller checks that a read reached a log end lately. Returns None if a copy would cost more
+    than a read.
     """
     info, directory = plan.info, log.directory
     if info.size_bytes > RECENT_BYTES:

@@ -1,11 +1,11 @@
-"""Checks of appends, and the plans made of them; a rejected append changes nothing.
+"""Validation of appends, and the plans of valid ones; a rejected append changes nothing.
 
-A client's append is one whole batch of magic 2 with a right CRC. Its numbers are consistent, it is
-not too large, and its sequence is the producer's next one. Where the topic's `compression.type`
-names another codec than the batch has, the leader compresses the batch with that codec and checks
-its size once more. The leader's batches must continue the follower's log. A plan changes the next
-offset, the producer state and the leader epochs at once, and can undo these changes. Rules V37,
-V38. Sources: UnifiedLog.append, LogValidator.
+A client's append must be one complete batch of magic 2 with a valid CRC and consistent header
+fields. The batch must not be too large, and must have the producer's next sequence. If the topic's
+`compression.type` names another codec, the leader recompresses the batch and checks its size again.
+Batches from a leader must continue the follower's log. A plan changes the next offset, the producer
+state and the leader epochs at once, and these changes can be undone. Rules V37, V38. Sources:
+UnifiedLog.append, LogValidator.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from tidelog.records.walk import MAX_INT64, MIN_INT64, Bad
 
 
 class CostlyBatch(TidelogError):
-    """A batch whose check, or whose recompression, would hold the loop for too long.
+    """A batch whose check or recompression would block the loop for too long.
 
-    A thread has to do it.
+    A thread has to check such a batch.
     """
 
 
 class RecordsRejected(KafkaError):
-    """A legible batch of a client with records that its topic does not accept (KIP-467)."""
+    """An intact batch of a client with records that the topic does not accept (KIP-467)."""
 
     def __init__(self, topic: str, error: BadRecords) -> None:
         timestamps = any(not bad.keyless for bad in error.bad)
@@ -59,21 +59,22 @@ class RecordsRejected(KafkaError):
             ErrorCode.INVALID_TIMESTAMP if timestamps else ErrorCode.INVALID_RECORD,
             f"{topic}: {error.reason}",
         )
-        #: In order of their indexes in the batch; at most MAX_RECORD_ERRORS.
+        #: The rejected records in order of their indexes in the batch; at most MAX_RECORD_ERRORS.
         self.bad: list[Bad] = error.bad
 
 
 class Checked(NamedTuple):
-    """A client's batch, found good, with the largest timestamp in it."""
+    """A valid batch of a client, with the largest timestamp in it."""
 
     batch: BatchView
     max_timestamp_ms: int
 
 
 def check_on_loop(log: LogState, records: Buffer) -> Checked:
-    """Check a client's batch at once.
+    """Check a client's batch on the loop.
 
-    Raises KafkaError, and CostlyBatch where the batch has too much inside for the loop.
+    Raises KafkaError if the batch is invalid, and CostlyBatch if the check would block the loop for
+    too long.
     """
     config = log.config
     on_loop = limits.MAX_DECOMPRESSED_ON_LOOP_BYTES
@@ -95,7 +96,7 @@ def check_on_loop(log: LogState, records: Buffer) -> Checked:
 
 
 def is_recompressed(config: LogConfig, records: Buffer) -> bool:
-    """Return whether the topic asks for another codec than that of the first batch in `records`."""
+    """Return whether the topic's codec differs from that of the first batch in `records`."""
     try:
         return config.codec is not None and BatchView(records).compression != config.codec
     except CorruptBatch:
@@ -117,7 +118,7 @@ def check_on_thread(log: LogState, records: Buffer) -> Completion[Checked]:
 
 
 def demands(log: LogState) -> Demands:
-    """Return the topic's present demands on each record."""
+    """Return what the topic demands of each record now."""
     config = log.config
     keys = config.compact_enabled
     before_ms, after_ms = config.timestamp_before_max_ms, config.timestamp_after_max_ms
@@ -132,10 +133,11 @@ def demands(log: LogState) -> Demands:
 
 
 def note_refused(refused: RefusedBatches, records: Buffer, error: ErrorCode, now_ms: int) -> None:
-    """Note that a client's batch is refused with an error that passes.
+    """Note that a client's batch is refused with a retriable error.
 
-    Until the client sends it again, the batches behind it get the same error (V38). `now_ms` is our
-    monotonic clock. Nothing is noted where `records` are damaged or of no idempotent producer.
+    Until the client resends the batch, the log refuses the producer's later batches with the same
+    error (V38). `now_ms` is this broker's monotonic clock. Damaged records, and records of
+    producers that are not idempotent, are not noted.
     """
     try:
         batch = BatchView(records, 0)
@@ -150,7 +152,7 @@ def note_refused(refused: RefusedBatches, records: Buffer, error: ErrorCode, now
 def plan_from_client(
     log: LogState, found: Checked, leader_epoch: int, now_ms: int
 ) -> AppendPlan | AppendInfo:
-    """Return the plan of a client's batch; for a duplicate, the result of the original.
+    """Return the plan of a client's batch; if it is a duplicate, the result of the original.
 
     Raises KafkaError.
     """
@@ -217,10 +219,10 @@ def _checked(
     max_decompressed: int,
     effort: Effort,
 ) -> Checked:
-    """Return the only batch in `records`, in the topic's codec.
+    """Check the single batch in `records`, and return it in the topic's codec.
 
-    `records` are copied where they cannot be written to. Raises KafkaError, and OversizedBatch
-    where the batch decompresses to more bytes than `max_decompressed`.
+    `records` are copied if they are read-only. Raises KafkaError, and OversizedBatch if the batch
+    decompresses to more bytes than `max_decompressed`.
     """
     view = memoryview(records)
     if view.readonly:
@@ -228,7 +230,7 @@ def _checked(
     try:
         batch = BatchView(view)
         size = batch.size_bytes
-        if size > len(view):  # a false length proves nothing about limits
+        if size > len(view):  # a wrong length says nothing about limits
             raise CorruptBatch(batch.position, f"{size} bytes long, but only {len(view)} are here")
         _check_size(topic, config, size, "")
         check_from_client(batch)
@@ -279,7 +281,10 @@ def _check_size(topic: str, config: LogConfig, size: int, when: str) -> None:
 
 
 def plan_from_leader(log: LogState, records: Buffer) -> AppendPlan | None:
-    """Return the plan of batches from the leader, None without a whole batch. Raises KafkaError."""
+    """Plan an append of the leader's batches, or return None if none is complete.
+
+    Raises KafkaError.
+    """
     view = memoryview(records)
     try:
         batches = _continuing(log, view)
@@ -321,8 +326,9 @@ def plan_from_leader(log: LogState, records: Buffer) -> AppendPlan | None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     plan.start_offset = end = log.next_offset
     for batch in batches:
-        # Where the epoch's first records are gone, the epoch begins at the end of this log. A
-        # replica that compares its log with this one must not keep records of a past epoch there.
+        # If compaction removed the epoch's first records, the epoch begins at the end of this log.
+        # So a replica that compares its log with this log keeps no records of an earlier epoch in
+        # the gap.
         start = min(batch.base_offset, end)
         _assign_epoch(log, plan, batch.partition_leader_epoch, start)
         plan.has_gap |= batch.base_offset > end
@@ -332,7 +338,7 @@ def plan_from_leader(log: LogState, records: Buffer) -> AppendPlan | None:
 
 
 def _continuing(log: LogState, view: memoryview) -> list[BatchView]:
-    """Return the whole batches of `view`, checked, from the log's next offset on."""
+    """Return the complete batches of `view` after checking that they continue the log."""
     expected = log.next_offset
     epoch = log.epochs.epoch_at(expected - 1)
     batches: list[BatchView] = []
@@ -355,9 +361,9 @@ def _continuing(log: LogState, view: memoryview) -> list[BatchView]:
 
 
 def _note_gap(log: LogState, expected: int, base_offset: int) -> None:
-    """Log a gap that compaction left on the leader, where the topic is not compacted now.
+    """Log a gap in the leader's offsets if the topic is not compacted now.
 
-    The topic may have been compacted earlier, so a follower accepts a gap in any case.
+    A follower accepts every gap, because the topic may have been compacted earlier.
     """
     if not log.config.compact_enabled:
         log.directory.log_note(
@@ -370,7 +376,7 @@ def _note_gap(log: LogState, expected: int, base_offset: int) -> None:
 def _begins_inside(log: LogState, batch: BatchView, expected: int) -> bool:
     """Return whether a batch may begin before `expected`.
 
-    An empty log may start inside a batch, where the leader's log start lies (V67).
+    An empty log may start inside a batch, because the leader's log start may lie there (V67).
     """
     return (
         expected == log.next_offset
@@ -381,19 +387,19 @@ def _begins_inside(log: LogState, batch: BatchView, expected: int) -> bool:
 
 
 def _assign_epoch(log: LogState, plan: AppendPlan, epoch: int, start_offset: int) -> None:
-    """Assign the batch's leader epoch, and note in the plan how to undo it."""
+    """Assign the batch's leader epoch to the log, and keep the earlier epochs in the plan."""
     epochs = log.epochs
     if epoch < 0 or epochs.covers(epoch, start_offset):
         return
     if plan.epochs_before is None:
         plan.epochs_before = epochs.entries()
-    # An epoch that was led without a record of it does not count: no record lies beyond here.
+    # Drop epochs from this offset on: they have no records.
     epochs.truncate_from_end(start_offset)
     epochs.assign(epoch, start_offset)
 
 
 def _check_epoch(log: LogState, epoch: int, start_offset: int, code: ErrorCode) -> None:
-    """Reject a leader epoch below that of the record before; recovery counts on rising epochs."""
+    """Reject a leader epoch below the previous record's; recovery relies on rising epochs."""
     latest = log.epochs.epoch_at(start_offset - 1)
     if 0 <= epoch < latest:
         raise KafkaError(

@@ -1,12 +1,13 @@
-"""Whether one log directory is read-only because its disk is full, and its return (D14).
+"""The read-only state of a log directory whose disk is full, and the probes that end it (D14).
 
-A read-only directory takes no records and no new replicas. Everything else goes on: reads,
-retention, deletion, and the small files that must be written. Small files use the reserve; if a
-write fails, its writer retries as after any error. Probes look at the volume and write a file:
-soon, then at longer intervals up to `PROBE_MS`, and when files were removed. When a probe succeeds,
-the directory is writable. There are no timers while it is writable.
+A read-only directory accepts no records and no new replicas. Reads, retention, deletion and writes
+of small files go on. Small files use the reserve; if their write fails, the writer retries as after
+any error. Probes check the volume and write a file, at growing intervals up to `PROBE_MS`, and
+whenever files were removed. The first successful probe makes the directory writable. A writable
+directory has no timers.
 
-A full disk is no failure of the device: nothing is given up (D1). `free_space` decides. Loop only.
+A full disk is not a failed device, so the broker keeps the directory's replicas (D1). `free_space`
+decides when a directory is full. All calls are on the loop.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tidelog.log.free_space import PROBE_BYTES, FreeSpace
 #: Time before the first probe of a full directory; doubled with each one up to the longest.
 FIRST_PROBE_MS: Final = 50
 PROBE_MS: Final = 1_000
-#: The file that a probe writes; a start removes it as any temporary file.
+#: The file that a probe writes, which the next start removes like any temporary file.
 _PROBE_FILE: Final = f"space-probe{names.TEMPORARY}"
 #: The content of that file: a file system that compresses needs space for it, too.
 _PROBE: Final = hashlib.shake_128(b"space").digest(PROBE_BYTES)
@@ -192,9 +193,9 @@ def _volume_size(path: str) -> Callable[[Files], VolumeSize]:
 
 
 def _can_write(files: Files, path: str) -> bool:
-    """Write a file and remove it; return whether there was room. Raises OSError.
+    """Write and remove a file; return whether there was room. Raises OSError.
 
-    Without a sync: a failed one would fail the directory (D17).
+    The file is not synced, because a failed sync would fail the directory (D17).
     """
     written = 0
     try:

@@ -1,18 +1,18 @@
-"""The watch on the speed of one log directory, its probes while it is slow, and hangs (D13).
+"""The watch on the speed of one log directory: slow periods, probes and hangs (D13).
 
-The lane counts operations (`core.operation_times`), and `slow_directories` decides. The watch
-begins with a slow operation, and has a timer for each window. Without slow operations there is no
-timer, except while a thread has an operation: one that does not end is slow, too. A write that
-has not ended for the hang limit never will: the directory is given up as if it had failed, and all
-that waits for it fails. Time in which this process was stopped does not count. Reads have no limit:
-a leader keeps its followers through slow ones (F5), and a hanging device is found by its writes.
-Syncs, deletions and other long operations have no limit either: their time depends on their size.
-When one of them exceeds the hang limit, the broker writes a small file to find a hang.
+The lane counts operations (`core.operation_times`), and `slow_directories` decides whether the
+directory is slow. The watch begins with a slow operation, and has a timer for each window. A timer
+also checks operations on threads, because an operation that does not end is slow, too. If a write
+takes longer than the hang limit, it counts as hanging for good, and the directory fails with all
+waiting operations. Time in which this process was stopped does not count. Reads have no hang limit:
+a leader keeps its followers during slow reads (F5), and writes reveal a hanging device. The time of
+syncs, deletions and other long operations depends on their size. When one exceeds the hang limit,
+the broker only writes a small file to detect a hang.
 
-A slow directory whose leaders have moved away may have too few operations to be judged. Then probes
-write, sync and read a small file, one after the other. They go to the device, where reads from the
-page cache would prove nothing. A failed sync of a probe fails the directory, as any failed sync
-does (D17). A probe that finds the disk full makes the directory read-only (D14). Loop only.
+A slow directory whose leaders have moved away may have too few operations to measure its speed. In
+that case, probes write, sync and read a small file. The sync makes a probe reach the device; the
+page cache would prove nothing. A failed sync of a probe fails the directory (D17). A probe that
+finds the disk full makes the directory read-only (D14). All calls are on the loop.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tidelog.log.directory_space import DirectorySpace
 from tidelog.log.slow_directories import LEAST_OPERATIONS, SlowDirectory, SlowVerdict
 
 _NS_PER_MS: Final = 1_000_000
-#: The file of the probes; a start removes it as any temporary file.
+#: The file of the probes, which the next start removes like any temporary file.
 _PROBE_FILE: Final = f"speed-probe{names.TEMPORARY}"
 _PROBE: Final = bytes(4096)
-#: The file that is written while an operation without a limit takes long.
+#: The file that the broker writes while an operation without a hang limit takes long.
 _TOUCHED_FILE: Final = f"hang-probe{names.TEMPORARY}"
-#: Looks at open operations.
+#: Number of checks of open operations in each window.
 _LOOKS_PER_WINDOW: Final = 4
 _LOOKS_PER_HANG: Final = 10
 
@@ -91,22 +91,25 @@ class DirectorySpeed:
         self.threshold_ms = 0
         self._window_ms = 0
         self._is_watching = False
-        #: Age of an open write at which the directory is given up; 0: never.
+        #: Age of an open write from which the directory counts as hanging and fails; 0 for no
+        #: limit.
         self._hang_ms = 0
-        #: A timer looks at the open operations.
+        #: Whether a timer for the next check of open operations is set.
         self._is_looking = False
-        #: Earlier time does not count for open operations: this process did not run.
+        #: Time from which the ages of open operations count, because this process was stopped
+        #: before.
         self._counts_from_ms = 0
-        #: A write looks for a hang, and when the last one began.
+        #: Whether a write to detect a hang is under way. `_touched_ms` is when the last such write
+        #: began.
         self._is_touching = False
         self._touched_ms = 0
-        #: The counts when the present window began.
+        #: The counts when the current window began.
         self._began = OperationCounts()
         self._probes_left = 0
         self._slow_since_ms = 0
-        #: The operations of the last window.
+        #: The counts of the last window.
         self.last = OperationCounts()
-        #: Number of times that the directory has turned slow in this process.
+        #: Number of times that the directory has become slow in this process.
         self.periods = 0
         #: Called when the directory turns slow, and when it is fast again.
         self.on_change: Callable[[], None] | None = None
@@ -151,7 +154,7 @@ class DirectorySpeed:
             return
         self.threshold_ms = threshold_ms
         times.limit_ns = threshold_ms * _NS_PER_MS if threshold_ms else NO_LIMIT_NS
-        # What was counted before had another limit.
+        # Earlier counts used another threshold.
         was_slow = self.is_slow
         self._decision.reset()
         self._began, times.longest_ns = times.counts, 0

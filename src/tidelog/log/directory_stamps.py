@@ -1,9 +1,9 @@
-"""The writes of a broker's stamp into its log directories (E8).
+"""The writing of a broker's stamp into its log directories (E8).
 
-Each directory has one write under way at most; a stamp that is due meanwhile follows it. Each is on
-its own: a directory that hangs keeps neither the others nor the broker's registration waiting. A
-directory that refuses a stamp, such as one on a full disk, keeps the last one: the store seems
-newer, which proves nothing less.
+Each directory has at most one write under way; a newer stamp is written after it. A directory that
+hangs delays neither the other directories nor the broker's registration. A directory that cannot
+write a stamp, for example on a full disk, keeps its last stamp. An old stamp is harmless, because
+the store only seems newer than the directory.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DirectoryStamps:
         self._is_written: Completion[None] | None = None
 
     def keep(self, cluster_id: str, broker_id: int, stamp: int, marks: Sequence[str] = ()) -> None:
-        """Begin to write a stamp and known marks into all directories, durably; do not wait."""
+        """Begin durable writes of a stamp and known marks to all directories, without waiting."""
         if stamp == NO_STAMP:
             return
         self._data = format_meta_properties(cluster_id, broker_id, stamp, marks)
@@ -50,7 +50,7 @@ class DirectoryStamps:
             self._write(directory)
 
     async def written(self) -> None:
-        """Wait until no write is under way: each directory has the stamp, or has refused it."""
+        """Wait until each directory has the stamp or has failed to write it."""
         while self._writing:
             if self._is_written is None:
                 self._is_written = Completion()

@@ -126,14 +126,14 @@ class DirectoryState:
         )
 
     def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
-        """Return where the last compaction of a log ended, None before the first."""
+        """Return the end offset of the last compaction of a log, or None before the first one."""
         return self.checkpoints[CLEANER_OFFSETS].offsets.get(topic_partition)
 
     def compacted(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
         """Record on disk that a log is compacted up to `offset`."""
         checkpoint = self.checkpoints[CLEANER_OFFSETS]
         logs = self._checkpointed_logs
-        # Recovery counts on this: compacted records were flushed before.
+        # Recovery relies on compacted records having been flushed.
         flushed = logs[topic_partition].recovery_point
         assert offset <= flushed, f"{topic_partition}: {offset} compacted, {flushed} flushed"
         offsets = {key: value for key, value in checkpoint.offsets.items() if key in logs}
@@ -154,9 +154,9 @@ class DirectoryState:
         return checkpoint.write(offsets)
 
     def lower(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
-        """Lower a partition's entry in all checkpoints on disk to at most `offset`; -1 removes it.
+        """Lower a partition's offset in all checkpoints on disk to at most `offset`; -1 removes it.
 
-        Required before the log is truncated there, or a replica recreated under an old name.
+        Required before a log is truncated to `offset`, or a replica is recreated under an old name.
         """
         return all_of(
             [checkpoint.lower(topic_partition, offset) for checkpoint in self.checkpoints.values()]
@@ -165,7 +165,7 @@ class DirectoryState:
     # files and indexes
 
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
-        """Remove files and directories after a delay; the next start removes those left behind."""
+        """Remove files and directories after a delay; the next start removes any that remain."""
         gone = list(paths)
 
         def remove(files: Files) -> None:
@@ -219,7 +219,8 @@ class DirectoryState:
             if finished.result():
                 self.log_note(logging.WARNING, finished.result())
             if not segment.file.doomed:
-                # Otherwise the files read may be those of the segment that took its place.
+                # The files of a doomed segment may already be its replacement's, so their indexes
+                # are not used.
                 segment.index, segment.time_index = scratch.index, scratch.time_index
                 if segment.sealed:
                     self.indexes.used(segment)
@@ -271,9 +272,10 @@ class DirectoryState:
     def damaged(
         self, topic_partition: TopicPartition, path: str, error: CorruptBatch, *, is_located: bool
     ) -> None:
-        """Report a file that does not hold its written bytes; the data stays as it is.
+        """Report a file whose content differs from the written bytes; the file is not changed.
 
-        `is_located`: the log knows the first damaged offset, so its broker can act on it (V68).
+        `is_located` says that the log knows the first damaged offset, so that the broker can repair
+        the log (V68).
         """
         self.tracer.event("log_corrupt", partition=str(topic_partition), path=path)
         self.log_note(logging.ERROR, f"{path}: {error}")
@@ -282,16 +284,16 @@ class DirectoryState:
             self.on_damage(topic_partition)
 
     def index_rebuilt(self, path: str, error: CorruptBatch) -> None:
-        """Log that an index was rebuilt: it pointed beside the batches, which are right."""
+        """Log that an index was rebuilt because its positions did not fit the undamaged batches."""
         self.tracer.event("index_rebuilt", path=path)
         self.log_note(logging.WARNING, f"the index of {path} was damaged and is rebuilt: {error}")
 
     def begin_again_at(self, topic_partition: TopicPartition, offset: int, why: str) -> None:
-        """Fail the directory of a log, damaged from `offset` on, that other replicas have.
+        """Fail the directory because a log with other replicas is damaged from `offset` on.
 
-        For damage that a running broker cannot repair. The broker then ends and other replicas
-        lead. At the next start no checkpoint says that records from `offset` on were flushed:
-        recovery truncates the log there, and the follower refetches (V68).
+        A running broker cannot repair this damage. The broker then ends, and other replicas lead.
+        This method lowers the checkpoints to `offset`, so that recovery at the next start truncates
+        the log to `offset`. After that start, the follower refetches the records (V68).
         """
         self.failure = error = StorageError(
             self.path, "read", f"{self.path}/{names.directory_name(topic_partition)}",

@@ -1,8 +1,9 @@
-"""Requests on a log that wait while its files are replaced by those of its future log (D11).
+"""Requests on a log that wait while the future log's files replace its files (D11).
 
-A flush or a truncation of the files that go would be lost on those that come. So it waits until the
-replacement has ended, and is then made on the log that goes on: the new one, or the old one where
-the replacement was given up. Appends need no such wait: they are planned and not yet written.
+A flush or truncation of the old files would have no effect on the new files. So flushes and
+truncations wait until the replacement ends, and are made on the new log, or on the old log if the
+replacement was abandoned. Appends need not wait here, because they stay planned until they are
+written.
 """
 
 from __future__ import annotations

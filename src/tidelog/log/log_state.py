@@ -1,14 +1,15 @@
-"""State of one partition's log, and the transitions that change it: shared by all operations.
+"""The state of one partition's log, which all operations share, and its transitions.
 
 The operations of a log (`append_queue`, `log_reads`, `flush`, `retention`, `truncation`,
-`log_cleaner`) take this; `PartitionLog` offers them under one name. One operation that changes
-files is under way per log: each takes a turn (`take_turn`) and ends it; truncations and rolls queue
-behind. Loop only. Knows no operation, and nothing of replication.
+`log_cleaner`) work on this state; `PartitionLog` offers them as methods. Only one operation at a
+time changes the files of a log: it takes a turn (`take_turn`) and ends the turn. Truncations and
+rolls queue for their turns. All calls are on the loop. This module depends on no operation, and has
+nothing to do with replication.
 
-Offsets are in this order: first segment, log start, log end (written), next offset (assigned). The
-recovery point is not above the log end. It may be below the log start, for records may be deleted
-before they are flushed. Every transition asserts this (`check_invariants`); an append only asserts
-that it continues the log.
+Offsets rise in this order: first segment, log start, log end (written), next offset (assigned). The
+recovery point is not above the log end. The recovery point may be below the log start, because
+records may be deleted before they are flushed. Every transition asserts these invariants
+(`check_invariants`); an append only asserts that it continues the log.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ class Damage(NamedTuple):
 
     #: The first offset that cannot be believed.
     offset: int
-    #: The file, the position in it, and what is wrong there.
+    #: The file, the position in the file, and the error there.
     reason: str
 
 
 class _Turn(NamedTuple):
-    """An operation of this log that waits for the one under way."""
+    """An operation that waits for the log's current operation."""
 
     start: Callable[[], None]
     #: Whether everything planned before must be written first.
@@ -119,12 +120,12 @@ class LogState:
     ) -> None:
         self.directory = directory
         self.topic_partition = topic_partition
-        #: All zeros where the directory has no topic id.
+        #: The topic id; all zeros if the directory has none.
         self.topic_id = topic_id
-        #: May be replaced at any time; holds from the next append on.
+        #: The settings, which may be replaced at any time and apply from the next append on.
         self.config = config
         self.path = f"{directory.path}/{name or names.directory_name(topic_partition)}"
-        #: Oldest first, never empty; only the last one is written.
+        #: Segments, oldest first, never empty; appends go only to the last segment.
         self.segments = segments
         self.base_offsets = [segment.base_offset for segment in segments]
         #: First offset that may be read.
@@ -133,29 +134,28 @@ class LogState:
         self.next_offset = log_end_offset
         #: Offset after the last written record.
         self.log_end_offset = log_end_offset
-        #: Everything below is on the disk.
+        #: Offset below which all records are on the disk.
         self.recovery_point = recovery_point
         self.epochs = epochs
         self.producers = producers
         #: Bytes of all segments.
         self.size_bytes = sum(segment.size_bytes for segment in segments)
-        #: Offsets of the producer snapshots on disk, rising, and those still to be written.
+        #: Rising offsets of the producer snapshots on disk, and snapshots that are not written yet.
         self.snapshots: list[int] = []
         self.new_snapshots: dict[int, bytes] = {}
-        #: Files were made, renamed or removed since the directory was last made durable.
+        #: Whether files were created, renamed or removed since the directory was last synced.
         self.names_changed = False
-        #: A flush under way makes the directory's names durable.
+        #: Whether a flush under way syncs the directory.
         self.names_syncing = False
-        #: The active segment was truncated and not made durable since.
+        #: Whether the active segment was truncated and not synced since.
         self.truncation_unsynced = False
-        #: Wall clock of the first append after the last flush began.
+        #: Wall-clock time of the first append after the last flush began.
         self.oldest_unflushed_ms = 0
-        #: (truncations, log end) of the indexes and snapshot on disk: closing need not write them
-        #: again.
+        #: (truncations, log end) of the indexes and snapshot on disk, which closing can skip.
         self.closed_state: tuple[int, int] | None = None
         #: Whether `partition.metadata` may not have reached the disk.
         self.metadata_unsynced = False
-        #: Where a truncation under way will end the log: no checkpoint or read may go beyond.
+        #: The log end after the truncation under way, the limit of checkpoints and reads; or None.
         self.truncating_to: int | None = None
         #: Grows with every truncation: an operation that began before one must notice it.
         self.truncations = 0
@@ -181,33 +181,33 @@ class LogState:
 
     @property
     def active_segment(self) -> Segment:
-        """The segment that is written."""
+        """The last segment, to which appends go."""
         return self.segments[-1]
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the offset below which no record belongs to an open transaction (KIP-98).
 
-        It is the high watermark, because no log has transactions yet.
+        The last stable offset is the high watermark, because no log has transactions yet.
         """
         return high_watermark
 
     @property
     def names_unsynced(self) -> bool:
-        """Whether a power loss may take the names of files that were made.
+        """Whether a power loss may remove the names of created files.
 
-        No new segment gets a name before they are durable: a log that lost its first segment's
-        name, and not the next one's, would pass for one whose start has risen (V39).
+        No new segment is created before these names are durable. A log that lost the name of its
+        first segment, but not of the next one, would look like a log whose start has risen (V39).
         """
         return self.names_changed or self.names_syncing
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more may be done here."""
+        """Whether the log accepts no more operations."""
         return bool(self._closed)
 
     @property
     def is_truncating(self) -> bool:
-        """Whether a truncation waits or runs; nothing can be planned meanwhile."""
+        """Whether a truncation waits or runs, during which no append can be planned."""
         return self._truncating > 0
 
     # turns: one operation at a time
@@ -232,11 +232,11 @@ class LogState:
             self._next_turn()
 
     def take_next_turn(self, start: Callable[[], None]) -> None:
-        """Run `start` before any other operation of this log, after the one under way."""
+        """Run `start` after the log's current operation and before all waiting operations."""
         self._turns.insert(0, _Turn(start, after_queue=False))
 
     def end_turn(self) -> None:
-        """End the operation under way: it is done and applied."""
+        """End the turn of the operation under way, which is done and applied."""
         assert self._busy, f"{self.path}: a turn ended that nobody had"
         self._busy = False
         self._next_turn()
@@ -257,7 +257,7 @@ class LogState:
     def check_invariants(self) -> None:
         """Assert the invariants that hold whenever no transition is under way.
 
-        Costs a look at each segment and each leader epoch: for rare transitions.
+        The check visits each segment and each leader epoch, so only rare transitions call it.
         """
         bases = self.base_offsets
         assert bases and bases == [segment.base_offset for segment in self.segments], self.path
@@ -280,7 +280,7 @@ class LogState:
         assert self.size_bytes == size_bytes, f"{self.path}: {self.size_bytes}, not {size_bytes}"
 
     def add_segment(self, segment: Segment) -> None:
-        """Make a new segment, whose file was made, the active one."""
+        """Make a new segment, whose file was created, the active segment."""
         assert segment.base_offset > self.base_offsets[-1], (
             f"{self.path}: a segment at {segment.base_offset} behind {self.base_offsets[-1]}"
         )
@@ -294,7 +294,7 @@ class LogState:
         self.names_changed = True
 
     def reset_ends(self, log_end_offset: int) -> None:
-        """Set the log's end after a truncation, and forget what was remembered of the old end."""
+        """Set the log end after a truncation, and forget remembered positions of the old end."""
         self.truncations += 1
         self.truncation_unsynced = True
         self.log_end_offset = self.next_offset = log_end_offset
@@ -314,7 +314,7 @@ class LogState:
         self.check_invariants()
 
     def drop_oldest(self, count: int) -> None:
-        """Take the oldest segments out of the log; their files are the caller's."""
+        """Remove the oldest segments from the log; the caller removes their files."""
         for segment in self.segments[:count]:
             self.directory.open_files.forget(segment.file)
             self.directory.indexes.forget(segment)
@@ -332,7 +332,7 @@ class LogState:
         )  # fmt: skip
 
     def replaced(self, old: list[Segment], new: Segment) -> None:
-        """Put the compacted segment `new` in the place of `old`, adjacent segments."""
+        """Replace the adjacent segments `old` by the compacted segment `new`."""
         first = self.segments.index(old[0])
         assert new.base_offset == old[0].base_offset, f"{new.file.path} in another one's place"
         assert self.segments[first : first + len(old)] == old, f"{self.path}: not side by side"
@@ -343,7 +343,7 @@ class LogState:
             self.directory.open_files.forget(segment.file)
             self.directory.indexes.forget(segment)
         self.directory.indexes.used(new)
-        # Remembered ends are positions in the old files.
+        # Remembered read ends are positions in the old files.
         self.read_ends.clear()
         merged = self.base_offsets[first + 1]
         self.snapshots = [
@@ -353,27 +353,27 @@ class LogState:
         self.check_invariants()
 
     def note_damage(self, offset: int, reason: str) -> None:
-        """Note that the log cannot be believed from `offset` on; the first damage counts (V68)."""
+        """Note that the log is damaged from `offset` on; the first damage counts (V68)."""
         offset = max(offset, self.log_start_offset)
         if self.damage is None or offset < self.damage.offset:
             self.damage = Damage(offset, reason)
 
     def forget_damage_before_start(self) -> None:
-        """Forget damage before the log start, where no reader reads.
+        """Forget damage before the log start, which no reader reads.
 
-        A read of a damaged batch that reaches beyond the log start finds it again.
+        If a damaged batch reaches beyond the log start, the next read finds the damage again.
         """
         if self.damage is not None and self.damage.offset < self.log_start_offset:
             self.damage = None
 
     def renamed(self, path: str) -> None:
-        """Take over that the log's directory, with all files in it, has another name."""
+        """Note the new path of the log's directory and of all its files."""
         self.path = path
         for segment in self.segments:
             segment.renamed(path)
 
     def break_off(self, why: str) -> None:
-        """Accept nothing more: the log's state is not known."""
+        """Reject all further operations, because the log's state is unknown."""
         self._closed = f"broken: {why}"
 
     def forget_files(self) -> None:

@@ -1,14 +1,14 @@
-"""The log of one partition: plans appends, writes them, reads, truncates, flushes.
+"""The log of one partition: planning and writing of appends, reads, truncations and flushes.
 
-An append has three steps (DESIGN.md, rule 3). `plan_*` checks it and assigns its offsets at once.
-`submit_planned` writes all planned appends together. When that is done they are applied
-(`append_queue`). `next_offset` is the offset of the next plan, `log_end_offset` the end of what is
-written: only records below it are read or count.
+An append has three steps (DESIGN.md, rule 3). `plan_*` checks the append and assigns its offsets at
+once. `submit_planned` writes all planned appends together. After the write, `append_queue` applies
+the appends. `next_offset` is the offset of the next planned append. `log_end_offset` is the end of
+the written records; only records below it can be read.
 
-Offers under one name what `append_validation`, `append_queue`, `log_reads`, `flush`, `retention`
-and `truncation` do with the log's state (`log_state`). Loop only. Knows nothing of replication: its
-owner knows the leader and the high watermark. Rules V31 (no file operation in `assign_epoch`), V38,
-V39, D1, D17.
+`PartitionLog` offers the operations of `append_validation`, `append_queue`, `log_reads`, `flush`,
+`retention` and `truncation` on one log's state (`log_state`). All calls are on the loop. The log
+does not deal with replication: its owner knows the leader and the high watermark. Rules V31 (no
+file operation in `assign_epoch`), V38, V39, D1, D17.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class PartitionLog(LogState):
     # appending
 
     def check_on_thread(self, records: Buffer) -> Completion[Checked]:
-        """Check a client's batch on a thread, for `plan_leader_append`.
+        """Check a client's batch on a thread before `plan_leader_append`.
 
-        The loop need not wait for it. The completion's error is a KafkaError.
+        The check does not block the loop. The completion's error is a KafkaError.
         """
         return check_on_thread(self, records)
 
@@ -86,17 +86,17 @@ class PartitionLog(LogState):
     ) -> Completion[AppendInfo]:
         """Check a client's batch, assign its offsets and leader epoch, and queue it.
 
-        `records` is one batch. It is patched in place where it is writable, and must stay valid
-        until the completion is done. `now_ms` is the wall clock. Raises KafkaError, with nothing
-        changed, for a rejected batch: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
-        RECORD_LIST_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
-        INVALID_TXN_STATE. Raises NOT_LEADER_OR_FOLLOWER while the log is truncated or is gone, and
-        StorageError when the directory has failed or is full. The completion's error is a
-        StorageError. Raises CostlyBatch where `check_on_thread` must check the batch and it is not
-        `checked` yet.
+        `records` is one batch. The log patches the batch in place if the buffer is writable; the
+        buffer must stay valid until the completion is done. `now_ms` is the wall clock. For a
+        rejected batch, raises KafkaError and changes nothing: CORRUPT_MESSAGE, INVALID_RECORD,
+        MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER,
+        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE. Raises NOT_LEADER_OR_FOLLOWER while the log is
+        being truncated or is closed, and StorageError if the directory has failed or is full. The
+        completion's error is a StorageError. Raises CostlyBatch if `check_on_thread` must check the
+        batch first and `checked` is None.
 
-        A duplicate of an idempotent producer is not written again: its completion has the
-        original's offsets, as soon as the original is written (V38).
+        A duplicate of an idempotent producer's batch is not written again. Its completion gets the
+        original's offsets when the original is written (V38).
         """
         self._check_open()
         found = check_on_loop(self, records) if checked is None else checked
@@ -107,12 +107,12 @@ class PartitionLog(LogState):
         return self._appends.repeated(plan_or_original)
 
     def plan_follower_append(self, records: Buffer) -> Completion[AppendInfo]:
-        """Queue batches as the leader sent them; a partial batch at the end is left off.
+        """Queue the leader's batches unchanged, without an incomplete batch at the end.
 
-        No offset may lie below `next_offset`; gaps are compaction's on the leader. Raises
-        KafkaError, with nothing changed: CORRUPT_MESSAGE for bytes that are no batch or fail their
-        CRC, OFFSET_OUT_OF_RANGE for other offsets; otherwise as `plan_leader_append`. The memory
-        must stay valid until the completion is done.
+        No offset may be below `next_offset`; compaction on the leader causes gaps. Raises
+        KafkaError and changes nothing: CORRUPT_MESSAGE for bytes that are no batch or have a wrong
+        CRC, OFFSET_OUT_OF_RANGE for offsets below `next_offset`. Other errors are those of
+        `plan_leader_append`. The memory must stay valid until the completion is done.
         """
         self._check_open()
         plan = plan_from_leader(self, records)
@@ -124,16 +124,16 @@ class PartitionLog(LogState):
         return plan.completion
 
     def configured(self, config: LogConfig) -> None:
-        """Take over the topic's configuration, which may have changed."""
+        """Use a new configuration of the topic from the next append on."""
         was_compacted, self.config = self.config.compact_enabled, config
         if was_compacted and not config.compact_enabled:
             self._settle_gaps()
 
     def _settle_gaps(self) -> None:
-        """Flush the log and checkpoint that it was flushed.
+        """Flush the log and write the recovery-point checkpoint.
 
-        Recovery would take gaps beyond the recovery point for losses, in a log that was compacted
-        only earlier.
+        If a log is no longer compacted, recovery would mistake its gaps beyond the recovery point
+        for lost records.
         """
 
         def flushed(done: Completion[None]) -> None:
@@ -167,62 +167,64 @@ class PartitionLog(LogState):
         min_one_batch: bool,
         may_wait: bool = True,
     ) -> Completion[LogSlice]:
-        """Return whole batches from the one with `offset` on, below `end_offset` (exclusive).
+        """Return complete batches from the batch with `offset` on, below `end_offset` (exclusive).
 
-        At most `max_bytes`, but with `min_one_batch` at least one batch if there is one. Done at
-        once where the page cache has it. Raises KafkaError OFFSET_OUT_OF_RANGE outside of log start
-        and log end. The completion's error is a StorageError, or a KafkaError: CORRUPT_MESSAGE
-        where the file does not hold its written bytes. Without `may_wait` it is NotCached where the
-        read would have to wait for the disk.
+        The batches have at most `max_bytes`, except that with `min_one_batch` the first batch may
+        be larger. The completion is done at once if the page cache has the batches. Raises
+        KafkaError OFFSET_OUT_OF_RANGE if `offset` is not between log start and log end. The
+        completion's error is a StorageError, or KafkaError CORRUPT_MESSAGE if the file differs from
+        the written bytes. Without `may_wait`, the error is NotCached if the read would have to wait
+        for the disk.
         """
         return log_reads.read(self, offset, max_bytes, end_offset, min_one_batch, may_wait)
 
     def offset_for_timestamp(
         self, timestamp_ms: int, end_offset: int
     ) -> Completion[tuple[int, int, int] | None]:
-        """Return (timestamp, offset, leader epoch) of the first record at or after that time.
+        """Return (timestamp, offset, leader epoch) of the first record at or after a time.
 
-        None where there is none below `end_offset`.
+        The result is None if there is no such record below `end_offset`.
         """
         return log_reads.offset_for_timestamp(self, timestamp_ms, end_offset)
 
     def offsets_before(self, timestamp_ms: int, count: int, now_ms: int) -> list[int]:
         """Return at most `count` offsets at which segments begin, in descending order.
 
-        The segments were last written at `timestamp_ms` or before; -1: all, -2: the first one. The
-        log end counts as the begin of a segment that is written now, unless the last one is empty.
-        Source: UnifiedLog.legacyFetchOffsetsBefore (ListOffsets version 0).
+        Only segments that were last written at or before `timestamp_ms` count; -1 means all
+        segments, -2 the first one. The log end counts as the beginning of a segment written now,
+        unless the last segment is empty. Source: UnifiedLog.legacyFetchOffsetsBefore (ListOffsets
+        version 0).
         """
         return log_reads.offsets_before(self, timestamp_ms, count, now_ms)
 
     def max_timestamp(self) -> Completion[tuple[int, int, int] | None]:
-        """Return (timestamp, offset, leader epoch) of the first record of the largest timestamp."""
+        """Return (timestamp, offset, leader epoch) of the first record of largest timestamp."""
         return log_reads.max_timestamp(self)
 
     # leadership, truncation, flush, retention
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Assign the epoch under which this replica leads from `start_offset` on.
+        """Assign the leader epoch in which this replica leads from `start_offset` on.
 
-        No file operation (V31, V39).
+        The call does no file operation (V31, V39).
         """
         self.epochs.assign(epoch, start_offset)
         self._appends.epoch_assigned(epoch, start_offset)
 
     def truncate_to(self, offset: int) -> Completion[None]:
-        """Remove all records at or beyond `offset`, after the appends planned before.
+        """Remove all records at or beyond `offset`, after writing the planned appends.
 
-        Does nothing when `offset` is at or beyond the log's end. A batch that contains `offset`
-        goes whole, so the log may end below it. Producer state and leader epochs go back with the
-        records (V38). Known damage from `offset` on goes, too (V68). The owner lowers the high
-        watermark.
+        Does nothing if `offset` is at or beyond the log end. A batch that contains `offset` is
+        removed completely, so the log may end below `offset`. Producer state and leader epochs are
+        truncated with the records (V38). Known damage from `offset` on is forgotten, too (V68). The
+        owner must lower the high watermark.
         """
         if self.held is not None:
             return self.held.later(lambda log: log.truncate_to(offset))
         return self._truncate(lambda done: truncation.truncate_to(self, offset, done))
 
     def truncate_fully_and_start_at(self, offset: int) -> Completion[None]:
-        """Drop everything; the next record gets `offset` (V67)."""
+        """Remove all records; the next record gets `offset` (V67)."""
         if self.held is not None:
             return self.held.later(lambda log: log.truncate_fully_and_start_at(offset))
         return self._truncate(lambda done: truncation.truncate_fully(self, offset, done))
@@ -252,25 +254,25 @@ class PartitionLog(LogState):
     def flush(self) -> Completion[None]:
         """Make all written records durable, then raise the recovery point (V39).
 
-        Planned appends, and those written while the flush is under way, are not part of it: a
-        caller that needs them durable awaits the appends first. The completion's error is a
+        The flush does not cover planned appends, or appends written during the flush. A caller that
+        needs such appends to be durable must await them first. The completion's error is a
         StorageError; after a failed fsync the directory has failed for good (D17).
         """
         return self.flushes.start()
 
     def enforce_retention(self, now_ms: int, high_watermark: int) -> Completion[int]:
-        """Remove segments below `high_watermark` that are too old or too many; return how many.
+        """Remove segments by age and size up to `high_watermark`; return their number.
 
-        All of a removed segment is below it. `log_start_offset` rises with them. `now_ms` is the
-        wall clock.
+        Removed segments lie completely below the high watermark. `log_start_offset` rises to the
+        first remaining segment. `now_ms` is the wall clock.
         """
         return retention.enforce(self, now_ms, high_watermark, self._appends.rolled)
 
     def advance_log_start(self, offset: int) -> bool:
         """Raise the log start offset to `offset`; return whether it rose.
 
-        Readers get no records below it; the next retention removes files. Raises KafkaError
-        OFFSET_OUT_OF_RANGE above the log end.
+        Readers get no records below the log start; the next retention removes the files. Raises
+        KafkaError OFFSET_OUT_OF_RANGE if `offset` is above the log end.
         """
         if offset > self.log_end_offset:
             raise KafkaError(
@@ -287,14 +289,14 @@ class PartitionLog(LogState):
     # replacement by a future log
 
     def producers_at_end(self) -> bytes:
-        """Return a snapshot of the producers without the planned appends."""
+        """Return a snapshot of the producer state without the planned appends."""
         return self._appends.producers_at(self.log_end_offset)
 
     def succeed(self, former: PartitionLog) -> None:
-        """Go on in the place of `former`, whose records are all here and which is at rest (D11).
+        """Replace the log `former`, which rests and whose records this log all has (D11).
 
-        Appends that are planned there are written here. Its producers and leader epochs know more
-        than the records do.
+        This log writes the planned appends of `former`. It also gets the producers and leader
+        epochs of `former`, which records alone do not contain completely.
         """
         assert self.log_end_offset == former.log_end_offset, f"{self.path}, {former.path}"
         self.config = former.config
@@ -310,9 +312,9 @@ class PartitionLog(LogState):
     # ending
 
     def close(self, why: str) -> Completion[None]:
-        """Accept no more operations; done when no operation of this log is under way.
+        """Reject further operations; the completion is done when no operation is under way.
 
-        Planned appends that were not submitted fail with KafkaError NOT_LEADER_OR_FOLLOWER.
+        Planned appends that are not submitted fail with KafkaError NOT_LEADER_OR_FOLLOWER.
         """
         self._closed = why
         error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log is {why}")

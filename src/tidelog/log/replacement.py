@@ -1,13 +1,14 @@
 """The replacement of a replica's log by its future log in another directory (D11).
 
-The present log rests meanwhile: its turn is taken, no flush is under way, appends are planned and
-not written. The future log then has every record, and a start after a crash must find it so under
-either name. So all of it is on the disk before the rename: records, indexes, the leader epochs and
-the producers of the present log, and the directory's checkpoints. A file that names the other
-directory says which of two copies a crash left behind is the newer one. After the rename appends go
-to the new log. The old one is deleted as any replica, and where that fails the next start does it.
+The current log rests during the replacement: the replacement has its turn, no flush is under way,
+and appends are planned but not written. At this point, the future log has every record. A crash may
+leave the future log under its old or its new name, and the next start must find it complete. So
+before the rename, the disk has the records, the indexes, the leader epochs and producers of the
+current log, and the directory's checkpoints. If a crash leaves two copies, a file that names the
+other directory shows which copy is newer. After the rename, appends go to the new log. The old log
+is deleted like any replica; if the deletion fails, the next start deletes the old log.
 
-Source: LogManager.replaceCurrentWithFutureLog, which syncs nothing.
+Source: LogManager.replaceCurrentWithFutureLog, which does not sync.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Replacement:
-    """One attempt: `prepare`, `begin`, `write_down`, `rename`, `switch`, `go_on`, or `give_up`."""
+    """One attempt at a replacement, whose steps are the public methods in their order."""
 
     __slots__ = ("_current", "_future", "_held", "_source", "_target", "is_over")
 
@@ -70,7 +71,7 @@ class Replacement:
         return after_move(source.path, before, self._target.path)
 
     async def begin(self) -> None:
-        """Return when the present log rests; from now on flushes and truncations of it wait."""
+        """Wait until the current log rests; from now on, its flushes and truncations wait."""
         log = self._current
         assert log.held is None, f"{log.path} is being replaced already"
         self._held = log.held = HeldRequests()
@@ -81,10 +82,10 @@ class Replacement:
             await log.flushes.idle()
 
     async def write_down(self) -> None:
-        """Make durable what a start must find. Raises StorageError.
+        """Make the future log durable with the current log's state. Raises StorageError.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR for a log that is broken: the other log would take
-        over its producers, which are not known, and accept appends by them (V38).
+        Raises KafkaError KAFKA_STORAGE_ERROR if the current log is closed by an error. Its producer
+        state is unknown then, and the new log would accept appends of unknown producers (V38).
         """
         current, future, target = self._current, self._future, self._target
         if current.is_closed:
@@ -102,15 +103,17 @@ class Replacement:
         future.new_snapshots[end] = current.producers_at_end()
         await self._keep_ages()
         await future.flush()
-        # Recovery must not take gaps that compaction left for lost records.
+        # With a lower recovery point, recovery would mistake gaps left by compaction for lost
+        # records.
         await target.checkpoint()
 
     async def _keep_ages(self) -> None:
-        """Give copies of records without timestamps the age of the records. Raises StorageError.
+        """Give segments of records without timestamps the original age. Raises StorageError.
 
-        A segment of the future log was last modified when its last record was written to the
-        present log. A power loss soon after may leave the time of the copy: too young, never too
-        old. Kafka leaves that time, so that a move makes such records young.
+        The modification time of a future log's segment becomes the time when its last record was
+        written to the current log. A power loss soon afterwards may leave the time of the copy,
+        which makes the records too young, but never too old. Kafka always leaves the time of the
+        copy.
         """
         current, future = self._current, self._future
         bases = [*future.base_offsets[1:], future.log_end_offset]
@@ -135,7 +138,9 @@ class Replacement:
             raise
 
     async def rename(self) -> None:
-        """Give the future log the name of its partition. Raises StorageError, with nothing renamed.
+        """Rename the future log to the name of its partition.
+
+        Raises StorageError if the log was not renamed.
 
         After a failed sync of the new name, the directory has failed.
         """
@@ -157,7 +162,7 @@ class Replacement:
             raise
 
     def undo(self) -> Completion[None]:
-        """Give the future log its name back: its partition has no replica here any more."""
+        """Rename the future log back, because the partition is no longer hosted here."""
         future, target = self._future, self._target
         old = f"{target.path}/{names.directory_name(future.topic_partition)}"
         new = future.path
@@ -177,9 +182,9 @@ class Replacement:
         return completion
 
     def switch(self) -> PartitionLog:
-        """Put the renamed log in the place of the old one; return it.
+        """Replace the old log by the renamed log in memory, and return the renamed log.
 
-        The caller refers to the new log before it calls `go_on`.
+        The caller must refer to the new log before it calls `go_on`.
         """
         current, source, target = self._current, self._source, self._target
         key = current.topic_partition
@@ -193,7 +198,7 @@ class Replacement:
         return log
 
     def go_on(self) -> None:
-        """Write what waited on the new log, and delete the old one."""
+        """Make held requests and planned appends on the new log, and delete the old log."""
         current, source, target = self._current, self._source, self._target
         log, held = self._future, self._held
         assert held is not None, "it has not begun"
@@ -203,11 +208,11 @@ class Replacement:
         key = log.topic_partition
         gone = source.delete(key)
         current.end_turn()
-        if len(target.moved_from[key].paths) == 1:  # else an older copy may still be there
+        if len(target.moved_from[key].paths) == 1:  # with more paths, an older copy may still exist
             gone.then(lambda done: None if done.error else target.forget_moved_from(key))
 
     def give_up(self) -> None:
-        """Let the present log go on, if it rests; its future log is as it was."""
+        """Let the current log continue if it rests; the future log stays a future log."""
         held = self._held
         if self.is_over or held is None:
             return

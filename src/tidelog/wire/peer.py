@@ -1,10 +1,11 @@
-"""The client's side of one connection as a state: requests sent, responses due, deadlines.
+"""The client's state of one connection: sent requests, pending responses, deadlines.
 
-No I/O and no clock: `now_ms` is an argument, frames go out as parts and come in as views. Kafka
-responds to one connection's requests in order, so a response must carry the oldest correlation id.
-Any other is a ProtocolError, after which the connection is of no use. An expired request keeps its
-place: every request behind it waits for the same peer. A driver should therefore close the
-connection, as Kafka's clients do. Where it does not, the late response comes with the token LATE.
+This module does no I/O and reads no clock: `now_ms` is an argument, and the caller sends and
+receives frames. Kafka responds to one connection's requests in order, so a response must carry the
+oldest correlation id. Any other correlation id is a ProtocolError, after which the connection must
+be closed. An expired request keeps its place, because every later request waits for the same peer.
+A driver should therefore close the connection, as Kafka's clients do. If the driver does not, the
+late response gets the token LATE.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tidelog.wire.registry import API
 
 
 class _Late:
-    """The token of a response whose request had expired."""
+    """The token of a response to an expired request."""
 
     def __repr__(self) -> str:
         return "LATE"
@@ -42,9 +43,10 @@ class _InFlight:
 
 
 class CorrelationIds:
-    """Numbers of requests, each one higher than the last; 0 again after 2**31 - 1.
+    """Consecutive correlation ids, which begin again at 0 after 2**31 - 1.
 
-    Connections that share them number their requests in the order in which all were sent.
+    Connections that share an instance number their requests in the order of sending over all of
+    them.
     """
 
     __slots__ = ("upcoming",)
@@ -54,34 +56,34 @@ class CorrelationIds:
         self.upcoming = first
 
     def take(self) -> int:
-        """Return the next number, which is then used up."""
+        """Return the next id and advance."""
         taken = self.upcoming
         self.upcoming = (taken + 1) & 0x7FFFFFFF
         return taken
 
 
 class Peer:
-    """Correlation ids, requests in flight, their deadlines, and the peer's API versions."""
+    """One connection's requests in flight, with correlation ids and deadlines, and API versions."""
 
     __slots__ = ("_client_id", "_correlation_ids", "_in_flight", "versions")
 
     def __init__(
         self, client_id: str | None, correlation_ids: CorrelationIds | None = None
     ) -> None:
-        """`correlation_ids` go on from an earlier connection; None begins at 0."""
+        """`correlation_ids` may continue an earlier connection's; None begins at 0."""
         self._client_id = client_id
         self._correlation_ids = CorrelationIds() if correlation_ids is None else correlation_ids
         self._in_flight: deque[_InFlight] = deque()
-        #: Versions that the peer serves, by API key; empty until `learn_versions`.
+        #: Versions that the peer supports, by API key; empty until `learn_versions`.
         self.versions: Mapping[int, tuple[int, int]] = {}
 
     @property
     def in_flight(self) -> int:
-        """Requests without a response so far, expired ones included."""
+        """Number of requests without a response, including expired requests."""
         return len(self._in_flight)
 
     def learn_versions(self, response: ApiVersionsResponse) -> None:
-        """Take over the ranges of an ApiVersions response, also of an UNSUPPORTED_VERSION one."""
+        """Note the version ranges of an ApiVersions response, even with UNSUPPORTED_VERSION."""
         self.versions = {
             each.api_key: (each.min_version, each.max_version) for each in response.api_keys
         }
@@ -107,11 +109,10 @@ class Peer:
     def send(
         self, api_key: int, version: int, message: Any, now_ms: int, timeout_ms: int, token: Any
     ) -> list[Buffer]:
-        """Return the parts to write.
+        """Register a request and return its parts to write.
 
-        `token` comes back with the response, or from `expired` or `close`. A Produce with acks 0
-        has no response: its token never comes back. Raises SchemaError where the message cannot be
-        sent at this version.
+        `received`, `expired` or `close` returns the token. A Produce with acks 0 has no response,
+        so its token is never returned. Raises SchemaError if the version cannot carry the message.
         """
         correlation_id = self._correlation_ids.upcoming
         parts = encode_request(api_key, version, correlation_id, self._client_id, message)
@@ -140,12 +141,12 @@ class Peer:
         return oldest.token, message
 
     def next_deadline_ms(self) -> int | None:
-        """Return the earliest deadline of a pending request; None without one."""
+        """Return the earliest deadline of a pending request, or None."""
         deadlines = [each.deadline_ms for each in self._in_flight if each.token is not LATE]
         return min(deadlines, default=None)
 
     def expired(self, now_ms: int) -> list[Any]:
-        """Return the tokens of requests whose deadline has come, each once, oldest first."""
+        """Return the tokens of newly expired requests, oldest first."""
         tokens = []
         for each in self._in_flight:
             if each.deadline_ms <= now_ms and each.token is not LATE:
@@ -154,7 +155,7 @@ class Peer:
         return tokens
 
     def close(self) -> list[Any]:
-        """Forget all requests; return the tokens of those that had neither response nor expiry."""
+        """Forget all requests; return the tokens of requests without response or expiry."""
         tokens = [each.token for each in self._in_flight if each.token is not LATE]
         self._in_flight.clear()
         return tokens

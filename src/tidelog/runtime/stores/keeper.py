@@ -1,9 +1,9 @@
-"""The thread that keeps a process's session alive and observes its peers (S1, S4, rule 4).
+"""The thread that keeps a process's session alive and observes other sessions (S1, S4, rule 4).
 
-It never touches the database. At each tick it renews its own lease, if the loop has proved lately
-that it turns. It checks whether peers hold and renew their leases. While the store's thread waits
-for the lock, it looks for a stuck holder. It reports its findings to the store's thread. A peer's
-death needs no tick: the kernel reports it.
+The keeper never accesses the database. At each tick, the keeper renews its own lease if the loop
+has recently proved that it turns. The keeper also checks whether peers hold and renew their leases.
+While the store's thread waits for the lock, the keeper looks for a stuck holder. The keeper reports
+to the store's thread. The kernel reports the death of a peer's process at once, without a tick.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _MAX_TICK_MS = 100
 _MIN_TICK_MS = 5
 _TICKS_PER_TIMEOUT = 20
 _RENEWALS_PER_TIMEOUT = 12
-#: Requests that wait for the lock are given up after this many session timeouts. After one, the
-#: holder is killed, and the next process in the queue gets its chance.
+#: Number of session timeouts after which requests that wait for the lock fail. After one session
+#: timeout the keeper kills the holder, so that the next process in the queue gets the lock.
 _DENIED_AFTER_TIMEOUTS = 1.5
 #: A report without effect is repeated after this time.
 _REPORT_AGAIN_MS = 500
@@ -89,20 +89,20 @@ class Keeper:
     # called by the store's thread
 
     def keep(self, lease: Lease | None) -> None:
-        """Renew this lease from now on, or none; close the last one."""
+        """Close the current lease, and renew `lease` (or none) from now on."""
         with self._mutex:
             old, self._lease = self._lease, lease
         if old is not None:
             old.close()
 
     def watch_peers(self, rows: list[SessionRow]) -> None:
-        """Observe these sessions, no others."""
+        """Observe exactly these sessions from now on."""
         with self._mutex:
             self._wanted = rows
         os.eventfd_write(self._wake, 1)
 
     def stop(self) -> None:
-        """End the thread and close everything, the lease too."""
+        """End the thread and close its descriptors and the lease."""
         self._stopping = True
         os.eventfd_write(self._wake, 1)
         self._thread.join()
@@ -126,14 +126,15 @@ class Keeper:
         if self._wake in ended:
             os.eventfd_read(self._wake)
         now_ns = self._clock()
-        # Time in which this process did not run is not time in which peers were silent.
+        # Time in which this process did not run does not count as silence of peers.
         elapsed_ms = min((now_ns - self._last_tick_ns) / _NS_PER_MS, 3.0 * self._tick_ms)
         self._last_tick_ns = now_ns
         self._renew(now_ns)
         self._adopt_peers()
         for session_id, peer in self._peers.items():
             if peer.process_descriptor in ended:
-                # Readable for ever now; each tick checks anyway whether the lease is free.
+                # The descriptor of an ended process stays readable, and each tick checks the lease
+                # anyway.
                 self._poll.unregister(peer.process_descriptor)
             self._look_at(session_id, peer, elapsed_ms, now_ns)
         self._look_at_lock(elapsed_ms)
@@ -169,7 +170,7 @@ class Keeper:
         try:
             self._poll.unregister(descriptor)
         except KeyError:
-            return  # its process had ended
+            return  # the process had ended, so the descriptor was unregistered
 
     def _look_at(
         self, session_id: int, peer: ObservedLease, elapsed_ms: float, now_ns: int

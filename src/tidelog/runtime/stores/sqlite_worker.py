@@ -1,10 +1,9 @@
-"""The store's thread of one process: requests in, results and fired watches out (S1-S4).
+"""The store's thread of one process, which serves requests and fires watches (S1-S4).
 
-Requests are served in order. Writes that wait together share one SQL transaction and one sync. Each
-is still applied whole or not at all under its own id. Every transaction, read or write, first
-checks that the session lives and collects the commits of other processes. Events for watchers go
-out before the result (S1). Without requests the thread looks for commits when it is woken, and
-every 100 ms.
+The thread serves requests in order. Waiting writes share one SQL transaction and one sync. Each
+write is still atomic and has its own transaction id. Every transaction, read or write, first checks
+that the session is live and reads the commits of other processes. Watch events are delivered before
+the result (S1). Without requests, the thread checks for commits when it is woken, and every 100 ms.
 """
 
 from __future__ import annotations
@@ -50,18 +49,18 @@ from tidelog.runtime.stores.wakeups import Wakeups
 
 _POLL_MS = 100
 _NS_PER_MS = 1_000_000
-#: A checkpoint that a reader prevented is retried after this time.
+#: Time after which a checkpoint that a reader prevented is retried.
 _CHECKPOINT_EVERY_MS = 1000
-#: Operations of one SQL transaction: they hold the lock for about 50 ms.
+#: Number of operations in one SQL transaction, which holds the lock for about 50 ms.
 _MAX_GROUP_OPS = 10_000
-#: Groups served before lost peers and sessions are checked again.
+#: Number of groups served before lost peers and sessions are checked again.
 _MAX_RUNS_PER_TURN = 16
 
 Deliver = Callable[[Sequence[Call]], None]
 
 
 class StoreThread:
-    """Thread, connection, keeper and sockets of one open store."""
+    """The thread, connection, keeper and sockets of one open store."""
 
     def __init__(
         self,
@@ -108,7 +107,7 @@ class StoreThread:
         os.eventfd_write(self._wake, 1)
 
     def join(self) -> None:
-        """Wait until the thread has ended, after Close; nothing is submitted after this."""
+        """Wait until the thread has ended after Close; no request may be submitted later."""
         self._thread.join()
         os.close(self._wake)
 
@@ -158,7 +157,7 @@ class StoreThread:
             self._database.close()
 
     def _turn(self) -> None:
-        """Serve the queued requests; then look for commits, if that is due."""
+        """Serve the queued requests, then check for commits if a check is due."""
         for _ in range(len(self._lost_peers)):
             self._expire(*self._lost_peers.popleft())
         served = 0
@@ -185,7 +184,7 @@ class StoreThread:
             self._checkpoint_if_due()
 
     def _take_run(self, kind: type[ThreadRequest]) -> list[ThreadRequest]:
-        """Return the requests at the head of the queue that are served together."""
+        """Remove and return the first requests of the queue that are served together."""
         run: list[ThreadRequest] = []
         operations = 0
         reads = issubclass(kind, Get | Children)
@@ -203,7 +202,7 @@ class StoreThread:
         return run
 
     def _claim(self) -> list[ThreadRequest]:
-        """Return the current requests that were not given up."""
+        """Return the current requests that have not failed yet."""
         with self._claims:
             claimed = [request for request in self._current if not request.is_claimed]
             for request in claimed:
@@ -236,7 +235,7 @@ class StoreThread:
         self._wake_peers()
 
     def _session_is_over(self) -> None:
-        """Report the end of the session: a peer took this process for dead."""
+        """Report that the session expired, because a peer considered this process dead."""
         session_id, self._session_id = self._session_id, None
         if session_id is None:
             return
@@ -291,7 +290,7 @@ class StoreThread:
     # reads
 
     def _refresh(self, even_unchanged: bool = False) -> None:
-        """Read the commits of other processes, without a request."""
+        """Read the commits of other processes and fire watches, without a request."""
         database = self._database
         self._refreshed_ns = self._clock()
         if not database.is_open:
@@ -340,7 +339,7 @@ class StoreThread:
         except (sqlite3.Error, OSError) as error:
             self._unreachable(error)
             unavailable = StoreUnavailable(str(error))
-            # Fired watches are off, so their events are delivered; finished results are not.
+            # Fired watches are already removed, so their events must be delivered; results are not.
             del answers[fired:]
             answers.extend(failures(requests, unavailable))
         else:
@@ -348,7 +347,7 @@ class StoreThread:
         self._deliver(answers)
 
     def _ensure_open(self, session_id: int) -> None:
-        """Reconnect after a failure."""
+        """Reconnect to the database after a failure."""
         if not self._database.is_open:
             with self._database.locked(session_id):
                 self._database.open()
@@ -385,7 +384,7 @@ class StoreThread:
         self._wake_peers()
 
     def _write_locked(self, session_id: int, requests: list[ThreadRequest]) -> list[Call]:
-        """Apply and commit a group; return the calls to run on the loop then."""
+        """Apply and commit a group of writes; return the calls to run on the loop."""
         database = self._database
         try:
             database.open()
@@ -416,7 +415,7 @@ class StoreThread:
         return [*self._fired(fired), *answers]
 
     def _checkpoint_if_due(self) -> None:
-        """Checkpoint by size, in the process of the oldest session only."""
+        """Checkpoint a large write-ahead log, only in the process of the oldest session."""
         session_id = self._session_id
         if session_id is None or any(peer < session_id for peer in self._peers):
             return
@@ -474,7 +473,7 @@ class StoreThread:
 
 
 def _apply(nodes: SqlNodes, requests: list[ThreadRequest], session_id: int) -> list[Call]:
-    """Apply each request's operations in turn; a failed request leaves the others untouched."""
+    """Apply each request's operations in turn; a failed request does not affect the others."""
     writes = [request for request in requests if isinstance(request, WriteRequest)]
     nodes.load(op for request in writes for op in request.ops)
     answers: list[Call] = []
