@@ -78,7 +78,7 @@ def up(
         str | None,
         typer.Option(
             help="Metadata store of a new cluster: embedded, zookeeper (a server of its own) or"
-            " zookeeper://host:port,host:port/chroot [embedded].",
+            " zookeeper://host:port,host:port/chroot [embedded]."
         ),
     ] = None,
     port: Annotated[

@@ -49,19 +49,16 @@ DeleteConfigOption = Annotated[
     typer.Option("--delete-config", help="A key to remove; its default counts again."),
 ]
 _AppendOption = Annotated[
-    list[str] | None,
-    typer.Option("--append-config", help="key=value: add to a list."),
+    list[str] | None, typer.Option("--append-config", help="key=value: add to a list.")
 ]
 _SubtractOption = Annotated[
-    list[str] | None,
-    typer.Option("--subtract-config", help="key=value: remove from a list."),
+    list[str] | None, typer.Option("--subtract-config", help="key=value: remove from a list.")
 ]
 _TopicOption = Annotated[
     str | None, typer.Option("--topic", help="Of this topic.", autocompletion=topic_names)
 ]
 _BrokerOption = Annotated[
-    int | None,
-    typer.Option("--broker", help="This broker, by its id.", autocompletion=broker_ids),
+    int | None, typer.Option("--broker", help="This broker, by its id.", autocompletion=broker_ids)
 ]
 _BrokersOption = Annotated[bool, typer.Option("--brokers", help="The defaults of all brokers.")]
 

@@ -125,10 +125,7 @@ def consume(
     _check_span(span, group, is_member=group is not None and numbers is None)
     ending = Ending(count, exit_at_end)
     level = _LEVELS[isolation_level]
-    with (
-        cluster.client() as client,
-        Interrupts() as ending.asked,
-    ):
+    with cluster.client() as client, Interrupts() as ending.asked:
         try:
             if group is not None and numbers is None:
                 topics_named(client, topics)

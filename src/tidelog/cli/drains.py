@@ -217,9 +217,7 @@ def planned_document(
 
 
 def print_planned(
-    rows: Sequence[DirectoryMovePlanned],
-    output: OutputFormat = OutputFormat.TABLE,
-    empty: str = "",
+    rows: Sequence[DirectoryMovePlanned], output: OutputFormat = OutputFormat.TABLE, empty: str = ""
 ) -> None:
     """Print a table of planned moves, each with its reason."""
     print_rows(rows, (*PLACE_COLUMNS, "reason"), output, empty)

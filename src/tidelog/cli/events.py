@@ -67,10 +67,7 @@ def tail(
         )
     start = Where(timestamp=EARLIEST) if number is None else Where(tail=number)
     ending = Ending(None, exit_at_end)
-    with (
-        cluster.client() as client,
-        Interrupts() as ending.asked,
-    ):
+    with cluster.client() as client, Interrupts() as ending.asked:
         metadata = client.metadata()
         if CLUSTER_EVENTS not in metadata.topics:
             raise NotFoundError(_why_no_topic(client, sorted(metadata.brokers)))

@@ -18,8 +18,7 @@ from tidelog.runtime.disk_faults import FAIL, FILL, SLOW, DiskFault
 app = CommandGroup("Break a local cluster, and repair it.")
 
 _LogDirArgument = Annotated[
-    str,
-    typer.Argument(help="The log directory: its path, or its number in log.dirs, from 0."),
+    str, typer.Argument(help="The log directory: its path, or its number in log.dirs, from 0.")
 ]
 _DeviceError = Literal["EIO", "EROFS", "EACCES", "ENOENT", "ENXIO", "ESTALE"]
 
@@ -89,8 +88,7 @@ def slow_log_dir(
     broker: _BrokerArgument,
     log_dir: _LogDirArgument,
     delay_ms: Annotated[
-        int,
-        typer.Option("--delay-ms", min=1, max=60_000, help="How much longer each one takes."),
+        int, typer.Option("--delay-ms", min=1, max=60_000, help="How much longer each one takes.")
     ] = 100,
     directory: DirectoryOption = DEFAULT_DIRECTORY,
 ) -> None:

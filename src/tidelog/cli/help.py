@@ -68,11 +68,7 @@ class CommandGroup(typer.Typer):
 
     def __init__(self, help_text: str, **settings: Any) -> None:
         super().__init__(
-            help=help_text,
-            cls=HelpGroup,
-            no_args_is_help=True,
-            rich_markup_mode=None,
-            **settings,
+            help=help_text, cls=HelpGroup, no_args_is_help=True, rich_markup_mode=None, **settings
         )
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:

@@ -60,8 +60,7 @@ def metrics(
         list[str] | None, typer.Argument(metavar="METRIC...", help="Names of metrics [all].")
     ] = None,
     broker: Annotated[
-        int | None,
-        typer.Option("--broker", help="The broker [all].", autocompletion=broker_ids),
+        int | None, typer.Option("--broker", help="The broker [all].", autocompletion=broker_ids)
     ] = None,
 ) -> None:
     """Show the numbers that brokers keep of themselves.

@@ -121,12 +121,7 @@ def printed(document: Any, output: OutputFormat) -> bool:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """Print a table on standard output."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        show_edge=False,
-    )
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     cells = [tuple(row) for row in rows]
     for index, column in enumerate(columns):
         numeric = all(_is_number(row[index]) for row in cells) and bool(cells)

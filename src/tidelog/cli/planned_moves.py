@@ -114,9 +114,7 @@ def _print_balance(found: MovePlan) -> None:
 
 @prints(list[MovePlanned])
 def rebalance(
-    how: Execution,
-    cluster: ClusterOptions,
-    tolerance: _ToleranceOption = 100 * TOLERANCE,
+    how: Execution, cluster: ClusterOptions, tolerance: _ToleranceOption = 100 * TOLERANCE
 ) -> None:
     """Balance racks, replicas, bytes and leaders of the brokers by moves that copy little.
 

@@ -58,8 +58,7 @@ def produce(
         list[str] | None, typer.Argument(help="Records; default standard input.")
     ] = None,
     file: Annotated[
-        str | None,
-        typer.Option("-l", "--file", help="Records from a file; - is standard input."),
+        str | None, typer.Option("-l", "--file", help="Records from a file; - is standard input.")
     ] = None,
     delimiter: Annotated[
         str, typer.Option("-D", "--delimiter", help="Ends a record of a file or standard input.")

@@ -273,8 +273,7 @@ def _cancelled(
 
 
 @app.command(
-    "list",
-    epilog="Example: tidelog reassign list\n\nExample: tidelog reassign list --watch",
+    "list", epilog="Example: tidelog reassign list\n\nExample: tidelog reassign list --watch"
 )
 @prints(list[MoveListed])
 def list_moves(

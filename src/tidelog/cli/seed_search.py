@@ -81,10 +81,7 @@ def results(jobs: Iterator[Job], processes: int) -> Generator[RunResult, None, N
 
 
 def search(
-    jobs: Iterator[Job],
-    processes: int,
-    number: int | None,
-    take: Callable[[RunResult], bool],
+    jobs: Iterator[Job], processes: int, number: int | None, take: Callable[[RunResult], bool]
 ) -> int:
     """Pass results to `take` until it returns that it has enough.
 

@@ -35,8 +35,7 @@ _NS_PER_S = 1_000_000_000
 
 _ProfileOption = Annotated[str, typer.Option(help="Which faults happen, and how often.")]
 _MutantOption = Annotated[
-    str,
-    typer.Option(help="Break a rule in the brokers, by a mutant's MODULE:NAME."),
+    str, typer.Option(help="Break a rule in the brokers, by a mutant's MODULE:NAME.")
 ]
 _FaultsOption = Annotated[
     str, typer.Option(help="Kinds of faults, A,B, instead of those of the profile.")

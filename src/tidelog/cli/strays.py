@@ -32,8 +32,7 @@ app = CommandGroup("List, restore and delete set-aside replicas.")
 _SUFFIX = "-stray"
 
 BrokersOption = Annotated[
-    list[int] | None,
-    typer.Option("--broker", help="This broker only.", autocompletion=broker_ids),
+    list[int] | None, typer.Option("--broker", help="This broker only.", autocompletion=broker_ids)
 ]
 NamesArgument = Annotated[
     list[str] | None,
@@ -72,9 +71,7 @@ def list_strays(cluster: ClusterOptions, broker: BrokersOption = None) -> None:
 @app.command("restore", epilog="Example: tidelog strays restore flights:0 --broker 1")
 @prints(list[StrayChanged])
 def restore(
-    cluster: ClusterOptions,
-    names: NamesArgument = None,
-    broker: BrokersOption = None,
+    cluster: ClusterOptions, names: NamesArgument = None, broker: BrokersOption = None
 ) -> None:
     """Restore set-aside replicas as replicas of their partitions.
 

@@ -66,8 +66,7 @@ def create(
     cluster: ClusterOptions,
     name: _NewNameArgument,
     partitions: Annotated[
-        int | None,
-        typer.Option(min=1, max=INT32_MAX, help="Partitions [the broker's default]."),
+        int | None, typer.Option(min=1, max=INT32_MAX, help="Partitions [the broker's default].")
     ] = None,
     replication_factor: Annotated[
         int | None,

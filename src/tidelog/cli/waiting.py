@@ -19,8 +19,7 @@ from tidelog.core.errors import TidelogError
 _POLL_S = 0.05
 
 WaitOption = Annotated[
-    bool,
-    typer.Option("--wait/--no-wait", help="Wait until the change is in force everywhere."),
+    bool, typer.Option("--wait/--no-wait", help="Wait until the change is in force everywhere.")
 ]
 
 

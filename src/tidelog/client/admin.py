@@ -42,12 +42,7 @@ from tidelog.wire.messages.remove_partitions import (
     RemovePartitionsResponse,
     RemovePartitionsTopic,
 )
-from tidelog.wire.registry import (
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    REMOVE_PARTITIONS,
-)
+from tidelog.wire.registry import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, REMOVE_PARTITIONS
 
 #: From this version on DeleteTopics names topics in `topics`.
 _DELETE_BY_STATE_VERSION = 6

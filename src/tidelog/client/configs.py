@@ -170,10 +170,7 @@ class ConfigAdmin:
         )
 
     def alter(
-        self,
-        resource: ConfigResource,
-        changes: Sequence[ConfigChange],
-        validate_only: bool = False,
+        self, resource: ConfigResource, changes: Sequence[ConfigChange], validate_only: bool = False
     ) -> Operation[None]:
         """Change some keys of a resource; `validate_only` only checks. Raises KafkaError."""
         configs = [AlterableConfig(each.name, each.operation, each.value) for each in changes]

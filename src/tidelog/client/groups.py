@@ -276,9 +276,7 @@ def _offset_fetch(
     return OffsetFetchRequest(group_id=group, topics=old)
 
 
-def _commits(
-    offsets: Mapping[TopicPartition, FetchedOffset],
-) -> list[OffsetCommitRequestTopic]:
+def _commits(offsets: Mapping[TopicPartition, FetchedOffset]) -> list[OffsetCommitRequestTopic]:
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for tp, committed in offsets.items():
         topic = topics.setdefault(tp.topic, OffsetCommitRequestTopic(name=tp.topic))

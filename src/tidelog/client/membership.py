@@ -32,11 +32,7 @@ from tidelog.wire.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from tidelog.wire.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-)
+from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from tidelog.wire.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
@@ -305,11 +301,7 @@ class GroupMember:
         if not offsets:
             return True
         committing = self._groups.commit(
-            self.options.group,
-            offsets,
-            self.generation,
-            self.member_id,
-            self.options.instance_id,
+            self.options.group, offsets, self.generation, self.member_id, self.options.instance_id
         )
         return (yield from self._judged(committing))
 

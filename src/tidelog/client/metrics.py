@@ -13,10 +13,7 @@ from tidelog.client.routing import ClusterRouter, ask
 from tidelog.client.steps import Operation
 from tidelog.client.versions import error_code
 from tidelog.core.errors import KafkaError
-from tidelog.wire.messages.describe_metrics import (
-    DescribeMetricsRequest,
-    DescribeMetricsResponse,
-)
+from tidelog.wire.messages.describe_metrics import DescribeMetricsRequest, DescribeMetricsResponse
 from tidelog.wire.registry import DESCRIBE_METRICS
 
 

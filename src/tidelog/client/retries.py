@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.core.errors import (
-    ConnectionLost,
-    ErrorCode,
-    KafkaError,
-    RequestTimeout,
-    TidelogError,
-)
+from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout, TidelogError
 
 #: Errors not caused by the request itself: the cluster may respond otherwise soon.
 RETRIABLE: Final = frozenset(

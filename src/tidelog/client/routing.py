@@ -39,10 +39,7 @@ class ClusterRouter:
     """Metadata kept between operations, and the way to leaders and the controller."""
 
     def __init__(
-        self,
-        bootstrap: Sequence[Address],
-        timeout_ms: int,
-        now_ms: Callable[[], int],
+        self, bootstrap: Sequence[Address], timeout_ms: int, now_ms: Callable[[], int]
     ) -> None:
         self._bootstrap = tuple(bootstrap)
         self.timeout_ms = timeout_ms

@@ -18,13 +18,7 @@ from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.limits import KIB, MAX_REQUEST_BYTES, MIB
 from tidelog.core.types import TopicPartition
 from tidelog.records import compression
-from tidelog.records.builder import (
-    NO_PRODUCER,
-    NewRecord,
-    Producer,
-    build_batch,
-    record_size_bytes,
-)
+from tidelog.records.builder import NO_PRODUCER, NewRecord, Producer, build_batch, record_size_bytes
 
 #: A batch is sent at this size: half of what topics accept by default.
 BATCH_BYTES: Final = 512 * KIB

@@ -143,9 +143,5 @@ def _outcome(stray: StrayReplica, result: AlteredStray | None) -> StrayAltered:
         )
     code = error_code(result.error_code)
     return StrayAltered(
-        stray,
-        code,
-        result.error_message or "",
-        result.log_start_offset,
-        result.log_end_offset,
+        stray, code, result.error_message or "", result.log_start_offset, result.log_end_offset
     )

@@ -142,9 +142,7 @@ class LocalCluster:
             port = layout.zookeeper_port(self.directory)
             if port is not None:
                 self._zookeeper = LocalZookeeper(
-                    f"{self.directory}/zookeeper",
-                    port,
-                    end_with_program=self._end_with_program,
+                    f"{self.directory}/zookeeper", port, end_with_program=self._end_with_program
                 )
         return self._zookeeper
 

@@ -268,11 +268,7 @@ def check_store(store: str, config: Mapping[str, str]) -> None:
 
 
 def check_config(
-    directory: str,
-    brokers: int,
-    config: Mapping[str, str],
-    log_dirs: int,
-    store: str = EMBEDDED,
+    directory: str, brokers: int, config: Mapping[str, str], log_dirs: int, store: str = EMBEDDED
 ) -> dict[int, tuple[Endpoint, ...]]:
     """Return the listeners of a new cluster's brokers under these keys.
 

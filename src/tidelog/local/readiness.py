@@ -24,12 +24,7 @@ _PAUSE_S = 0.02
 
 
 def await_writable(
-    bootstrap: str,
-    replicas: int,
-    timeout_s: float,
-    check: Callable[[], None],
-    *,
-    client_id: str,
+    bootstrap: str, replicas: int, timeout_s: float, check: Callable[[], None], *, client_id: str
 ) -> None:
     """Return when a topic with that many replicas took a record on all of them.
 

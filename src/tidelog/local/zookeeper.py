@@ -136,11 +136,7 @@ class LocalZookeeper:
         def start() -> subprocess.Popen[bytes]:
             with open(self._path("zookeeper.log"), "ab") as log:
                 return subprocess.Popen(
-                    words,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
+                    words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
                 )
 
         self._child = from_lasting_thread(start) if self._end_with_program else start()

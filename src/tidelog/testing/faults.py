@@ -91,10 +91,7 @@ class Requests:
 
     @classmethod
     def of(
-        cls,
-        make: Callable[[Rule, str], Fault],
-        names: tuple[str, ...],
-        unfinished: Unfinished,
+        cls, make: Callable[[Rule, str], Fault], names: tuple[str, ...], unfinished: Unfinished
     ) -> Requests:
         """Return the requests of the named APIs; raise ValueError for an unknown name."""
         keys = tuple(_api_key(name) for name in names)
@@ -115,11 +112,7 @@ class Requests:
         return self._with(f"on({', '.join(map(str, brokers))})", brokers=brokers)
 
     def where(
-        self,
-        *,
-        topic: str | None = None,
-        client_id: str | None = None,
-        group_id: str | None = None,
+        self, *, topic: str | None = None, client_id: str | None = None, group_id: str | None = None
     ) -> Requests:
         """Select requests for this topic, from this client, of this consumer group only."""
         given = {"topic": topic, "client_id": client_id, "group_id": group_id}

@@ -42,8 +42,7 @@ ObjectiveOption = Annotated[
     ),
 ]
 IntervalsOption = Annotated[
-    str | None,
-    typer.Option(help="Directory for every interval, as Parquet.", show_default=False),
+    str | None, typer.Option(help="Directory for every interval, as Parquet.", show_default=False)
 ]
 
 

@@ -36,16 +36,14 @@ _TableOption = Annotated[
     typer.Option("--table", help="Directory of the copy: its offset table.", show_default=False),
 ]
 _GroupOption = Annotated[
-    list[str] | None,
-    typer.Option("--group", help="A group whose offsets are translated."),
+    list[str] | None, typer.Option("--group", help="A group whose offsets are translated.")
 ]
 _WithoutOption = Annotated[
     list[str] | None,
     typer.Option(help="A config of the source topics that new target topics do not get."),
 ]
 _ReplicasOption = Annotated[
-    int | None,
-    typer.Option(min=1, help="Replicas of new target topics [those of the source]."),
+    int | None, typer.Option(min=1, help="Replicas of new target topics [those of the source].")
 ]
 _SkipOption = Annotated[
     bool,

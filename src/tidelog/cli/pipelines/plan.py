@@ -23,8 +23,7 @@ _POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 SamplesOption = Annotated[
-    str | None,
-    typer.Option(help="Directory of samples, or a Parquet table.", show_default=False),
+    str | None, typer.Option(help="Directory of samples, or a Parquet table.", show_default=False)
 ]
 SampleOption = Annotated[
     str | None,
@@ -37,8 +36,7 @@ ToleranceOption = Annotated[
     float, typer.Option(min=0, max=100, help="Percent from its share that a broker may be.")
 ]
 DrainOption = Annotated[
-    list[int] | None,
-    typer.Option(help="A broker that is to hold nothing.", show_default=False),
+    list[int] | None, typer.Option(help="A broker that is to hold nothing.", show_default=False)
 ]
 ReplicasOption = Annotated[
     list[str] | None,
@@ -48,8 +46,7 @@ ReplicasOption = Annotated[
     ),
 ]
 OutOption = Annotated[
-    str | None,
-    typer.Option(help="New directory for the plan's files.", show_default=False),
+    str | None, typer.Option(help="New directory for the plan's files.", show_default=False)
 ]
 
 

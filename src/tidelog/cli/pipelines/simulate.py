@@ -36,8 +36,7 @@ def simulate(
         ),
     ] = "default",
     policy: Annotated[
-        str,
-        typer.Option(help="Policies, A,B (`sim policies`); each is compared with the first."),
+        str, typer.Option(help="Policies, A,B (`sim policies`); each is compared with the first.")
     ] = "unchanged",
     directory: Annotated[
         Path | None,

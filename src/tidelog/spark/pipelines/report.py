@@ -47,12 +47,7 @@ class Table:
             {name: _plain(cell) for name, cell in zip(self.columns, row, strict=True)}
             for row in self.rows
         ]
-        return {
-            "title": self.title,
-            "columns": list(self.columns),
-            "rows": rows,
-            "note": self.note,
-        }
+        return {"title": self.title, "columns": list(self.columns), "rows": rows, "note": self.note}
 
 
 class PlotKind(StrEnum):

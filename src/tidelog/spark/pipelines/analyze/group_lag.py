@@ -171,9 +171,7 @@ def log_ends(
 
 
 def past_lags(
-    commits: Iterable[Commit],
-    ends: Mapping[TopicPartition, Sequence[int]],
-    times_ms: Sequence[int],
+    commits: Iterable[Commit], ends: Mapping[TopicPartition, Sequence[int]], times_ms: Sequence[int]
 ) -> list[LagPoint]:
     """Return the lag of each group at the ends of windows, summed over its partitions.
 

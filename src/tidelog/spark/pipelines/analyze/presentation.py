@@ -346,9 +346,7 @@ def _timeline(findings: Findings) -> Timeline:
             continue
         rows.setdefault(f"{each.topic}-{each.partition}", []).append(
             Span(
-                _minutes(findings, each.start_ms),
-                _minutes(findings, each.end_ms),
-                str(each.state),
+                _minutes(findings, each.start_ms), _minutes(findings, each.end_ms), str(each.state)
             )
         )
     return Timeline(

@@ -285,9 +285,7 @@ class _Auditing:
         return by_path
 
     def _compare(
-        self,
-        done: Mapping[TopicPartition, PartitionAudit],
-        gaps: Mapping[TopicPartition, Gaps],
+        self, done: Mapping[TopicPartition, PartitionAudit], gaps: Mapping[TopicPartition, Gaps]
     ) -> None:
         """Compare batch by batch where digests differ."""
         wanted = []

@@ -149,11 +149,7 @@ class BatchChecks:
         result.gap_count += len(ahead)
         for place in ahead[: max(0, KEPT_OF_A_KIND - len(result.gaps))]:
             result.gaps.append(
-                (
-                    int(expected[place]),
-                    int(columns.bases[place]) - 1,
-                    int(columns.positions[place]),
-                )
+                (int(expected[place]), int(columns.bases[place]) - 1, int(columns.positions[place]))
             )
 
     def _expected(self, columns: Columns) -> Ints:

@@ -329,8 +329,7 @@ def _reference(sides: Sequence[Side], held: dict[str, list[_Batch]]) -> Side:
     }
     agreeing = list(contents.values())
     return max(
-        sides,
-        key=lambda side: (agreeing.count(contents[side.broker]), side.last_epoch, side.end),
+        sides, key=lambda side: (agreeing.count(contents[side.broker]), side.last_epoch, side.end)
     )
 
 

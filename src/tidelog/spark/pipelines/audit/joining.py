@@ -142,10 +142,7 @@ class _Joining:
         audit.records += each.records
         for bucket, (count, total) in each.buckets.items():
             before = audit.buckets.get(bucket, (0, 0))
-            audit.buckets[bucket] = (
-                before[0] + count,
-                (before[1] + total) & 0xFFFF_FFFF_FFFF_FFFF,
-            )
+            audit.buckets[bucket] = (before[0] + count, (before[1] + total) & 0xFFFF_FFFF_FFFF_FFFF)
         audit.damaged += each.damaged
         # The indexes of a swapped segment are swapped with it, or wrong throughout.
         audit.findings += [

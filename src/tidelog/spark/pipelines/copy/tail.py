@@ -23,11 +23,7 @@ class TargetTail:
     """Records `[start, end)` of a target partition, read while they are compared."""
 
     def __init__(
-        self,
-        tp: TopicPartition,
-        start: int,
-        end: int,
-        read: Callable[[int], Iterator[Record]],
+        self, tp: TopicPartition, start: int, end: int, read: Callable[[int], Iterator[Record]]
     ) -> None:
         """`read` yields at least one record from an offset on, if there is one."""
         self._tp = tp

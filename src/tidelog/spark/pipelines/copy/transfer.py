@@ -22,13 +22,7 @@ from tidelog.records.batch import BatchView, iter_batches
 from tidelog.records.builder import Producer
 from tidelog.records.reader import Record, iter_records
 from tidelog.runtime.blocking import BlockingClient
-from tidelog.spark.pipelines.copy.offset_map import (
-    ABSENT,
-    DELETED,
-    OffsetTable,
-    Piece,
-    pieces_of,
-)
+from tidelog.spark.pipelines.copy.offset_map import ABSENT, DELETED, OffsetTable, Piece, pieces_of
 from tidelog.spark.pipelines.copy.tail import ForeignRecordsError, TargetTail
 from tidelog.spark.pipelines.copy.transcribing import (
     Transcript,

@@ -126,11 +126,7 @@ def _read(
     while position < end:
         try:
             fetched = client.fetch(
-                tp,
-                position,
-                FETCH_BYTES,
-                max_wait_ms=_MAX_WAIT_MS,
-                isolation_level=isolation_level,
+                tp, position, FETCH_BYTES, max_wait_ms=_MAX_WAIT_MS, isolation_level=isolation_level
             )
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -157,14 +157,7 @@ def _moves(batches: Sequence[Batch]) -> Table:
     every = [(number, move) for number, batch in enumerate(batches, 1) for move in batch.moves]
     every.sort(key=lambda each: (-each[1].size_bytes, each[0], each[1].tp))
     rows = tuple(
-        (
-            str(move.tp),
-            _ids(move.before),
-            _ids(move.after),
-            move.size_bytes,
-            number,
-            move.reason,
-        )
+        (str(move.tp), _ids(move.before), _ids(move.after), move.size_bytes, number, move.reason)
         for number, move in every[:_ROWS]
     )
     more = f"The {_ROWS} largest of {len(every)}; moves.json of --out has all." * (
@@ -175,9 +168,7 @@ def _moves(batches: Sequence[Batch]) -> Table:
 
 
 def _figures(
-    before: Mapping[int, BrokerLoad],
-    after: Mapping[int, BrokerLoad],
-    with_rates: bool,
+    before: Mapping[int, BrokerLoad], after: Mapping[int, BrokerLoad], with_rates: bool
 ) -> list[Plot]:
     brokers = sorted({*before, *after})
     shown: list[tuple[str, str, Callable[[BrokerLoad], float]]] = [

@@ -27,12 +27,7 @@ from tidelog.spark.pipelines.plan.cluster_model import (
     PartitionLoad,
     check,
 )
-from tidelog.spark.pipelines.plan.load_samples import (
-    Observed,
-    observe,
-    readers_of,
-    take_samples,
-)
+from tidelog.spark.pipelines.plan.load_samples import Observed, observe, readers_of, take_samples
 from tidelog.spark.pipelines.plan.load_tables import rate_percentiles
 from tidelog.spark.pipelines.plan.moves import (
     Batch,
@@ -147,9 +142,7 @@ def check_first(client: BlockingClient, options: PlanOptions) -> None:
 
 
 def cluster_model(
-    observed: Observed,
-    rates: Mapping[TopicPartition, float],
-    readers: Mapping[TopicPartition, int],
+    observed: Observed, rates: Mapping[TopicPartition, float], readers: Mapping[TopicPartition, int]
 ) -> ClusterModel:
     """Return the model of what was observed, with rates and readers by partition."""
     partitions = tuple(
@@ -216,10 +209,7 @@ def write_plan(made: ReassignmentPlan, directory: str) -> list[Path]:
 
 
 def _rates(
-    spark: SparkSession,
-    client: BlockingClient,
-    options: PlanOptions,
-    progress: Progress | None,
+    spark: SparkSession, client: BlockingClient, options: PlanOptions, progress: Progress | None
 ) -> Mapping[TopicPartition, float]:
     if options.sample_s is None:
         if options.samples is None:
