@@ -3,7 +3,8 @@
 Nothing here knows the wire protocol, files, sockets or the clock.
 
 Values: `types`, `errors`, `names` (of topics), `epochs`, `eligible_replicas`, `shrink_causes`,
-`leader_wait`, `authorization`, `protocol_level`, `string_hash` and `columns` (of tables).
+`leader_wait`, `authorization`, `protocol_level`, `string_hash`. For people: `columns` (of tables)
+and `wording`.
 
 The outside and time: `ports` is all that code from `tidelog.broker` down can reach. `tasks`,
 `completion` and `pauses` behave alike under asyncio and under virtual time. `coordinator_shard` is

@@ -105,6 +105,7 @@ class Report:
         self, name: str, is_allowed: bool, partition: str, what: str, lines: Sequence[int]
     ) -> None:
         """Count an anomaly, and keep it if fewer than KEPT_OF_EACH of its name are kept."""
+        assert name in ANOMALIES, name
         counts = self.allowed if is_allowed else self.forbidden
         count = counts[name] = counts.get(name, 0) + 1
         if count <= KEPT_OF_EACH:

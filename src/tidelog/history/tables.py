@@ -186,6 +186,7 @@ class Skips:
 
         `before` is the line of the operation that ended at `begin`.
         """
+        assert begin < end, "a gap has an offset"
         self.kinds.append(kind)
         self.partitions.append(partition)
         self.begins.append(begin)

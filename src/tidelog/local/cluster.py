@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.core.config import BrokerConfig
@@ -24,7 +25,7 @@ from tidelog.local.errors import LocalClusterError
 from tidelog.local.layout import BrokerPlace
 from tidelog.local.listeners import check_first_port, check_free
 from tidelog.local.ports import LOOPBACK
-from tidelog.local.processes import ProcessIdentity, from_lasting_thread
+from tidelog.local.processes import ProcessIdentity, start_process
 from tidelog.local.readiness import await_writable
 from tidelog.local.status import (
     BrokerStatus,
@@ -125,6 +126,14 @@ class LocalCluster:
             )
         return self._places
 
+    def place(self, broker_id: int) -> BrokerPlace:
+        """Return the place of one broker."""
+        place = self.places().get(broker_id)
+        if place is None:
+            known = ", ".join(str(number) for number in self.broker_ids)
+            raise LocalClusterError(f"there is no broker {broker_id}: this cluster has {known}")
+        return place
+
     @property
     def broker_ids(self) -> tuple[int, ...]:
         """The brokers, running or not."""
@@ -149,7 +158,7 @@ class LocalCluster:
     def process(self, broker_id: int) -> ProcessIdentity | None:
         """Return the live process of a broker, None when it does not run."""
         self._reap(broker_id)
-        identity = self._place(broker_id).read_process()
+        identity = self.place(broker_id).read_process()
         return identity if identity is not None and identity.is_alive else None
 
     def status(
@@ -164,7 +173,7 @@ class LocalCluster:
         partitions: tuple[PartitionStatus, ...] = ()
         processes = {number: self.process(number) for number in self.broker_ids}
         awake = {
-            number: self._place(number).address
+            number: self.place(number).address
             for number, process in processes.items()
             if process is not None and not process.is_paused
         }
@@ -177,15 +186,16 @@ class LocalCluster:
                     )
                 except TidelogError:
                     metadata = None
-        controller = -1 if metadata is None else metadata.controller_id
         reached = metadata is not None and bool(metadata.brokers)
+        known = metadata if reached else None
+        holdings = {} if known is None else holdings_of(known)
         return ClusterStatus(
             bootstrap=self.bootstrap,
             cluster_id=None if metadata is None else metadata.cluster_id,
-            controller=controller,
+            controller=-1 if metadata is None else metadata.controller_id,
             reached=reached,
             brokers=tuple(
-                self._broker_status(number, process, metadata if reached else None)
+                self._broker_status(number, process, known, holdings.get(number, Holding()))
                 for number, process in processes.items()
             ),
             partitions=partitions,
@@ -334,7 +344,7 @@ class LocalCluster:
         return self._disk_faults(broker_id).faults()
 
     def _disk_faults(self, broker_id: int) -> DiskFaultControl:
-        return DiskFaultControl(self._place(broker_id).disk_faults_path)
+        return DiskFaultControl(self.place(broker_id).disk_faults_path)
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -426,13 +436,6 @@ class LocalCluster:
             key = layout.store_key(self.directory, store, 0)
             layout.check_same_config(places, {"metadata.store": key})
 
-    def _place(self, broker_id: int) -> BrokerPlace:
-        place = self.places().get(broker_id)
-        if place is None:
-            known = ", ".join(str(number) for number in self.broker_ids)
-            raise LocalClusterError(f"there is no broker {broker_id}: this cluster has {known}")
-        return place
-
     def _running(self, broker_id: int) -> ProcessIdentity:
         process = self.process(broker_id)
         if process is None:
@@ -455,30 +458,20 @@ class LocalCluster:
     def _config(self, broker_id: int) -> BrokerConfig:
         """Return the configuration in a broker's file; LocalClusterError names its fault."""
         try:
-            return load_config(self._place(broker_id).properties_path, [], named="")
+            return load_config(self.place(broker_id).properties_path, [], named="")
         except TidelogError as error:
             raise LocalClusterError(str(error)) from error
 
     def _spawn(self, broker_id: int, environment: Mapping[str, str] | None = None) -> None:
-        place = self._place(broker_id)
+        place = self.place(broker_id)
         os.makedirs(os.path.dirname(place.log_path), exist_ok=True)
         words = [sys.executable, "-m", "tidelog.runtime.main", "--config", place.properties_path]
         words += ["--override", f"tidelog.test.disk.faults={place.disk_faults_path}"]
         if self._end_with_program:
             words += ["--end-with-parent", str(os.getpid())]
-
-        def spawn() -> subprocess.Popen[bytes]:
-            with open(place.log_path, "ab") as log:
-                return subprocess.Popen(
-                    words,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, **(environment or {})},
-                    start_new_session=True,
-                )
-
-        process = from_lasting_thread(spawn) if self._end_with_program else spawn()
+        process = start_process(
+            words, place.log_path, environment, ends_with_program=self._end_with_program
+        )
         self._children[broker_id] = process
         place.write_process(ProcessIdentity.of(process.pid))
 
@@ -503,7 +496,7 @@ class LocalCluster:
     def _await_answer(self, broker_id: int, timeout_s: float) -> None:
         """Wait until a broker responds with its own registration."""
         deadline = time.monotonic() + timeout_s
-        place = self._place(broker_id)
+        place = self.place(broker_id)
         while True:
             if self.process(broker_id) is None:
                 raise LocalClusterError(
@@ -542,24 +535,23 @@ class LocalCluster:
             if child is not None:
                 child.wait()
         for number in broker_ids:
-            self._place(number).write_process(None)
+            self.place(number).write_process(None)
 
     def _broker_status(
-        self, broker_id: int, process: ProcessIdentity | None, metadata: ClusterMetadata | None
+        self,
+        broker_id: int,
+        process: ProcessIdentity | None,
+        metadata: ClusterMetadata | None,
+        holding: Holding,
     ) -> BrokerStatus:
-        state = "stopped" if process is None else "paused" if process.is_paused else "running"
-        holdings = {} if metadata is None else holdings_of(metadata)
-        holding = holdings.get(broker_id, Holding())
         return BrokerStatus(
             id=broker_id,
             pid=None if process is None else process.pid,
-            host=self._place(broker_id).host,
-            port=self._place(broker_id).port,
+            host=self.place(broker_id).host,
+            port=self.place(broker_id).port,
             alive=process is not None,
-            state=state,
+            state="stopped" if process is None else "paused" if process.is_paused else "running",
             controller=metadata is not None and broker_id == metadata.controller_id,
             registered=None if metadata is None else broker_id in metadata.brokers,
-            leaders=holding.leaders,
-            replicas=holding.replicas,
-            out_of_sync=holding.out_of_sync,
+            **asdict(holding),
         )

@@ -16,6 +16,7 @@ from tidelog.client.throttles import Throttle
 from tidelog.client.upkeep import LogDirDescription
 from tidelog.core.config_text import BOOTSTRAP_VARIABLE
 from tidelog.core.types import NO_LEADER, TopicPartition
+from tidelog.core.wording import counted
 from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus
 
 HEALTHY = 0
@@ -180,8 +181,7 @@ def _notices(around: Surroundings, place: ClusterPlace) -> Iterator[Finding]:
         yield Finding(NOTICE, "frozen", message, [], [], f"tidelog reassign unfreeze{option}")
     if moves is not None and moves.queued:
         names = [str(each) for each in moves.queued]
-        count = "1 move is" if len(names) == 1 else f"{len(names)} moves are"
-        message = f"{count} queued: {_some(names)}"
+        message = f"{counted(len(names), 'move', 'is', 'are')} queued: {_some(names)}"
         yield Finding(NOTICE, "queued_moves", message, [], names, f"tidelog reassign queue{option}")
     if around.throttles:
         names = [str(each) for each in around.throttles]
@@ -193,7 +193,7 @@ def _notices(around: Surroundings, place: ClusterPlace) -> Iterator[Finding]:
     if around.strays:
         size_bytes = sum(each.size_bytes for each in around.strays)
         brokers = sorted({each.broker_id for each in around.strays})
-        count = "1 replica" if len(around.strays) == 1 else f"{len(around.strays)} replicas"
+        count = counted(len(around.strays), "replica")
         message = f"{count} with {size_bytes:,} bytes set aside on {_brokers_text(brokers)}"
         held = sum(each.delete_at_ms is None for each in around.strays)
         if held:
@@ -280,7 +280,7 @@ def _of_partitions(
         {number for each in partitions for number in each.replicas if number not in each.isr}
     )
     held = {number for each in partitions for number in each.replicas}
-    count = "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
+    count = counted(len(partitions), "partition")
     names = [f"{each.topic}-{each.partition}" for each in partitions]
     sentence = f"{words(count)}: {_some(names)}"
     if missing:
@@ -312,7 +312,4 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _brokers_text(brokers: Sequence[int]) -> str:
-    word = "broker" if len(brokers) == 1 else "brokers"
-    left = len(brokers) - _NAMED
-    more = f" and {left} more" if left > 0 else ""
-    return f"{word} " + ", ".join(str(each) for each in brokers[:_NAMED]) + more
+    return f"broker{'s' * (len(brokers) != 1)} {_some([str(each) for each in brokers])}"

@@ -22,9 +22,9 @@ import glob
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_text import parse_properties
@@ -33,10 +33,12 @@ from tidelog.core.types import Endpoint
 from tidelog.local.errors import LocalClusterError
 from tidelog.local.listeners import client_endpoint, config_of_broker
 from tidelog.local.ports import LOOPBACK, free_ports
-from tidelog.local.processes import ProcessIdentity
+from tidelog.local.processes import ProcessIdentity, replace_file
 from tidelog.local.readiness import PROBE_PREFIX
 from tidelog.runtime.config_files import read_properties
 from tidelog.runtime.stores.zookeeper_servers import SCHEME, parse_servers, require_client
+
+T = TypeVar("T")
 
 _STATE_VERSION = 1
 #: The store notices a killed process on one machine at once; this is for stopped and hanging ones.
@@ -88,13 +90,7 @@ class BrokerPlace:
 
     def read_process(self) -> ProcessIdentity | None:
         """Return the process that was started last, None when there was none."""
-        try:
-            with open(self.pid_path, encoding="utf-8") as file:
-                return ProcessIdentity.from_text(file.read())
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise LocalClusterError(f"{self.pid_path}: {error}") from error
+        return ProcessIdentity.read(self.pid_path)
 
     def write_process(self, identity: ProcessIdentity | None) -> None:
         """Record the process that was started, or that there is none."""
@@ -102,7 +98,7 @@ class BrokerPlace:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.pid_path)
             return
-        _replace(self.pid_path, identity.to_text())
+        replace_file(self.pid_path, identity.to_text())
 
     def last_lines(self, lines: int = 15) -> str:
         """Return the end of its log."""
@@ -142,18 +138,18 @@ def create(
     }
     where = store_key(directory, store, server_port)
     os.makedirs(directory, exist_ok=True)
-    _replace(_marker_path(directory), asked_text(brokers, config, log_dirs, store, first_port))
+    replace_file(_marker_path(directory), asked_text(brokers, config, log_dirs, store, first_port))
     for place in places.values():
         os.makedirs(os.path.dirname(place.log_path), exist_ok=True)
         text = properties_text(where, place, len(places), config, log_dirs)
-        _replace(place.properties_path, text)
+        replace_file(place.properties_path, text)
     state: dict[str, Any] = {
         "version": _STATE_VERSION,
         "brokers": {str(place.broker_id): {"port": place.port} for place in places.values()},
     }
     if store == ZOOKEEPER:
         state["zookeeper"] = {"port": server_port}
-    _replace(_state_path(directory), json.dumps(state, indent=2) + "\n")
+    replace_file(_state_path(directory), json.dumps(state, indent=2) + "\n")
     return {number: _placed(place) for number, place in places.items()}
 
 
@@ -332,13 +328,11 @@ def check_unused(directory: str) -> None:
 
 def load(directory: str) -> dict[int, BrokerPlace] | None:
     """Return the brokers of the cluster in a directory; None when there is none."""
-    path = _state_path(directory)
-    try:
-        with open(path, encoding="utf-8") as file:
-            state = json.load(file)
+
+    def places(state: Any) -> dict[int, BrokerPlace]:
         if state["version"] != _STATE_VERSION:
             raise LocalClusterError(
-                f"{path} is of version {state['version']}, not {_STATE_VERSION}"
+                f"{_state_path(directory)} is of version {state['version']}, not {_STATE_VERSION}"
             )
         return {
             int(number): _placed(
@@ -346,21 +340,29 @@ def load(directory: str) -> dict[int, BrokerPlace] | None:
             )
             for number, entry in sorted(state["brokers"].items(), key=lambda item: int(item[0]))
         }
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise LocalClusterError(f"{path} cannot be read: {error.strerror}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise LocalClusterError(f"{path} is not the state of a cluster: {error}") from error
+
+    return _of_state(directory, places)
 
 
 def zookeeper_port(directory: str) -> int | None:
     """Return the port of the cluster's own ZooKeeper server, or None."""
+
+    def port(state: Any) -> int | None:
+        server = state.get("zookeeper")
+        return None if server is None else int(server["port"])
+
+    return _of_state(directory, port)
+
+
+def _of_state(directory: str, read: Callable[[Any], T]) -> T | None:
+    """Return what `read` makes of a cluster's state; None where there is no cluster.
+
+    Raises LocalClusterError for a file that cannot be read, or is no such state.
+    """
     path = _state_path(directory)
     try:
         with open(path, encoding="utf-8") as file:
-            server = json.load(file).get("zookeeper")
-        return None if server is None else int(server["port"])
+            return read(json.load(file))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -421,11 +423,3 @@ def properties_text(
         **config_of_broker(config, place.broker_id),
     }
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in keys.items())
-
-
-def _replace(path: str, text: str) -> None:
-    """Replace a file: old or new content, never half."""
-    temporary = f"{path}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, path)

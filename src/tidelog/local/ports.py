@@ -20,6 +20,7 @@ _EPHEMERAL_FIRST = 32_768
 
 def free_ports(number: int) -> list[int]:
     """Return that many ports without a listener; raise LocalClusterError when there are fewer."""
+    assert number >= 1, "the search ends when it has found them"
     last = _ephemeral_first()
     span = max(last - _FIRST, 1)
     start = secrets.randbelow(span)

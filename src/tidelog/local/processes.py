@@ -12,10 +12,13 @@ import json
 import os
 import select
 import signal
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
+
+from tidelog.local.errors import LocalClusterError
 
 T = TypeVar("T")
 
@@ -50,6 +53,20 @@ class ProcessIdentity:
             return cls(int(entry["pid"]), int(entry["start_ticks"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a pid file: {text[:80]!r}") from error
+
+    @classmethod
+    def read(cls, path: str) -> ProcessIdentity | None:
+        """Return the process in a pid file; None without a file.
+
+        Raises LocalClusterError for a file with other content.
+        """
+        try:
+            with open(path, encoding="utf-8") as file:
+                return cls.from_text(file.read())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise LocalClusterError(f"{path}: {error}") from error
 
     @property
     def is_alive(self) -> bool:
@@ -115,6 +132,41 @@ def from_lasting_thread(start: Callable[[], T]) -> T:
     if pid not in _lasting:
         _lasting[pid] = ThreadPoolExecutor(1, thread_name_prefix="tidelog-processes")
     return _lasting[pid].submit(start).result()
+
+
+def start_process(
+    words: Sequence[str],
+    log_path: str,
+    environment: Mapping[str, str] | None = None,
+    *,
+    ends_with_program: bool,
+) -> subprocess.Popen[bytes]:
+    """Start a background process in a session of its own; its output is appended to a file.
+
+    `environment`: variables beyond those of this process. With `ends_with_program` the process asks
+    the kernel to be killed with its parent.
+    """
+
+    def start() -> subprocess.Popen[bytes]:
+        with open(log_path, "ab") as log:
+            return subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+            )
+
+    return from_lasting_thread(start) if ends_with_program else start()
+
+
+def replace_file(path: str, text: str) -> None:
+    """Replace a file: it has the old or the new content, never a part."""
+    temporary = f"{path}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(temporary, path)
 
 
 def _stat_fields(pid: int) -> list[str] | None:

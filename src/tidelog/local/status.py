@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.client.fetching import LATEST
@@ -94,17 +94,12 @@ def remote_status(
     with BlockingClient(bootstrap, timeout_ms=timeout_ms) as client:
         metadata = known_metadata(client, timeout_ms)
         partitions = describe_partitions(client, metadata, ask=lambda leader: high_watermarks)
-    holdings = holdings_of(metadata)
-    brokers = tuple(
-        _remote_broker(metadata, broker_id, holdings)
-        for broker_id in sorted({*metadata.brokers, *holdings})
-    )
     return ClusterStatus(
         bootstrap,
         metadata.cluster_id,
         metadata.controller_id,
         bool(metadata.brokers),
-        brokers,
+        brokers_of(metadata),
         partitions,
     )
 
@@ -130,24 +125,25 @@ def holdings_of(metadata: ClusterMetadata) -> dict[int, Holding]:
     return found
 
 
-def _remote_broker(
-    metadata: ClusterMetadata, broker_id: int, holdings: dict[int, Holding]
-) -> BrokerStatus:
-    node = metadata.brokers.get(broker_id)
-    holding = holdings.get(broker_id, Holding())
-    return BrokerStatus(
-        id=broker_id,
-        pid=None,
-        host=None if node is None else node.host,
-        port=None if node is None else node.port,
-        alive=node is not None,
-        state="down" if node is None else "up",
-        controller=broker_id == metadata.controller_id,
-        registered=node is not None,
-        leaders=holding.leaders,
-        replicas=holding.replicas,
-        out_of_sync=holding.out_of_sync,
-    )
+def brokers_of(metadata: ClusterMetadata) -> tuple[BrokerStatus, ...]:
+    """Return the brokers that are registered or hold a replica, as metadata shows them."""
+    holdings = holdings_of(metadata)
+    found = []
+    for broker_id in sorted({*metadata.brokers, *holdings}):
+        node = metadata.brokers.get(broker_id)
+        status = BrokerStatus(
+            id=broker_id,
+            pid=None,
+            host=None if node is None else node.host,
+            port=None if node is None else node.port,
+            alive=node is not None,
+            state="down" if node is None else "up",
+            controller=broker_id == metadata.controller_id,
+            registered=node is not None,
+            **asdict(holdings.get(broker_id, Holding())),
+        )
+        found.append(status)
+    return tuple(found)
 
 
 def known_metadata(client: BlockingClient, timeout_ms: int) -> ClusterMetadata:

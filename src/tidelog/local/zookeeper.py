@@ -23,7 +23,7 @@ from pathlib import Path
 from tidelog.local.errors import LocalClusterError
 from tidelog.local.java import find_java
 from tidelog.local.ports import LOOPBACK
-from tidelog.local.processes import ProcessIdentity, from_lasting_thread
+from tidelog.local.processes import ProcessIdentity, replace_file, start_process
 from tidelog.runtime.extras import install_command
 
 #: ZooKeeper 3.9 runs on Java 8; the jars of its package are built for 11 and later here.
@@ -99,14 +99,8 @@ class LocalZookeeper:
         """The live process, None when the server does not run."""
         if self._child is not None and self._child.poll() is not None:
             self._child = None
-        try:
-            with open(self._path("zookeeper.pid"), encoding="utf-8") as file:
-                identity = ProcessIdentity.from_text(file.read())
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise LocalClusterError(f"{self._path('zookeeper.pid')}: {error}") from error
-        return identity if identity.is_alive else None
+        identity = ProcessIdentity.read(self._path("zookeeper.pid"))
+        return identity if identity is not None and identity.is_alive else None
 
     def start(self, timeout_s: float = 30.0) -> None:
         """Start the server, and return when it serves; a running server is left alone."""
@@ -132,14 +126,9 @@ class LocalZookeeper:
             raise LocalClusterError(f"{self.directory}: {error.strerror}") from error
         if self._end_with_program:
             words = [sys.executable, "-c", _LAUNCHER, str(os.getpid()), *words]
-
-        def start() -> subprocess.Popen[bytes]:
-            with open(self._path("zookeeper.log"), "ab") as log:
-                return subprocess.Popen(
-                    words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-                )
-
-        self._child = from_lasting_thread(start) if self._end_with_program else start()
+        self._child = start_process(
+            words, self._path("zookeeper.log"), ends_with_program=self._end_with_program
+        )
         identity = ProcessIdentity.of(self._child.pid)
         if identity is not None:
             self._write("zookeeper.pid", identity.to_text())
@@ -242,10 +231,7 @@ class LocalZookeeper:
         return f"{self.directory}/{name}"
 
     def _write(self, name: str, text: str) -> None:
-        temporary = self._path(f"{name}.tmp")
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, self._path(name))
+        replace_file(self._path(name), text)
 
 
 def find_jars(further: Sequence[str] = ()) -> list[str]:

@@ -26,8 +26,15 @@ _TRIES = 3
 _MOST_REPLICAS = 3
 #: A slower disk would look like one that hangs.
 _SLOWEST_S = 60
+#: The numbers that `wait_for` compares, as a status has them.
+_NUMBERS: Mapping[str, Callable[[ClusterStatus], int]] = {
+    "under_replicated": lambda now: len(list(lagging(now))),
+    "leaderless": lambda now: len(list(unled(now))),
+    "running": lambda now: sum(broker.state == "running" for broker in now.brokers),
+    "controller": lambda now: now.controller,
+}
 #: Conditions that `wait_for` takes by name.
-_CONDITIONS = ("condition", "under_replicated", "leaderless", "running", "controller", "what")
+_CONDITIONS = ("condition", *_NUMBERS, "what")
 #: Lines of each broker's log in a report.
 _LOG_LINES = 12
 _LOG_LINE_CHARACTERS = 240
@@ -125,7 +132,7 @@ class Cluster:
 
     def address(self, broker: int) -> str:
         """Return `host:port` of one broker."""
-        return self._local.places()[self._known(broker)].address
+        return self._local.place(broker).address
 
     def status(self) -> ClusterStatus:
         """Return brokers, controller and partitions, as they are at this moment."""
@@ -137,7 +144,7 @@ class Cluster:
 
     def log(self, broker: int) -> str:
         """Return the whole log of a broker."""
-        with open(self._local.places()[self._known(broker)].log_path, "rb") as file:
+        with open(self._local.place(broker).log_path, "rb") as file:
             return file.read().decode("utf-8", errors="replace")
 
     def leader(self, topic: str, partition: int = 0, timeout: float = 30.0) -> int:
@@ -151,7 +158,9 @@ class Cluster:
     def controller(self, timeout: float = 30.0) -> int:
         """Return the running broker that is the controller; wait for one."""
         what = "a running controller"
-        return wait_until(self._look, _has_controller, what, timeout).controller
+        return wait_until(
+            self._look, lambda now: _is_running(now, now.controller), what, timeout
+        ).controller
 
     # topics
 
@@ -188,32 +197,32 @@ class Cluster:
 
         Partitions that it led may have no leader for a moment (`leader`, `wait_for`).
         """
-        self._local.kill(self._known(broker))
+        self._local.kill(broker)
 
     def stop(self, broker: int) -> None:
         """Stop a broker as an operator would: it leaves the cluster first."""
-        self._local.stop(self._known(broker))
+        self._local.stop(broker)
 
     def start(self, broker: int) -> None:
         """Start a stopped or killed broker; return when it responds."""
-        self._local.start(self._known(broker))
+        self._local.start(broker)
 
     def restart(self, broker: int) -> None:
         """Stop a broker if it runs, and start it."""
         if self._state(broker) == "paused":
             self._local.resume(broker)
-        self._local.restart(self._known(broker))
+        self._local.restart(broker)
 
     def pause(self, broker: int) -> None:
         """Send SIGSTOP: the broker keeps its connections and does nothing.
 
         The cluster takes it as dead after `metadata.session.timeout.ms`.
         """
-        self._local.pause(self._known(broker))
+        self._local.pause(broker)
 
     def resume(self, broker: int) -> None:
         """Send SIGCONT after `pause`."""
-        self._local.resume(self._known(broker))
+        self._local.resume(broker)
 
     # faults on log directories
 
@@ -246,7 +255,7 @@ class Cluster:
         return self._break_log_dir(broker, log_dir, None)
 
     def _break_log_dir(self, broker: int, log_dir: int | str, fault: DiskFault | None) -> str:
-        path = self._local.break_log_dir(self._known(broker), log_dir, fault)
+        path = self._local.break_log_dir(broker, log_dir, fault)
         if fault is not None and fault.kind == FAIL:
             self._failed_disks.add(broker)
         return path
@@ -273,7 +282,7 @@ class Cluster:
         self._number += 1
         numbered = dataclasses.replace(rule, number=self._number)
         for broker in numbered.brokers:
-            self._known(broker)
+            self._local.place(broker)
         fault = Fault(self._control, numbered, words)
         self._faults.append(fault)
         return fault
@@ -305,24 +314,18 @@ class Cluster:
                 f"wait_for: there is no condition {name!r}: {', '.join(_CONDITIONS)} expected"
                 + did_you_mean(name, _CONDITIONS)
             )
-        self._can_hold(under_replicated, leaderless, running, controller)
-        wanted: dict[str, tuple[int, Callable[[ClusterStatus], int]]] = {}
-        if under_replicated is not None:
-            wanted["under_replicated"] = (under_replicated, lambda now: len(list(lagging(now))))
-        if leaderless is not None:
-            wanted["leaderless"] = (leaderless, lambda now: len(list(unled(now))))
-        if running is not None:
-            wanted["running"] = (running, _running)
-        if controller is not None:
-            wanted["controller"] = (controller, lambda now: now.controller)
-        words = [f"{name}={number}" for name, (number, _) in wanted.items()]
+        numbers = (under_replicated, leaderless, running, controller)
+        given = zip(_NUMBERS, numbers, strict=True)
+        wanted = {name: number for name, number in given if number is not None}
+        self._check_possible(wanted)
+        words = [f"{name}={number}" for name, number in wanted.items()]
         if condition is not None:
             words.append(what or str(getattr(condition, "__name__", "the condition")))
         if not words:
             raise ValueError("wait_for: say what for, as in wait_for(under_replicated=0)")
 
         def counts(now: ClusterStatus) -> bool:
-            return all(read(now) == number for number, read in wanted.values())
+            return all(_NUMBERS[name](now) == number for name, number in wanted.items())
 
         def look() -> ClusterStatus:
             # High watermarks cost a request to each leader: read them only for the possibly last
@@ -335,24 +338,21 @@ class Cluster:
 
         return wait_until(look, holds, " and ".join(words), timeout)
 
-    def _can_hold(
-        self,
-        under_replicated: int | None,
-        leaderless: int | None,
-        running: int | None,
-        controller: int | None,
-    ) -> None:
+    def _check_possible(self, wanted: Mapping[str, int]) -> None:
         """Raise for numbers that this cluster never shows."""
-        for name, count in {"under_replicated": under_replicated, "leaderless": leaderless}.items():
-            if count is not None and count < 0:
-                raise ValueError(f"wait_for({name}={count}) can never hold: 0 or more expected")
-        most = len(self.brokers)
-        if running is not None and not 0 <= running <= most:
+        for name in ("under_replicated", "leaderless"):
+            if wanted.get(name, 0) < 0:
+                raise ValueError(
+                    f"wait_for({name}={wanted[name]}) can never hold: 0 or more expected"
+                )
+        running, most = wanted.get("running", 0), len(self.brokers)
+        if not 0 <= running <= most:
             raise ValueError(
                 f"wait_for(running={running}) can never hold: this cluster has {most} brokers"
             )
-        if controller is not None and controller != NO_LEADER:
-            self._known(controller)
+        controller = wanted.get("controller", NO_LEADER)
+        if controller != NO_LEADER:
+            self._local.place(controller)
 
     def reset(self) -> None:
         """Restore the cluster except for its topics: no faults, all brokers run and are in sync."""
@@ -401,27 +401,13 @@ class Cluster:
     def _look(self) -> ClusterStatus:
         return self._local.status(high_watermarks=False)
 
-    def _known(self, broker: int) -> int:
-        if broker not in self.brokers:
-            known = ", ".join(map(str, self.brokers))
-            raise LocalClusterError(f"there is no broker {broker}: this cluster has {known}")
-        return broker
-
     def _state(self, broker: int) -> str:
-        process = self._local.process(self._known(broker))
+        process = self._local.process(broker)
         return "stopped" if process is None else "paused" if process.is_paused else "running"
-
-
-def _running(status: ClusterStatus) -> int:
-    return sum(broker.state == "running" for broker in status.brokers)
 
 
 def _is_running(status: ClusterStatus, broker_id: int) -> bool:
     return any(each.id == broker_id and each.state == "running" for each in status.brokers)
-
-
-def _has_controller(status: ClusterStatus) -> bool:
-    return _is_running(status, status.controller)
 
 
 def _leader(status: ClusterStatus, topic: str, partition: int) -> int:

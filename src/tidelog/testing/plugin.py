@@ -13,6 +13,7 @@ a test requests a cluster. Works in each process of pytest-xdist by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -95,13 +96,7 @@ def tidelog_cluster_factory(
     def make(**wanted: Any) -> Cluster:
         spec = _checked(lambda: _ini_spec(request.config).with_("tidelog_cluster_factory", wanted))
         directory = tmp_path_factory.mktemp("tidelog")
-        cluster = Cluster(
-            str(directory),
-            spec.brokers,
-            config=spec.config,
-            log_dirs=spec.log_dirs,
-            store=spec.store,
-        )
+        cluster = Cluster(str(directory), **asdict(spec))
         live.made(cluster)
         made.append(cluster)
         return cluster
@@ -113,10 +108,7 @@ def tidelog_cluster_factory(
 
 def _serve(request: pytest.FixtureRequest, factory: Factory) -> Generator[Cluster, None, None]:
     """Yield a cluster as markers, parameter and ini options request it."""
-    spec = _wanted(request)
-    cluster = factory(
-        brokers=spec.brokers, config=spec.config, log_dirs=spec.log_dirs, store=spec.store
-    )
+    cluster = factory(**asdict(_wanted(request)))
     yield cluster
     request.config.stash[_LIVE].close(cluster)
 

@@ -139,7 +139,7 @@ class TestLostReplicas:
         return SimpleNamespace(all_partitions=lambda: [(TP, part)])
 
     def test_the_broker_names_what_a_directory_held(self) -> None:
-        known = replace(self.DIRECTORY, last_known=(ReplicaSize(TP, 70, -1, False),))
+        known = replace(self.DIRECTORY, last_known=(ReplicaSize(*TP, 70, -1, False),))
         assert last_known(known, [known], self.metadata(())) == {TP: 70}
 
     def test_of_a_directory_that_failed_before_the_start_the_controller_knows(self) -> None:

@@ -52,20 +52,16 @@ def test_a_remote_broker_is_up_or_down(logs: FakeLogs) -> None:
             (None, SimpleNamespace(replicas=(1, 2), leader=1, isr=(1,), offline=())),
         ],
     )
-    holdings = status.holdings_of(cast(Any, metadata))
-    states = [
-        status._remote_broker(cast(Any, metadata), broker_id, holdings).state
-        for broker_id in (1, 2)
-    ]
+    states = [each.state for each in status.brokers_of(cast(Any, metadata))]
     assert states == ["up", "down"]
 
 
 def test_a_local_broker_has_the_state_of_its_process() -> None:
     place = SimpleNamespace(host="h", port=9)
-    fake = SimpleNamespace(_place=lambda _: place)
+    fake = SimpleNamespace(place=lambda _: place)
     of_process = LocalCluster._broker_status
     states = [
-        of_process(cast(LocalCluster, fake), 1, cast(Any, process), None).state
+        of_process(cast(LocalCluster, fake), 1, cast(Any, process), None, status.Holding()).state
         for process in (
             SimpleNamespace(pid=1, is_paused=False),
             SimpleNamespace(pid=1, is_paused=True),

@@ -1,0 +1,21 @@
+"""Words for people that depend on a number: nouns, verbs, and the names of brokers.
+
+Messages of commands, plans and reports share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+
+def counted(count: int, noun: str, one: str = "", many: str = "") -> str:
+    """Return `1 record` or `2 records`; with a verb in two forms, `1 record is`."""
+    is_one = count == 1
+    return f"{count} {noun}{'' if is_one else 's'} {one if is_one else many}".rstrip()
+
+
+def brokers_text(brokers: Collection[int], one: str = "", many: str = "") -> str:
+    """Return `broker 1` and `brokers 1, 2`; with a verb in two forms, as `counted` has it."""
+    is_one = len(brokers) == 1
+    ids = ", ".join(map(str, brokers))
+    return f"broker{'' if is_one else 's'} {ids} {one if is_one else many}".rstrip()
