@@ -50,7 +50,7 @@ from tidelog.local.health import (
     unreachable,
 )
 from tidelog.local.lost_replicas import last_known
-from tidelog.local.status import ClusterStatus, remote_status
+from tidelog.local.status import BrokerStatus, ClusterStatus, remote_status
 from tidelog.runtime.blocking import BlockingClient
 
 _MINIMUM = "min.insync.replicas"
@@ -147,14 +147,15 @@ def _minimums(target: Target, now: ClusterStatus, timeout_s: float) -> dict[str,
     return found
 
 
+def _responding(now: ClusterStatus) -> list[BrokerStatus]:
+    """Return the brokers that are not known to be silent."""
+    return [each for each in now.brokers if each.registered and each.state != "paused"]
+
+
 def _awake(target: Target, now: ClusterStatus) -> Target:
     """Return the target without the brokers that are known not to respond."""
-    awake = [
-        f"{each.host}:{each.port}"
-        for each in now.brokers
-        if each.registered and each.state != "paused"
-    ]
-    return Target(",".join(awake) or target.bootstrap, None)
+    awake = ",".join(f"{each.host}:{each.port}" for each in _responding(now))
+    return Target(awake or target.bootstrap, None)
 
 
 def _surroundings(
@@ -169,9 +170,7 @@ def _surroundings(
     throttles: list[Throttle] = []
     lost: dict[tuple[int, str], list[TopicPartition]] = {}
     with _awake(target, now).client(min(timeout_s, _CONTROLLER_S)) as client:
-        for each in now.brokers:
-            if not each.registered or each.state == "paused":
-                continue
+        for each in _responding(now):
             with contextlib.suppress(KafkaError, ConnectionLost, RequestTimeout):
                 log_dirs += client.describe_log_dirs(each.id, ())
                 strays += client.list_strays(each.id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 
@@ -25,21 +26,11 @@ _MORE_FIELDS = "%h headers, %R size in 4 bytes, %% percent"
 
 def formatter(text: str, show_null: bool) -> Write:
     """Return a writer of records in the format `text`; a usage error for an unknown letter."""
-    parts: list[Write | bytes] = []
-    position = 0
-    while position < len(text):
-        if text[position] != "%":
-            end = text.find("%", position)
-            end = len(text) if end < 0 else end
-            parts.append(unescaped(text[position:end], "--format"))
-            position = end
-            continue
-        letter = text[position + 1 : position + 2]
-        if letter == "%":
-            parts.append(b"%")
-        else:
-            parts.append(_field(letter, b"NULL" if show_null else b""))
-        position += 2
+    null = b"NULL" if show_null else b""
+    parts: list[Write | bytes] = [
+        _field(part[1:], null) if part[0] == "%" else unescaped(part, "--format")
+        for part in re.findall("%.?|[^%]+", text, re.DOTALL)
+    ]
 
     def write(record: ConsumedRecord) -> bytes:
         return b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
@@ -58,6 +49,7 @@ def _field(letter: str, null: bytes) -> Write:
         "o": lambda it: b"%d" % it.record.offset,
         "T": lambda it: b"%d" % it.record.timestamp_ms,
         "h": _headers,
+        "%": lambda it: b"%",
         "R": lambda it: _size(it.record.value).to_bytes(4, "big", signed=True),
     }
     fields["v"] = fields["s"]

@@ -34,10 +34,10 @@ app = CommandGroup("Whole clusters under simulation.")
 _NS_PER_S = 1_000_000_000
 
 _ProfileOption = Annotated[str, typer.Option(help="Which faults happen, and how often.")]
-_MutantOption = Annotated[
+MutantOption = Annotated[
     str, typer.Option(help="Break a rule in the brokers, by a mutant's MODULE:NAME.")
 ]
-_FaultsOption = Annotated[
+FaultsOption = Annotated[
     str, typer.Option(help="Kinds of faults, A,B, instead of those of the profile.")
 ]
 _OnlyOption = Annotated[
@@ -64,7 +64,7 @@ _SHRINK_S = 60.0
 )
 def run(
     seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = _SEEDS,
-    mutant: _MutantOption = "",
+    mutant: MutantOption = "",
     profile: _ProfileOption = "",
     jobs_at_once: Annotated[
         int | None, typer.Option("--jobs", min=1, help="Processes [one per core].")
@@ -76,7 +76,7 @@ def run(
     all_states: Annotated[
         bool, typer.Option("--all-states", help="Fail if an interesting state was missed.")
     ] = False,
-    faults: _FaultsOption = "",
+    faults: FaultsOption = "",
     policy: _PolicyOption = "",
     seeds_file: Annotated[
         str, typer.Option(help="Run the seeds of a file like tests/sim/known_seeds.txt.")
@@ -162,12 +162,12 @@ def _judge(totals: Totals, *, judged: bool, all_states: bool) -> None:
 @app.command(epilog="Example: tidelog sim replay 17")
 def replay(
     seed: Annotated[int, typer.Argument(min=0, max=_LAST_SEED, help="The seed.")],
-    mutant: _MutantOption = "",
+    mutant: MutantOption = "",
     profile: _ProfileOption = "",
     history: Annotated[
         str, typer.Option(help="Write requests and responses of clients to a file: a history.")
     ] = "",
-    faults: _FaultsOption = "",
+    faults: FaultsOption = "",
     only: _OnlyOption = "",
     policy: _PolicyOption = "",
     story: Annotated[
@@ -178,7 +178,7 @@ def replay(
     """Print one seed step by step; exit code 1 if it shows a violation."""
     from tidelog.history import Operation, encode
     from tidelog.sim.job import Job
-    from tidelog.sim.run import SeedRun, run_seed
+    from tidelog.sim.run import run_seed
     from tidelog.sim.story import Watcher, story_lines
 
     def write(operations: list[Operation]) -> None:
@@ -186,10 +186,6 @@ def replay(
             file.writelines(encode(each) + "\n" for each in operations)
 
     watchers: list[Watcher] = []
-
-    def watch(run: SeedRun) -> None:
-        watchers.append(Watcher(run))
-
     found = _profile(profile, mutant)
     job = Job(seed, found, mutant, _faults(faults), only, _policy(policy))
     result = run_seed(
@@ -201,7 +197,7 @@ def replay(
         chosen=job.chosen,
         only=only,
         policy=job.policy,
-        observe=watch if story else None,
+        observe=(lambda run: watchers.append(Watcher(run))) if story else None,
     )
     for watcher in watchers:
         for line in story_lines(watcher, result.violation):
@@ -222,9 +218,9 @@ def replay(
 @app.command(epilog="Example: tidelog sim shrink 4 --profile last_replica_standing")
 def shrink(
     seed: Annotated[int, typer.Argument(min=0, max=_LAST_SEED, help="The seed.")],
-    mutant: _MutantOption = "",
+    mutant: MutantOption = "",
     profile: _ProfileOption = "",
-    faults: _FaultsOption = "",
+    faults: FaultsOption = "",
     policy: _PolicyOption = "",
     seconds: _ShrinkOption = 600.0,
 ) -> None:
@@ -353,9 +349,7 @@ def _profile(profile: str, mutant: str) -> str:
     from tidelog.sim.run import MIXED
 
     found = _mutant_profile(mutant) if mutant else "default"
-    if profile:
-        _check("profile", profile, (*PROFILES, MIXED))
-    return profile or found
+    return _checked("profile", profile, (*PROFILES, MIXED)) if profile else found
 
 
 def _mutant_profile(name: str) -> str:
@@ -373,22 +367,19 @@ def _mutant_profile(name: str) -> str:
 def _policy(name: str) -> str:
     from tidelog.sim.policies import POLICIES
 
-    if name:
-        _check("policy", name, POLICIES)
-    return name
+    return _checked("policy", name, POLICIES) if name else ""
 
 
 def _faults(text: str) -> tuple[str, ...]:
     """Return the requested kinds of faults; none if those of the profile are played."""
     from tidelog.sim.faults import KINDS
 
-    chosen = tuple(dict.fromkeys(text.split(","))) if text else ()
-    for name in chosen:
-        _check("fault", name, KINDS)
-    return chosen
+    chosen = dict.fromkeys(text.split(",")) if text else {}
+    return tuple(_checked("fault", name, KINDS) for name in chosen)
 
 
-def _check(what: str, name: str, known: Collection[str]) -> None:
+def _checked(what: str, name: str, known: Collection[str]) -> str:
+    """Return a known name; raise typer.BadParameter for another."""
     from tidelog.sim.suggestions import suggestion
 
     if name not in known:
@@ -396,6 +387,7 @@ def _check(what: str, name: str, known: Collection[str]) -> None:
         raise typer.BadParameter(
             f"no {what} {name!r}. {suggestion(name, known, f'`tidelog sim {plural}`')}"
         )
+    return name
 
 
 def _until(deadline: float, first: int) -> Iterator[int]:

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -28,6 +28,8 @@ from tidelog.runtime.stores import transfer
 from tidelog.runtime.stores.opening import make_store, zookeeper_servers
 from tidelog.runtime.stores.sqlite_database import DATABASE_FILE, raise_ids
 from tidelog.runtime.stores.transfer import SavedTree, TransferError
+
+T = TypeVar("T")
 
 _EXIT_DIFFERENT = 1
 _SHOWN_BYTES = 60
@@ -84,12 +86,7 @@ def accept(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
     """
     with _named(store, timeout) as named:
         _require_store(named)
-
-        async def remove() -> bool:
-            async with _opened(named) as opened:
-                return await transfer.accept_older(opened, named.text)
-
-        was_marked = asyncio.run(remove())
+        was_marked = _use(named, lambda opened: transfer.accept_older(opened, named.text))
         print_line(f"{named.text}: {'accepted' if was_marked else 'has no mark of an older copy'}")
 
 
@@ -136,15 +133,9 @@ def import_(
     except UnicodeDecodeError as error:
         raise TransferError(f"{file} is no text, so no export: {error}") from None
     with _named(store, timeout) as named:
-        directory = named.directory
-
-        async def write() -> int:
-            async with _opened(named) as opened:
-                return await transfer.write_tree(opened, tree, named.text)
-
-        if directory is not None:
-            raise_ids(directory, tree.zxid, time.monotonic_ns)
-        count = asyncio.run(write())
+        if named.directory is not None:
+            raise_ids(named.directory, tree.zxid, time.monotonic_ns)
+        count = _use(named, lambda opened: transfer.write_tree(opened, tree, named.text))
         say(f"cluster {tree.cluster_id}: {count} nodes are in {named.text}")
         say(f"set metadata.store={named.config.metadata_store} for every broker before they start")
 
@@ -174,12 +165,17 @@ def diff(
 def _read(store: str, timeout: float, read_tree: ReadTree = transfer.read_tree) -> SavedTree:
     with _named(store, timeout) as named:
         _require_store(named)
+        return _use(named, lambda opened: read_tree(opened, named.text))
 
-        async def read() -> SavedTree:
-            async with _opened(named) as opened:
-                return await read_tree(opened, named.text)
 
-        return asyncio.run(read())
+def _use(named: NamedStore, act: Callable[[MetadataStore], Awaitable[T]]) -> T:
+    """Open a store, and return what an act on it returns."""
+
+    async def used() -> T:
+        async with _opened(named) as opened:
+            return await act(opened)
+
+    return asyncio.run(used())
 
 
 def _require_store(named: NamedStore) -> None:

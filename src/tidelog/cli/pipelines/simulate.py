@@ -16,7 +16,7 @@ from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import say
 from tidelog.cli.pipelines.running import progress
 from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, ReportOptions
-from tidelog.cli.simulation import parse_seeds
+from tidelog.cli.simulation import FaultsOption, MutantOption, parse_seeds
 
 
 def add_to(app: CommandGroup) -> None:
@@ -42,12 +42,8 @@ def simulate(
         Path | None,
         typer.Option("--to", help="Directory of the runs: a rerun makes only missing ones."),
     ] = None,
-    mutant: Annotated[
-        str, typer.Option(help="Break a rule in the brokers, by a mutant's MODULE:NAME.")
-    ] = "",
-    faults: Annotated[
-        str, typer.Option(help="Kinds of faults, A,B, instead of those of the profile.")
-    ] = "",
+    mutant: MutantOption = "",
+    faults: FaultsOption = "",
 ) -> None:
     """Run seeds of simulated clusters; report violations, and compare policies on equal seeds.
 
