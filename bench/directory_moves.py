@@ -154,7 +154,7 @@ class _Moves:
 
     def _all_in(self, client: BlockingClient, target: Path) -> bool:
         for each in client.describe_log_dirs(_BROKER, _PARTITIONS):
-            found = [replica for replica in each.replicas if not replica.is_future]
+            found = [replica for replica in each.replicas if not replica.future]
             if each.path == str(target):
                 return len(found) == len(_PARTITIONS)
         return False

@@ -89,9 +89,9 @@ def _await_member(
 
 
 def _last_caught_up_ms(described: PartitionReplicas, follower: int) -> float:
-    found = next(each for each in described.replicas if each.broker_id == follower)
+    found = next(each for each in described.replicas if each.broker == follower)
     return found.last_caught_up_ms or 0
 
 
 def _is_member(described: PartitionReplicas, follower: int) -> bool:
-    return next(each for each in described.replicas if each.broker_id == follower).in_isr
+    return next(each for each in described.replicas if each.broker == follower).in_isr

@@ -18,7 +18,7 @@ from tests.support.clients import kcat
 from tests.support.clients.kcat import needs_kcat
 
 from tidelog.cli import documents
-from tidelog.client.groups import FetchedOffset
+from tidelog.client.groups import FetchedOffset, GroupListing
 from tidelog.core.types import TopicPartition
 from tidelog.local import ClusterStatus, LocalCluster
 from tidelog.local.health import Health
@@ -150,7 +150,7 @@ class TestWithKcat:
         ours = shell.start("consume", topic, "-g", f"{topic}-g")
 
         def shares() -> list[int]:
-            listed = shell.json(list[documents.GroupListed], "groups", "list")
+            listed = shell.json(list[GroupListing], "groups", "list")
             if f"{topic}-g" not in {each["group"] for each in listed}:
                 return []  # neither has joined yet
             group = shell.json(documents.GroupDescribed, "groups", "describe", f"{topic}-g")
@@ -289,7 +289,7 @@ class TestGroups:
         assert shell(*member).split() == [b"7", b"8", b"9"]
         shell("groups", "reset", group, "--all-topics", "--to-earliest", "--execute")
         assert len(shell(*member, "--assignor", "cooperative-sticky").split()) == 10
-        listed = shell.json(list[documents.GroupListed], "groups", "list")
+        listed = shell.json(list[GroupListing], "groups", "list")
         assert group in [each["group"] for each in listed]
         assert shell.json(documents.GroupsDeleted, "groups", "delete", group) == {"groups": [group]}
         shell("groups", "describe", group, code=1)

@@ -133,7 +133,7 @@ def futures(client: BlockingClient, broker: int = MOVED) -> list[int]:
         replica.offset_lag
         for directory in client.describe_log_dirs(broker)
         for replica in directory.replicas
-        if replica.is_future
+        if replica.future
     ]
 
 

@@ -17,7 +17,7 @@ Moves between brokers: `reassign`, `reassignment_files`, `planned_moves`, `empty
 `move_watch` and `throttles`. They share `cluster_reading`, `move_execution` and `move_files`.
 
 Log directories: `log_dirs`, `cordons`, `drains`, `balancing` and `strays`. They share
-`directory_moves` and `planned_documents`. `dumps` shows one file.
+`directory_moves`. `dumps` shows one file.
 
 Proof: `simulation` runs the simulator, with `seed_search` and `seed_workers`. `histories` judges
 what clients saw.

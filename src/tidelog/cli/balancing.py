@@ -12,19 +12,13 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.cordons import BrokerOption
-from tidelog.cli.directory_moves import ReplicaPlace, ask, await_all, is_begun, say_refused
-from tidelog.cli.documents import prints
+from tidelog.cli.completion import BrokerOption
+from tidelog.cli.directory_moves import ReplicaPlace, carry_out, say_refused
+from tidelog.cli.documents import DirectoryMovePlanned, prints
 from tidelog.cli.drains import planned_document, print_planned
 from tidelog.cli.names import broker_named
-from tidelog.cli.planned_documents import DirectoryMovePlanned
 from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.core.errors import ErrorCode
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command of this module."""
-    app.command(epilog="Example: tidelog log-dirs balance --broker 1 --dry-run")(balance)
 
 
 @prints(list[DirectoryMovePlanned])
@@ -55,14 +49,7 @@ def balance(
         broker_named(client, broker)
         planned = client.plan_balance(broker, threshold)
         wanted = {ReplicaPlace(broker, each.tp): each.target for each in planned if each.target}
-        outcomes = dict.fromkeys(wanted, ErrorCode.NONE) if dry_run else ask(client, wanted)
-        begun = {
-            place: target
-            for place, target in wanted.items()
-            if is_begun(outcomes[place], may_be_missing=False)
-        }
-        if wait and begun and not dry_run:
-            await_all(client, begun)
+        outcomes = carry_out(client, wanted, dry_run=dry_run, wait=wait)
     rows = []
     for each in planned:
         row = planned_document(broker, each, is_begun=not dry_run)

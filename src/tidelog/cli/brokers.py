@@ -6,13 +6,13 @@ of one broker shows how many partitions each broker leads and holds.
 
 from __future__ import annotations
 
-from tidelog.cli.documents import BrokerListed, prints
+from tidelog.cli.documents import BrokerListed, document_of, prints
 from tidelog.cli.emptying import decommission, drain
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import WRONG, Marked, address_text, marked_out_of_sync, print_rows
 from tidelog.cli.target import ClusterOptions
 from tidelog.client.cluster import ClusterMetadata
-from tidelog.local.status import Holding, holdings_of
+from tidelog.local.status import brokers_of
 
 app = CommandGroup("Show brokers, and take partitions off them.")
 
@@ -28,7 +28,11 @@ def list_brokers(cluster: ClusterOptions) -> None:
     A broker that holds replicas and is not registered is down; its address is not known.
     """
     with cluster.client() as client:
-        rows = _brokers(client.metadata())
+        metadata = client.metadata()
+    rows = [
+        document_of(BrokerListed, each, rack=_rack(metadata, each.id))
+        for each in brokers_of(metadata)
+    ]
     print_rows(
         rows,
         (
@@ -49,23 +53,6 @@ app.command(epilog="Example: tidelog brokers decommission 3 --wait")(decommissio
 app.command(epilog="Example: tidelog brokers drain 3 --wait --save-rollback back.json")(drain)
 
 
-def _brokers(metadata: ClusterMetadata) -> list[BrokerListed]:
-    holdings = holdings_of(metadata)
-    rows = []
-    for broker_id in sorted({*metadata.brokers, *holdings}):
-        node = metadata.brokers.get(broker_id)
-        holding = holdings.get(broker_id, Holding())
-        rows.append(
-            BrokerListed(
-                id=broker_id,
-                host=None if node is None else node.host,
-                port=None if node is None else node.port,
-                rack=None if node is None else node.rack,
-                controller=broker_id == metadata.controller_id,
-                leaders=holding.leaders,
-                replicas=holding.replicas,
-                out_of_sync=holding.out_of_sync,
-                state=_DOWN if node is None else "up",
-            )
-        )
-    return rows
+def _rack(metadata: ClusterMetadata, broker_id: int) -> str | None:
+    node = metadata.brokers.get(broker_id)
+    return None if node is None else node.rack

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tidelog.client.cluster import PartitionMetadata
 from tidelog.client.planning.cluster_state import ClusterState, PlacedPartition, without_racks
+from tidelog.client.upkeep import sizes_of
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
@@ -25,10 +26,8 @@ def read_state(client: BlockingClient, with_racks: bool = True) -> ClusterState:
         directories = client.describe_log_dirs(broker)
         if directories and all(each.usable_bytes >= 0 for each in directories):
             free_bytes[broker] = sum(each.usable_bytes for each in directories)
-        for directory in directories:
-            for replica in directory.replicas:
-                if not replica.is_future:
-                    sizes.setdefault(replica.tp, {})[broker] = replica.size_bytes
+        for tp, size_bytes in sizes_of(directories).items():
+            sizes.setdefault(tp, {})[broker] = size_bytes
     partitions = tuple(
         _placed(tp, partition, moving.get(tp), sizes.get(tp, {}))
         for tp, partition in metadata.all_partitions()

@@ -1,5 +1,7 @@
 """Shell completion of names that the cluster knows: topics, groups, brokers.
 
+Also the arguments and options of several commands that take such a name.
+
 The cluster is the one that the command line names so far (`--bootstrap-server`, `--dir`), or that
 of the default directory. A cluster that does not respond within a second completes nothing: a shell
 must not hang, and has no place for messages.
@@ -8,6 +10,7 @@ must not hang, and has no place for messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Annotated
 
 import typer
 
@@ -30,7 +33,7 @@ def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return groups."""
-    return _complete(ctx, incomplete, lambda client: [each.name for each in client.list_groups()])
+    return _complete(ctx, incomplete, lambda client: [each.group for each in client.list_groups()])
 
 
 def broker_ids(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -48,3 +51,17 @@ def _complete(
             return [name for name in ask(client) if name.startswith(incomplete)]
     except (TidelogError, OSError, typer.BadParameter):
         return []
+
+
+TopicArgument = Annotated[
+    str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
+]
+TopicOption = Annotated[
+    str | None, typer.Option("--topic", help="Of this topic.", autocompletion=topic_names)
+]
+BrokerOption = Annotated[
+    int, typer.Option("--broker", help="The broker.", autocompletion=broker_ids)
+]
+BrokersOption = Annotated[
+    list[int] | None, typer.Option("--broker", help="This broker only.", autocompletion=broker_ids)
+]

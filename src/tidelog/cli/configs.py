@@ -11,18 +11,11 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.completion import broker_ids, topic_names
-from tidelog.cli.documents import (
-    ConfigChanged,
-    ConfigDocument,
-    ConfigsChanged,
-    ConfigsDescription,
-    SourcedValue,
-    prints,
-)
+from tidelog.cli.completion import TopicOption, broker_ids
+from tidelog.cli.documents import ConfigChanged, ConfigsChanged, ConfigsDescription, prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import NotFoundError, broker_named, nearest, topics_named
-from tidelog.cli.output import OutputFormat, print_document, print_line, print_rows, say
+from tidelog.cli.output import OutputFormat, print_line, print_rows, printed, say
 from tidelog.cli.target import ClusterOptions, DryRunOption, key_values
 from tidelog.client.configs import (
     BROKER,
@@ -35,6 +28,7 @@ from tidelog.client.configs import (
 from tidelog.core.config_reference import reference
 from tidelog.core.dynamic_config import ConfigOperation, is_accepted_without_effect
 from tidelog.core.topic_config import settings_without_effect
+from tidelog.core.wording import counted
 from tidelog.runtime.blocking import BlockingClient
 
 app = CommandGroup("Show and change configurations.")
@@ -54,9 +48,6 @@ _AppendOption = Annotated[
 _SubtractOption = Annotated[
     list[str] | None, typer.Option("--subtract-config", help="key=value: remove from a list.")
 ]
-_TopicOption = Annotated[
-    str | None, typer.Option("--topic", help="Of this topic.", autocompletion=topic_names)
-]
 _BrokerOption = Annotated[
     int | None, typer.Option("--broker", help="This broker, by its id.", autocompletion=broker_ids)
 ]
@@ -67,7 +58,7 @@ _BrokersOption = Annotated[bool, typer.Option("--brokers", help="The defaults of
 @prints(ConfigsDescription)
 def describe(
     cluster: ClusterOptions,
-    topic: _TopicOption = None,
+    topic: TopicOption = None,
     broker: _BrokerOption = None,
     brokers: _BrokersOption = False,
     key: Annotated[list[str] | None, typer.Option("--key", "-k", help="This key only.")] = None,
@@ -84,12 +75,10 @@ def describe(
         values = _chosen(values, key, resource)
     if changed:
         values = [value for value in values if not value.is_default]
-    if cluster.output is OutputFormat.JSON:
-        kind, name = _kind_and_name(resource)
-        print_document(ConfigsDescription(kind, name, [_entry(value) for value in values]))
+    if cluster.printed(ConfigsDescription(*_kind_and_name(resource), values)):
         return
-    shown = ("value", lambda each: "(hidden)" if each.is_sensitive else each.value)
-    columns = (("key", "name"), shown, "source", ("read-only", "is_read_only"))
+    shown = ("value", lambda each: "(hidden)" if each.sensitive else each.value)
+    columns = (("key", "name"), shown, "source", ("read-only", "read_only"))
     print_rows(values, columns, empty=f"nothing is set for {resource}")
 
 
@@ -100,7 +89,7 @@ def describe(
 @prints(ConfigsChanged)
 def alter(
     cluster: ClusterOptions,
-    topic: _TopicOption = None,
+    topic: TopicOption = None,
     broker: _BrokerOption = None,
     brokers: _BrokersOption = False,
     config: ConfigOption = None,
@@ -160,10 +149,8 @@ def change_configs(
     if resource.type == TOPIC and minimum is not None:
         topic = topics_named(client, [resource.name])[resource.name]
         warn_of_minimum(minimum, min(len(it.replicas) for it in topic.partitions.values()))
-    if output is OutputFormat.JSON:
-        kind, name = _kind_and_name(resource)
-        changed = [ConfigChanged(it.operation.name.lower(), it.name, it.value) for it in changes]
-        print_document(ConfigsChanged(kind, name, not dry_run, changed))
+    changed = [ConfigChanged(it.operation.name.lower(), it.name, it.value) for it in changes]
+    if printed(ConfigsChanged(*_kind_and_name(resource), not dry_run, changed), output):
         return
     for change in changes:
         without = _without_effect(change, resource)
@@ -174,10 +161,10 @@ def change_configs(
 def warn_of_minimum(minimum: str, replicas: int) -> None:
     """Warn if a topic's `min.insync.replicas`, which brokers accepted, exceeds its replicas."""
     if int(minimum) > replicas:
-        counted = "1 replica" if replicas == 1 else f"{replicas} replicas"
         say(
-            f"tidelog: {MIN_INSYNC_REPLICAS}={minimum} is more than the {counted} of a partition:"
-            f" it counts as {replicas}, and acks=all is no promise of more"
+            f"tidelog: {MIN_INSYNC_REPLICAS}={minimum} is more than the"
+            f" {counted(replicas, 'replica')} of a partition: it counts as {replicas}, and acks=all"
+            " is no promise of more"
         )
 
 
@@ -233,17 +220,6 @@ def _chosen(
         if key not in known and _kind_and_name(resource)[0] != "brokers":
             raise NotFoundError(f"there is no key {key!r} of {resource}{nearest(key, known)}")
     return [value for value in values if value.name in keys]
-
-
-def _entry(value: ConfigValue) -> ConfigDocument:
-    return ConfigDocument(
-        value.name,
-        value.value,
-        value.source,
-        value.is_read_only,
-        value.is_sensitive,
-        [SourcedValue(*each) for each in value.synonyms],
-    )
 
 
 @app.command("reference", epilog="Example: tidelog configs reference")

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.completion import broker_ids
+from tidelog.cli.completion import BrokerOption
 from tidelog.cli.configs import change_configs
 from tidelog.cli.documents import ConfigsChanged, LogDirMarked, prints
 from tidelog.cli.names import NotFoundError, broker_named
@@ -22,24 +22,13 @@ from tidelog.client.configs import BROKER, ConfigChange, ConfigResource
 from tidelog.core.config_keys import comma_list
 from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.log_dir_keys import ALL
+from tidelog.runtime.blocking import BlockingClient
 
-_KEY = "cordoned.log.dirs"
+CORDONED_KEY = "cordoned.log.dirs"
 DRAINING_KEY = "draining.log.dirs"
-BrokerOption = Annotated[
-    int, typer.Option("--broker", help="The broker.", autocompletion=broker_ids)
-]
 _PathsArgument = Annotated[
     list[str], typer.Argument(metavar="DIR...", help="Log directories of the broker, or '*'.")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command(epilog="Example: tidelog log-dirs cordon --broker 1 /disks/b")(cordon)
-    app.command(epilog="Example: tidelog log-dirs uncordon --broker 1 /disks/b")(uncordon)
-    app.command("mark-bad", epilog="Example: tidelog log-dirs mark-bad --broker 1 /disks/b")(
-        mark_bad
-    )
 
 
 @prints(ConfigsChanged)
@@ -94,19 +83,23 @@ def _change(
     with cluster.client() as client:
         broker_named(client, broker)
         known = [each.path for each in client.describe_log_dirs(broker, ())]
-        before = {
-            each.name: comma_list(each.value or "")
-            for each in client.describe_configs(resource, [_KEY, DRAINING_KEY])
-        }
-        draining = before.get(DRAINING_KEY, [])
+        cordoned, draining = out_of_use(client, broker)
         # A directory that has left log.dirs may still have its cordon.
-        known += [each for each in (*before[_KEY], *draining) if each not in (*known, ALL)]
-        after = cordoned_after(before[_KEY], paths, known, is_cordon=is_cordon)
-        changes = [ConfigChange(ConfigOperation.SET, _KEY, ",".join(after))]
+        known += [each for each in (*cordoned, *draining) if each not in (*known, ALL)]
+        after = cordoned_after(cordoned, paths, known, is_cordon=is_cordon)
+        changes = [ConfigChange(ConfigOperation.SET, CORDONED_KEY, ",".join(after))]
         kept = [] if ALL in paths else [each for each in draining if each not in plain(paths)]
         if not is_cordon and kept != draining:
             changes.append(ConfigChange(ConfigOperation.SET, DRAINING_KEY, ",".join(kept)))
         change_configs(client, resource, changes, dry_run, cluster.output)
+
+
+def out_of_use(client: BlockingClient, broker: int) -> tuple[list[str], list[str]]:
+    """Return the cordoned and the draining log directories in a broker's settings."""
+    keys = [CORDONED_KEY, DRAINING_KEY]
+    values = client.describe_configs(ConfigResource(BROKER, str(broker)), keys)
+    found = {each.name: comma_list(each.value or "") for each in values}
+    return found[CORDONED_KEY], found.get(DRAINING_KEY, [])
 
 
 def plain(paths: Sequence[str]) -> list[str]:

@@ -8,7 +8,6 @@ those columns empty. Reasons are written below the table, where a person looks f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -17,8 +16,8 @@ from tidelog.cli.completion import topic_names
 from tidelog.cli.documents import (
     AwaitedMemberDescription,
     PartitionDescription,
-    ReplicaDescription,
     TopicDescription,
+    document_of,
     prints,
 )
 from tidelog.cli.names import topics_named
@@ -31,6 +30,7 @@ from tidelog.cli.output import (
     print_table,
     print_text,
     say,
+    time_text,
 )
 from tidelog.cli.target import ClusterOptions
 from tidelog.client.cluster import ClusterMetadata, TopicMetadata
@@ -170,47 +170,18 @@ def _partition(
     no_leader = None
     if status.leader == NO_LEADER and eligible is not None and wait is not None:
         no_leader = leader_wait.reason(wait, next(iter(eligible.last_known), NO_LEADER))
-    return PartitionDescription(
-        topic=status.topic,
-        partition=status.partition,
-        leader=status.leader,
-        leader_epoch=status.leader_epoch,
-        replicas=status.replicas,
-        isr=status.isr,
-        offline=status.offline,
-        high_watermark=status.high_watermark,
+    return document_of(
+        PartitionDescription,
+        status,
         elr=None if eligible is None else eligible.eligible,
         last_known_elr=None if eligible is None else eligible.last_known,
         no_leader=no_leader,
         quorum=None if wait is None or no_leader is None else wait.quorum,
         members=None
         if wait is None or no_leader is None
-        else [
-            AwaitedMemberDescription(member, member_status.word)
-            for member, member_status in wait.members
-        ],
+        else [AwaitedMemberDescription(member, each.word) for member, each in wait.members],
         max_lag_ms=None if progress is None else progress.max_lag_ms,
-        replica_progress=None
-        if progress is None
-        else [_replica(replica) for replica in progress.replicas],
-    )
-
-
-def _replica(replica: ReplicaProgress) -> ReplicaDescription:
-    return ReplicaDescription(
-        broker=replica.broker_id,
-        leader=replica.is_leader,
-        in_isr=replica.in_isr,
-        registered=replica.is_registered,
-        log_start_offset=replica.log_start_offset,
-        log_end_offset=replica.log_end_offset,
-        lag_records=replica.lag_records,
-        lag_ms=replica.lag_ms,
-        last_caught_up_ms=replica.last_caught_up_ms,
-        last_fetch_ms=replica.last_fetch_ms,
-        pending_reads=replica.pending_reads,
-        out_cause=None if replica.cause is None else replica.cause.word,
-        out_since_ms=replica.out_since_ms,
+        replica_progress=None if progress is None else list(progress.replicas),
     )
 
 
@@ -226,9 +197,7 @@ def _print_replicas(document: TopicDescription, title: str) -> None:
     print_table(_REPLICA_COLUMNS, rows, title=title)
 
 
-def _replica_row(
-    partition: PartitionDescription, replica: ReplicaDescription
-) -> tuple[object, ...]:
+def _replica_row(partition: PartitionDescription, replica: ReplicaProgress) -> tuple[object, ...]:
     role = "leader" if replica.leader else "follower"
     if partition.leader == NO_LEADER:
         role = "replica"
@@ -240,7 +209,7 @@ def _replica_row(
         replica.log_end_offset,
         replica.lag_records,
         replica.lag_ms,
-        _when(replica.last_caught_up_ms),
+        time_text(replica.last_caught_up_ms),
         replica.pending_reads,
         _why_out(replica),
     )
@@ -258,22 +227,13 @@ def _why_frozen(partition: PartitionDescription) -> str | None:
     )
 
 
-def _why_out(replica: ReplicaDescription) -> str | None:
+def _why_out(replica: ReplicaProgress) -> str | None:
     """Return why a replica is out of the ISR, since when, and whether it is coming back."""
     if replica.in_isr:
         return None
-    cause = ShrinkCause.UNKNOWN
-    if replica.out_cause is not None:
-        cause = ShrinkCause[replica.out_cause.upper()]
-    text = _CAUSES[cause]
+    text = _CAUSES[replica.cause or ShrinkCause.UNKNOWN]
     if replica.out_since_ms is not None:
-        text += f", since {_when(replica.out_since_ms)}"
+        text += f", since {time_text(replica.out_since_ms)}"
     if replica.registered and replica.lag_records:
         text += f"; {replica.lag_records:,} records to go"
     return text
-
-
-def _when(time_ms: int | None) -> str | None:
-    if time_ms is None:
-        return None
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -77,7 +77,7 @@ def present(known: Mapping[int, list[LogDirDescription]]) -> dict[ReplicaPlace, 
         for broker_id, directories in known.items()
         for directory in directories
         for replica in directory.replicas
-        if not replica.is_future
+        if not replica.future
     }
 
 
@@ -124,6 +124,23 @@ def await_all(client: BlockingClient, wanted: Wanted) -> None:
         return len(wanted) - len(missing)
 
     wait_for("moves between log directories", len(wanted), count, PATIENCE_S)
+
+
+def carry_out(
+    client: BlockingClient, wanted: Wanted, *, dry_run: bool, wait: bool
+) -> dict[ReplicaPlace, ErrorCode]:
+    """Have brokers begin the moves of present replicas; return the outcomes.
+
+    A dry run asks no broker, and all moves count as begun. With `wait`, returns when the begun
+    moves are done.
+    """
+    if dry_run:
+        return dict.fromkeys(wanted, ErrorCode.NONE)
+    outcomes = ask(client, wanted)
+    begun = {place: wanted[place] for place in wanted if outcomes[place] is ErrorCode.NONE}
+    if wait and begun:
+        await_all(client, begun)
+    return outcomes
 
 
 def say_refused(outcomes: Mapping[ReplicaPlace, ErrorCode], *, may_be_missing: bool) -> int:

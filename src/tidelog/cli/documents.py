@@ -1,15 +1,25 @@
 """The JSON documents that commands print with `-o json`: a contract for programs.
 
-Keys are never renamed or removed; new ones may come. `docs/reference/cli.md` lists them from here.
-Times are milliseconds since 1970, sizes are bytes, null means unknown or absent.
+Some are values of the client, such as `ConfigValue` and `GroupListing`; the others are here. Keys
+are never renamed or removed; new ones may come. `docs/reference/cli.md` lists them from the
+classes. Times are milliseconds since 1970, sizes are bytes, null means unknown or absent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidelog.client.configs import ConfigValue
+from tidelog.client.replica_requests import ReplicaProgress
+from tidelog.client.upkeep import ReplicaSize
+from tidelog.local.status import PartitionStatus
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+D = TypeVar("D", bound="DataclassInstance")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -21,6 +31,20 @@ def prints(document: Any) -> Callable[[F], F]:
         return command
 
     return mark
+
+
+def document_of(kind: type[D], source: object, **given: Any) -> D:
+    """Return a document whose fields are the attributes of a value, except for the given fields."""
+    names = (each.name for each in fields(kind) if each.name not in given)
+    return kind(**{name: getattr(source, name) for name in names}, **given)
+
+
+@dataclass(frozen=True, slots=True)
+class OfPartition:
+    """The part of a document that names a partition."""
+
+    topic: str
+    partition: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,30 +166,7 @@ class AwaitedMemberDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaDescription:
-    """A replica; null where the leader does not know it, or did not respond.
-
-    `out_cause` is slow, no_fetch, leader_read, epoch, disk, offline, shutdown, bounce, session,
-    moved or unknown; null in the ISR. `lag_ms` is 0 for a replica with the leader's whole log.
-    """
-
-    broker: int
-    leader: bool
-    in_isr: bool
-    registered: bool
-    log_start_offset: int | None
-    log_end_offset: int | None
-    lag_records: int | None
-    lag_ms: int | None
-    last_caught_up_ms: int | None
-    last_fetch_ms: int | None
-    pending_reads: int | None
-    out_cause: str | None
-    out_since_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionDescription:
+class PartitionDescription(PartitionStatus):
     """A partition; `leader` is -1 without a leader, and `no_leader` says why, for people.
 
     `elr` and `last_known_elr` are null from brokers that do not serve them. `quorum` of the
@@ -173,21 +174,13 @@ class PartitionDescription:
     `replica_progress` is null without --replicas.
     """
 
-    topic: str
-    partition: int
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    offline: tuple[int, ...]
-    high_watermark: int | None
     elr: tuple[int, ...] | None
     last_known_elr: tuple[int, ...] | None
     no_leader: str | None
     quorum: int | None
     members: list[AwaitedMemberDescription] | None
     max_lag_ms: int | None
-    replica_progress: list[ReplicaDescription] | None
+    replica_progress: list[ReplicaProgress] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,36 +216,12 @@ class ConfigsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class SourcedValue:
-    """A value, and its source (Kafka's ConfigSource)."""
-
-    name: str
-    value: str | None
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigDocument:
-    """One key with the value in force; sensitive values are null.
-
-    `synonyms`: all values that were set, the one in force first.
-    """
-
-    name: str
-    value: str | None
-    source: str
-    read_only: bool
-    sensitive: bool
-    synonyms: list[SourcedValue]
-
-
-@dataclass(frozen=True, slots=True)
 class ConfigsDescription:
     """The configuration of a resource: `topic`, `broker` or `brokers` (`name` null)."""
 
     resource: str
     name: str | None
-    configs: list[ConfigDocument]
+    configs: list[ConfigValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,14 +252,12 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordDocument:
+class RecordDocument(OfPartition):
     """A record, one JSON document a line.
 
     Key and values are text if they are UTF-8, else {"base64": "..."}; null if there is none.
     """
 
-    topic: str
-    partition: int
     offset: int
     timestamp_ms: int
     key: str | dict[str, str] | None
@@ -299,21 +266,8 @@ class RecordDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupListed:
-    """A group; `coordinator` is a broker's id."""
-
-    group: str
-    state: str
-    protocol_type: str
-    coordinator: int
-
-
-@dataclass(frozen=True, slots=True)
-class AssignedPartition:
+class AssignedPartition(OfPartition):
     """A partition."""
-
-    topic: str
-    partition: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,15 +282,13 @@ class MemberDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupOffset:
+class GroupOffset(OfPartition):
     """The committed offset of a group, or its absence, on a partition that it committed or reads.
 
     `lag` is null without a committed offset or a responding leader. `member_id` is null if no
     member reads the partition.
     """
 
-    topic: str
-    partition: int
     committed_offset: int | None
     high_watermark: int | None
     lag: int | None
@@ -357,11 +309,9 @@ class GroupDescribed:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetReset:
+class OffsetReset(OfPartition):
     """One partition's committed offset; `before` is null if there was none."""
 
-    topic: str
-    partition: int
     before: int | None
     after: int
 
@@ -432,14 +382,12 @@ class BrokerListed:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderElected:
+class LeaderElected(OfPartition):
     """One partition's election. `result` is elected, not_needed, or Kafka's error name.
 
     `message` is the broker's reason, empty if it gave none.
     """
 
-    topic: str
-    partition: int
     result: str
     leader_before: int
     leader: int
@@ -447,14 +395,12 @@ class LeaderElected:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveBegun:
+class MoveBegun(OfPartition):
     """A requested move of a partition. `result` is accepted, would_move, or Kafka's error name.
 
     `message` is the broker's reason, empty if it gave none.
     """
 
-    topic: str
-    partition: int
     result: str
     replicas_before: tuple[int, ...]
     replicas: tuple[int, ...]
@@ -462,15 +408,13 @@ class MoveBegun:
 
 
 @dataclass(frozen=True, slots=True)
-class MovePlanned:
+class MovePlanned(OfPartition):
     """A move that a command planned. `result` is accepted, or Kafka's error name.
 
     `moved_bytes` are copied, to all added replicas together. `reason` says why the plan moves the
     partition. `message` is the broker's reason for a refusal, empty if it gave none.
     """
 
-    topic: str
-    partition: int
     result: str
     replicas_before: tuple[int, ...]
     replicas: tuple[int, ...]
@@ -480,15 +424,13 @@ class MovePlanned:
 
 
 @dataclass(frozen=True, slots=True)
-class ReassignedReplicas:
+class ReassignedReplicas(OfPartition):
     """The target of one partition, preferred leader first.
 
     `expected_replicas` are those that it must still have. Kafka's tool passes over this key and
     over `reason`.
     """
 
-    topic: str
-    partition: int
     replicas: tuple[int, ...]
     expected_replicas: tuple[int, ...]
     log_dirs: tuple[str, ...]
@@ -504,15 +446,13 @@ class ReassignmentDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveCancelled:
+class MoveCancelled(OfPartition):
     """A move that was to be cancelled. `result` is cancelled, would_cancel, or Kafka's error name.
 
     `replicas` are all that the partition had, `target` is where it was going. `message` is the
     broker's reason, empty if it gave none.
     """
 
-    topic: str
-    partition: int
     result: str
     replicas: tuple[int, ...]
     target: tuple[int, ...]
@@ -520,7 +460,7 @@ class MoveCancelled:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveListed:
+class MoveListed(OfPartition):
     """A partition on the move; `replicas` are all that it has meanwhile, the target first.
 
     `original` are those that a cancel returns to, empty where they are not known. `state` is
@@ -533,8 +473,6 @@ class MoveListed:
     request of this very move, the czxid of its node below /admin/reassignments; null without one.
     """
 
-    topic: str
-    partition: int
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
@@ -575,17 +513,15 @@ class MovesSampled:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveInQueue:
+class MoveInQueue(OfPartition):
     """A move that waits in the queue; `reason` is empty where it is about to begin."""
 
-    topic: str
-    partition: int
     target: tuple[int, ...]
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class MoveVerified:
+class MoveVerified(OfPartition):
     """The progress of one partition's move.
 
     It is done, moving, queued or elsewhere; moving_elsewhere and queued_elsewhere are towards
@@ -594,30 +530,15 @@ class MoveVerified:
     where the replicas are the wanted ones and no request is recorded any more.
     """
 
-    topic: str
-    partition: int
     state: str
     replicas: tuple[int, ...]
     replicas_wanted: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaDocument:
-    """A replica in a log directory; `future`: the broker is moving it to this directory."""
-
-    topic: str
-    partition: int
-    size_bytes: int
-    offset_lag: int
-    future: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LastKnownReplica:
+class LastKnownReplica(OfPartition):
     """A replica of a failed log directory; `size_bytes` is null where it is not known."""
 
-    topic: str
-    partition: int
     size_bytes: int | None
 
 
@@ -642,7 +563,7 @@ class LogDirDescribed:
     cordoned: bool
     slow: bool
     draining: bool
-    replicas: list[ReplicaDocument]
+    replicas: list[ReplicaSize]
     last_known: list[LastKnownReplica]
 
 
@@ -672,13 +593,44 @@ class LogDirMarked:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordsDeleted:
+class RecordsDeleted(OfPartition):
     """A partition whose oldest records were deleted; `low_watermark` is its new first offset.
 
     With --dry-run it is the first offset that the partition would have.
     """
 
-    topic: str
-    partition: int
     low_watermark: int
     executed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryMovePlanned:
+    """A replica that a drain or balancing moves to another log directory of its broker.
+
+    `result` is would_move, accepted, done (with --wait), or Kafka's error name. `log_dir` is null
+    for a replica that fits nowhere now. `reason` is why.
+    """
+
+    broker: int
+    topic: str
+    partition: int
+    result: str
+    log_dir_before: str
+    log_dir: str | None
+    size_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDrained:
+    """A log directory whose replicas move to others; `executed` is false with --dry-run.
+
+    `replicas` and `size_bytes` are left there. `moves` are those that the broker plans, or makes.
+    """
+
+    broker: int
+    log_dir: str
+    executed: bool
+    replicas: int
+    size_bytes: int
+    moves: list[DirectoryMovePlanned]

@@ -13,29 +13,21 @@ from typing import Annotated
 
 import typer
 
+from tidelog.cli.completion import BrokerOption
 from tidelog.cli.configs import change_configs
-from tidelog.cli.cordons import DRAINING_KEY, BrokerOption, cordoned_after, plain
+from tidelog.cli.cordons import CORDONED_KEY, DRAINING_KEY, cordoned_after, out_of_use, plain
 from tidelog.cli.directory_moves import PATIENCE_S, PLACE_COLUMNS
-from tidelog.cli.documents import prints
+from tidelog.cli.documents import DirectoryMovePlanned, LogDirDrained, prints
 from tidelog.cli.names import NotFoundError, broker_named
 from tidelog.cli.output import OutputFormat, print_document, print_rows, say, size_text
-from tidelog.cli.planned_documents import DirectoryMovePlanned, LogDirDrained
 from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.cli.waiting import wait_for
 from tidelog.client.configs import BROKER, ConfigChange, ConfigResource
 from tidelog.client.directory_moves import PlannedDirectoryMove
 from tidelog.client.upkeep import LogDirDescription
-from tidelog.core.config_keys import comma_list
 from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.errors import ErrorCode
 from tidelog.runtime.blocking import BlockingClient
-
-_CORDONED_KEY = "cordoned.log.dirs"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command of this module."""
-    app.command(epilog="Example: tidelog log-dirs drain --broker 1 /disks/b --wait")(drain)
 
 
 @prints(list[LogDirDrained])
@@ -90,17 +82,15 @@ def _is_drained(client: BlockingClient, broker: int, paths: Sequence[str]) -> bo
 def _begin(client: BlockingClient, broker: int, paths: Sequence[str]) -> None:
     """Set the drain, and a cordon with it, in one request."""
     resource = ConfigResource(BROKER, str(broker))
-    before = {
-        each.name: comma_list(each.value or "")
-        for each in client.describe_configs(resource, [_CORDONED_KEY, DRAINING_KEY])
-    }
+    cordoned, draining = out_of_use(client, broker)
     known = [each.path for each in client.describe_log_dirs(broker, ())]
-    cordoned = cordoned_after(before[_CORDONED_KEY], paths, known, is_cordon=True)
-    draining = [each for each in known if each in before[DRAINING_KEY] or each in paths]
     changes = [
         ConfigChange(ConfigOperation.SET, key, ",".join(after))
-        for key, after in ((_CORDONED_KEY, cordoned), (DRAINING_KEY, draining))
-        if after != before[key]
+        for key, before, after in (
+            (CORDONED_KEY, cordoned, cordoned_after(cordoned, paths, known, is_cordon=True)),
+            (DRAINING_KEY, draining, [it for it in known if it in draining or it in paths]),
+        )
+        if after != before
     ]
     if changes:
         change_configs(client, resource, changes, dry_run=False, output=OutputFormat.TABLE)
@@ -153,8 +143,7 @@ def _await_empty(client: BlockingClient, broker: int, paths: Sequence[str]) -> N
 
 def _check_goes_on(client: BlockingClient, broker: int, found: Sequence[LogDirDescription]) -> None:
     """Raise NotFoundError where a drain was cancelled; a broker may not know of it yet."""
-    values = client.describe_configs(ConfigResource(BROKER, str(broker)), [DRAINING_KEY])
-    draining = {each.name: comma_list(each.value or "") for each in values}[DRAINING_KEY]
+    _, draining = out_of_use(client, broker)
     for each in found:
         if each.path not in draining:
             raise NotFoundError(f"the drain of {each.path} of broker {broker} was cancelled")
@@ -205,14 +194,7 @@ def planned_document(
     """Return a planned move as commands print it."""
     result = "waits" if move.target is None else "accepted" if is_begun else "would_move"
     return DirectoryMovePlanned(
-        broker,
-        move.tp.topic,
-        move.tp.partition,
-        result,
-        move.source,
-        move.target,
-        move.size_bytes,
-        move.reason,
+        broker, *move.tp, result, move.source, move.target, move.size_bytes, move.reason
     )
 
 

@@ -7,7 +7,7 @@ goes on as a member of the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Annotated
 
 import typer
@@ -29,6 +29,7 @@ from tidelog.cli.target import ClusterOptions
 from tidelog.cli.waiting import NotYetError, wait_for
 from tidelog.client.planning.emptying import decommissioned, drained
 from tidelog.core.types import TopicPartition
+from tidelog.core.wording import brokers_text, counted
 from tidelog.runtime.blocking import BlockingClient
 
 BrokersArgument = Annotated[
@@ -58,13 +59,19 @@ def decommission(how: Execution, cluster: ClusterOptions, brokers: BrokersArgume
         if moving and not how.wait:
             say_stalled(client, client.reassignments(moving), {})
             say(
-                f"{_partitions(len(moving))} on the move: the same command says later whether"
-                f" {_named(brokers)} may be stopped, and --wait waits for that"
+                f"{counted(len(moving), 'partition', 'is', 'are')} on the move: the same command"
+                f" says later whether {brokers_text(brokers)} may be stopped, and --wait waits for"
+                " that"
             )
             return
         await_moves(client, moving)
-        _await_empty(client, leaving, cluster.timeout)
-    say(f"{_named(brokers)} {_verb(brokers)} no replica and may be stopped")
+        _await_none(
+            "brokers without replicas",
+            lambda: _held_by(client, leaving),
+            cluster.timeout,
+            f"broker {_ids(leaving)} still holds {{}}: do not stop it, and run the command again",
+        )
+    say(f"{brokers_text(brokers, 'holds', 'hold')} no replica and may be stopped")
 
 
 @prints(list[MovePlanned])
@@ -99,14 +106,21 @@ def drain(
             )
         refused = 0
         if not how.dry_run:
-            refused = _elect_preferred(client, leaving, plan.blocked)
+            moving = client.list_reassignments()
+            foreign = _led_for_others(client, leaving, plan.blocked)
+            refused = elect_preferred(client, [tp for tp in foreign if tp not in moving])
             if how.wait:
-                _await_led_elsewhere(client, leaving, plan.blocked, cluster.timeout)
+                _await_none(
+                    "brokers without leaderships",
+                    lambda: _led_for_others(client, leaving, plan.blocked),
+                    cluster.timeout,
+                    f"broker {_ids(leaving)} still leads {{}}",
+                )
         if plan.blocked or refused:
             raise typer.Exit(1)
         if how.wait and not how.dry_run:
-            verb = "lead" if len(brokers) > 1 else "leads"
-            say(f"{_named(brokers)} {verb} no partition that another broker can lead")
+            led = brokers_text(brokers, "leads", "lead")
+            say(f"{led} no partition that another broker can lead")
 
 
 def _moving_off(client: BlockingClient, leaving: frozenset[int]) -> list[TopicPartition]:
@@ -122,24 +136,27 @@ def _moving_off(client: BlockingClient, leaving: frozenset[int]) -> list[TopicPa
     return found
 
 
-def _await_empty(client: BlockingClient, leaving: frozenset[int], timeout_s: float) -> None:
-    """Wait until no broker is assigned a partition and none has one; NotYetError names the rest.
+def _await_none(
+    what: str, look: Callable[[], list[TopicPartition]], timeout_s: float, sentence: str
+) -> None:
+    """Wait until a look finds no partition; NotYetError puts those that are left into a sentence.
 
     Brokers learn the end of a move one after the other, so the first answer may be old.
     """
     left: list[TopicPartition] = []
 
-    def empty() -> int:
-        left[:] = _held_by(client, leaving)
+    def is_empty() -> int:
+        left[:] = look()
         return not left
 
     try:
-        wait_for("brokers without replicas", 1, empty, timeout_s)
+        wait_for(what, 1, is_empty, timeout_s)
     except NotYetError as error:
-        names = ", ".join(map(str, sorted(leaving)))
-        raise NotYetError(
-            f"broker {names} still holds {some(left)}: do not stop it, and run the command again"
-        ) from error
+        raise NotYetError(sentence.format(some(left))) from error
+
+
+def _ids(brokers: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(brokers)))
 
 
 def _held_by(client: BlockingClient, brokers: frozenset[int]) -> list[TopicPartition]:
@@ -156,15 +173,6 @@ def _held_by(client: BlockingClient, brokers: frozenset[int]) -> list[TopicParti
     return sorted(found)
 
 
-def _elect_preferred(
-    client: BlockingClient, leaving: frozenset[int], blocked: Collection[TopicPartition]
-) -> int:
-    """Elect the preferred replicas of partitions that brokers lead for another; count refusals."""
-    moving = client.list_reassignments()
-    wanted = [tp for tp in _led_for_others(client, leaving, blocked) if tp not in moving]
-    return elect_preferred(client, wanted)
-
-
 def _led_for_others(
     client: BlockingClient, leaving: frozenset[int], blocked: Collection[TopicPartition]
 ) -> list[TopicPartition]:
@@ -177,35 +185,3 @@ def _led_for_others(
         for tp, each in client.metadata().all_partitions()
         if each.leader in leaving and each.replicas[0] not in leaving and tp not in blocked
     ]
-
-
-def _await_led_elsewhere(
-    client: BlockingClient,
-    leaving: frozenset[int],
-    blocked: Collection[TopicPartition],
-    timeout_s: float,
-) -> None:
-    """Wait until the brokers lead no partition of which another replica is preferred."""
-    led: list[TopicPartition] = []
-
-    def free() -> int:
-        led[:] = _led_for_others(client, leaving, blocked)
-        return not led
-
-    try:
-        wait_for("brokers without leaderships", 1, free, timeout_s)
-    except NotYetError as error:
-        names = ", ".join(map(str, sorted(leaving)))
-        raise NotYetError(f"broker {names} still leads {some(led)}") from error
-
-
-def _named(brokers: list[int]) -> str:
-    return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
-
-
-def _verb(brokers: list[int]) -> str:
-    return "hold" if len(brokers) > 1 else "holds"
-
-
-def _partitions(count: int) -> str:
-    return "1 partition is" if count == 1 else f"{count} partitions are"

@@ -7,9 +7,10 @@ event. The command follows new events until it is interrupted, unless an option 
 from __future__ import annotations
 
 import json
+import string
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -139,7 +140,7 @@ def event_line(event: Mapping[str, Any]) -> str:
         when = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
     what = _WORDS.get(event["kind"], _plain)
     try:
-        text = what(event)
+        text = _filled(what, event) if isinstance(what, str) else what(event)
     except (KeyError, TypeError, AttributeError):
         # An event of a later version or another program is shown as it is.
         text = _plain(event)
@@ -156,28 +157,22 @@ def _members(isr: list[int]) -> str:
     return "[" + ",".join(map(str, isr)) + "]"
 
 
+class _EventFields(string.Formatter):
+    """Sentences with the fields of an event; brokers stand in brackets."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return _members(value) if isinstance(value, list) else str(value)
+
+
+def _filled(sentence: str, event: Mapping[str, Any]) -> str:
+    """Return a sentence with the event's fields, and the replicas that left the ISR, if any did."""
+    left = [f"{replica['broker']}: {replica['cause']}" for replica in event.get("left", ())]
+    ending = f", left {', '.join(left)}" if left else ""
+    return _EventFields().vformat(sentence, (), event) + ending
+
+
 def _partition(event: Mapping[str, Any]) -> str:
     return f"{event['topic']}-{event['partition']}"
-
-
-def _leader_change(event: Mapping[str, Any]) -> str:
-    return (
-        f"{_partition(event)} leader {event['previous_leader']} -> {event['leader']} epoch"
-        f" {event['leader_epoch']} ISR {_members(event['isr'])} ({event['cause']}){_left(event)}"
-    )
-
-
-def _isr_change(event: Mapping[str, Any]) -> str:
-    before, after = _members(event["previous_isr"]), _members(event["isr"])
-    return (
-        f"{_partition(event)} ISR {before} -> {after} leader {event['leader']} epoch"
-        f" {event['leader_epoch']} ({event['cause']}){_left(event)}"
-    )
-
-
-def _left(event: Mapping[str, Any]) -> str:
-    left = [f"{replica['broker']}: {replica['cause']}" for replica in event.get("left", ())]
-    return f", left {', '.join(left)}" if left else ""
 
 
 def _failover(event: Mapping[str, Any]) -> str:
@@ -189,13 +184,6 @@ def _failover(event: Mapping[str, Any]) -> str:
     return (
         f"from brokers {_members(event['brokers'])}{cause}: {event['partitions']} partitions in"
         f" {whole} ms ({phases}), {event['unanswered']} unanswered"
-    )
-
-
-def _first_fetch(event: Mapping[str, Any]) -> str:
-    return (
-        f"{_partition(event)} epoch {event['leader_epoch']}: broker {event['follower']} fetched"
-        f" from {event['leader']} after {event['first_fetch_ms']} ms"
     )
 
 
@@ -236,35 +224,9 @@ def _reassignment_begun(event: Mapping[str, Any]) -> str:
     )
 
 
-def _reassignment_ended(event: Mapping[str, Any]) -> str:
-    return f"{_partition(event)} is at {_members(event['replicas'])}"
-
-
-def _broker(event: Mapping[str, Any]) -> str:
-    return f"broker {event['broker']} epoch {event['broker_epoch']}"
-
-
 def _behind(event: Mapping[str, Any]) -> str:
     word = "took its commands" if event["is_over"] else "has not taken its commands"
-    return f"{_broker(event)} {word} for {event['behind_ms']} ms"
-
-
-def _log_dir_failed(event: Mapping[str, Any]) -> str:
-    return (
-        f"{_broker(event)} gave up {event['log_dir']} ({event['operation']}: {event['error']}):"
-        f" {event['replicas']} replicas are offline, of which it led {event['led']}"
-    )
-
-
-def _log_dir_slow(event: Mapping[str, Any]) -> str:
-    return (
-        f"{_broker(event)}: {event['log_dir']} is slow: {event['slow']} of {event['operations']}"
-        f" operations took {event['threshold_ms']} ms or longer, up to {event['longest_ms']} ms"
-    )
-
-
-def _log_dir_fast_again(event: Mapping[str, Any]) -> str:
-    return f"{_broker(event)}: {event['log_dir']} is fast again after {event['slow_ms']} ms"
+    return _filled(f"{_BROKER} {word} for {{behind_ms}} ms", event)
 
 
 def _controller(event: Mapping[str, Any]) -> str:
@@ -272,23 +234,30 @@ def _controller(event: Mapping[str, Any]) -> str:
     return f"broker {event['controller']} controller epoch {event['controller_epoch']}{cause}"
 
 
-_WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "leader_change": _leader_change,
-    "isr_change": _isr_change,
+_BROKER: Final = "broker {broker} epoch {broker_epoch}"
+#: The words of each kind of event: a sentence with its fields, or a function.
+_WORDS: Final[Mapping[str, str | Callable[[Mapping[str, Any]], str]]] = {
+    "leader_change": "{topic}-{partition} leader {previous_leader} -> {leader} epoch {leader_epoch}"
+    " ISR {isr} ({cause})",
+    "isr_change": "{topic}-{partition} ISR {previous_isr} -> {isr} leader {leader} epoch"
+    " {leader_epoch} ({cause})",
     "failover": _failover,
-    "first_fetch": _first_fetch,
+    "first_fetch": "{topic}-{partition} epoch {leader_epoch}: broker {follower} fetched from"
+    " {leader} after {first_fetch_ms} ms",
     "takeover": _takeover,
     "unclean_election": _unclean_election,
     "leader_awaited": _leader_awaited,
     "reassignment_begun": _reassignment_begun,
-    "reassignment_ended": _reassignment_ended,
-    "session_loss": _broker,
-    "shutdown": _broker,
-    "registration": _broker,
+    "reassignment_ended": "{topic}-{partition} is at {replicas}",
+    "session_loss": _BROKER,
+    "shutdown": _BROKER,
+    "registration": _BROKER,
     "commands_behind": _behind,
-    "log_dir_failed": _log_dir_failed,
-    "log_dir_slow": _log_dir_slow,
-    "log_dir_fast_again": _log_dir_fast_again,
+    "log_dir_failed": _BROKER + " gave up {log_dir} ({operation}: {error}): {replicas} replicas are"
+    " offline, of which it led {led}",
+    "log_dir_slow": _BROKER + ": {log_dir} is slow: {slow} of {operations} operations took"
+    " {threshold_ms} ms or longer, up to {longest_ms} ms",
+    "log_dir_fast_again": _BROKER + ": {log_dir} is fast again after {slow_ms} ms",
     "controller_election": _controller,
     "controller_resignation": _controller,
 }

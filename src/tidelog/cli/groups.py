@@ -14,12 +14,12 @@ from tidelog.cli.completion import group_names
 from tidelog.cli.documents import (
     AssignedPartition,
     GroupDescribed,
-    GroupListed,
     GroupOffset,
     GroupReset,
     GroupsDeleted,
     MemberDocument,
     OffsetReset,
+    document_of,
     prints,
 )
 from tidelog.cli.help import CommandGroup
@@ -27,16 +27,15 @@ from tidelog.cli.names import NotFoundError, nearest, partition_word
 from tidelog.cli.output import (
     OutputFormat,
     or_none,
-    print_document,
     print_line,
     print_rows,
-    print_table,
     printable,
+    printed,
     say,
 )
 from tidelog.cli.resetting import plan_of, targets
 from tidelog.cli.target import ClusterOptions
-from tidelog.client.groups import DEAD, EMPTY, FetchedOffset, GroupDescription
+from tidelog.client.groups import DEAD, EMPTY, FetchedOffset, GroupListing, MemberDescription
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.local.status import describe_partitions
@@ -71,12 +70,11 @@ _ShiftOption = Annotated[
 
 
 @app.command("list", epilog="Example: tidelog groups list -o json")
-@prints(list[GroupListed])
+@prints(list[GroupListing])
 def list_groups(cluster: ClusterOptions) -> None:
     """List the groups with their state and coordinator."""
     with cluster.client() as client:
-        found = client.list_groups()
-    rows = [GroupListed(it.name, it.state, it.protocol_type, it.coordinator_id) for it in found]
+        rows = client.list_groups()
     columns = ("group", "state", ("protocol type", "protocol_type", or_none), "coordinator")
     print_rows(rows, columns, cluster.output, "there are no groups")
 
@@ -138,11 +136,15 @@ def reset(
     Offsets stay within the log. The group must have no members.
     """
     plan = plan_of(
-        {"--to-earliest": to_earliest, "--to-latest": to_latest, "--to-current": to_current},
-        to_offset=to_offset,
-        to_datetime=to_datetime,
-        by_duration=by_duration,
-        shift_by=shift_by,
+        {
+            "--to-earliest": to_earliest,
+            "--to-latest": to_latest,
+            "--to-current": to_current,
+            "--to-offset": to_offset,
+            "--to-datetime": to_datetime,
+            "--by-duration": by_duration,
+            "--shift-by": shift_by,
+        }
     )
     if bool(topic) == all_topics:
         raise typer.BadParameter("give --topic NAME, once or more, or --all-topics")
@@ -174,8 +176,7 @@ def delete(
             _delete(client, name)
             if cluster.output is not OutputFormat.JSON:
                 say(f"group {name} deleted")
-    if cluster.output is OutputFormat.JSON:
-        print_document(GroupsDeleted(names))
+    cluster.printed(GroupsDeleted(names))
 
 
 def _delete(client: BlockingClient, name: str) -> None:
@@ -191,7 +192,7 @@ def _delete(client: BlockingClient, name: str) -> None:
 
 def _unknown(client: BlockingClient, name: str) -> NotFoundError:
     # Its first member may have joined since; the group's own name is no suggestion.
-    known = [each.name for each in client.list_groups() if each.name != name]
+    known = [each.group for each in client.list_groups() if each.group != name]
     return NotFoundError(f"there is no group {name!r}{nearest(name, known)}")
 
 
@@ -211,7 +212,7 @@ def _check_unused(client: BlockingClient, name: str, execute: bool) -> str:
 
 def _report_new_group(client: BlockingClient, name: str, execute: bool) -> None:
     """Report a new group: a mistyped name would become a group of its own."""
-    known = [each.name for each in client.list_groups() if each.name != name]
+    known = [each.group for each in client.list_groups() if each.group != name]
     made = "is new: it had no committed offsets" if execute else "would be new"
     say(f"tidelog: group {name!r} {made}{nearest(name, known) if known else ''}")
 
@@ -228,28 +229,20 @@ def _described(client: BlockingClient, name: str) -> GroupDescribed:
     if topics:
         for each in describe_partitions(client, client.metadata(topics)):
             marks[TopicPartition(each.topic, each.partition)] = each.high_watermark
-    return GroupDescribed(
+    return document_of(
+        GroupDescribed,
+        group,
         group=group.name,
-        state=group.state,
-        protocol_type=group.protocol_type,
-        assignor=group.assignor,
         coordinator=group.coordinator.broker_id,
-        members=_members(group),
+        members=[_member(each) for each in group.members],
         offsets=[_offset(tp, committed.get(tp), marks.get(tp), readers.get(tp)) for tp in wanted],
     )
 
 
-def _members(group: GroupDescription) -> list[MemberDocument]:
-    return [
-        MemberDocument(
-            it.member_id,
-            it.instance_id,
-            it.client_id,
-            it.host,
-            None if it.assignment is None else [AssignedPartition(*tp) for tp in it.assignment],
-        )
-        for it in group.members
-    ]
+def _member(member: MemberDescription) -> MemberDocument:
+    assigned = member.assignment
+    partitions = None if assigned is None else [AssignedPartition(*tp) for tp in assigned]
+    return document_of(MemberDocument, member, partitions=partitions)
 
 
 def _offset(
@@ -257,7 +250,7 @@ def _offset(
 ) -> GroupOffset:
     offset = None if committed is None else committed.offset
     lag = None if offset is None or mark is None else max(0, mark - offset)
-    return GroupOffset(tp.topic, tp.partition, offset, mark, lag, reader)
+    return GroupOffset(*tp, offset, mark, lag, reader)
 
 
 def _short(partitions: list[AssignedPartition] | None) -> str:
@@ -286,14 +279,10 @@ def _report_reset(
     execute: bool,
     output: OutputFormat,
 ) -> None:
-    if output is OutputFormat.JSON:
-        resets = [OffsetReset(*tp, before.get(tp), offset) for tp, offset in after.items()]
-        print_document(GroupReset(name, execute, resets))
+    resets = [OffsetReset(*tp, before.get(tp), offset) for tp, offset in after.items()]
+    if printed(GroupReset(name, execute, resets), output):
         return
-    if after:
-        print_table(
-            ("topic", "partition", "before", "after"),
-            ((tp.topic, tp.partition, before.get(tp), offset) for tp, offset in after.items()),
-        )
+    if resets:
+        print_rows(resets, ("topic", "partition", "before", "after"))
     if not execute:
         say("nothing was changed: --execute does it")

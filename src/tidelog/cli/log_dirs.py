@@ -8,32 +8,27 @@ the current one (D11).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Annotated
 
 import typer
 
-from tidelog.cli import balancing, cordons, drains
-from tidelog.cli.completion import broker_ids, topic_names
+from tidelog.cli.balancing import balance
+from tidelog.cli.completion import BrokerOption, BrokersOption, topic_names
+from tidelog.cli.cordons import cordon, mark_bad, uncordon
 from tidelog.cli.directory_moves import (
     PLACE_COLUMNS,
     FoundReplica,
     ReplicaPlace,
     Wanted,
-    ask,
-    await_all,
+    carry_out,
     check_known,
     described,
-    is_begun,
     present,
     say_refused,
 )
-from tidelog.cli.documents import (
-    DirectoryMoveEntry,
-    LastKnownReplica,
-    LogDirDescribed,
-    ReplicaDocument,
-    prints,
-)
+from tidelog.cli.documents import DirectoryMoveEntry, LastKnownReplica, LogDirDescribed, prints
+from tidelog.cli.drains import drain
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.move_execution import some
 from tidelog.cli.names import (
@@ -45,7 +40,7 @@ from tidelog.cli.names import (
     partitions_named,
     topics_named,
 )
-from tidelog.cli.output import OutputFormat, print_line, print_rows, print_table, say, size_text
+from tidelog.cli.output import print_line, print_rows, print_table, say, size_text
 from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.client.upkeep import LogDirDescription
 from tidelog.core.errors import ErrorCode
@@ -53,9 +48,11 @@ from tidelog.core.types import TopicPartition
 from tidelog.local.lost_replicas import last_known
 
 app = CommandGroup("Show log directories, move replicas between them, take them out of use.")
-cordons.register(app)
-drains.register(app)
-balancing.register(app)
+app.command(epilog="Example: tidelog log-dirs cordon --broker 1 /disks/b")(cordon)
+app.command(epilog="Example: tidelog log-dirs uncordon --broker 1 /disks/b")(uncordon)
+app.command("mark-bad", epilog="Example: tidelog log-dirs mark-bad --broker 1 /disks/b")(mark_bad)
+app.command(epilog="Example: tidelog log-dirs drain --broker 1 /disks/b --wait")(drain)
+app.command(epilog="Example: tidelog log-dirs balance --broker 1 --dry-run")(balance)
 
 
 @app.command(
@@ -64,10 +61,7 @@ balancing.register(app)
 @prints(list[LogDirDescribed])
 def describe_log_dirs(
     cluster: ClusterOptions,
-    broker: Annotated[
-        list[int] | None,
-        typer.Option("--broker", help="This broker only.", autocompletion=broker_ids),
-    ] = None,
+    broker: BrokersOption = None,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", help="Replicas of this topic only.", autocompletion=topic_names),
@@ -111,15 +105,7 @@ def _print_described(found: list[LogDirDescribed], replicas: bool) -> None:
         print_table(
             ("broker", "log directory", "topic", "partition", "bytes", "offset lag", "future"),
             (
-                (
-                    each.broker,
-                    each.log_dir,
-                    replica.topic,
-                    replica.partition,
-                    replica.size_bytes,
-                    replica.offset_lag,
-                    replica.future,
-                )
+                (each.broker, each.log_dir, *astuple(replica))
                 for each in found
                 for replica in each.replicas
             ),
@@ -132,7 +118,7 @@ def _print_described(found: list[LogDirDescribed], replicas: bool) -> None:
 @prints(list[DirectoryMoveEntry])
 def move(
     cluster: ClusterOptions,
-    broker: Annotated[int, typer.Option("--broker", help="The broker.", autocompletion=broker_ids)],
+    broker: BrokerOption,
     partitions: Annotated[
         list[str],
         typer.Option(
@@ -164,13 +150,10 @@ def move(
         if not wanted:
             raise NotFoundError(f"broker {broker} has no replica of these partitions")
         check_known(known, wanted)
-        outcomes = dict.fromkeys(wanted, ErrorCode.NONE) if dry_run else ask(client, wanted)
-        begun = {place: to for place in wanted if is_begun(outcomes[place], may_be_missing=False)}
-        if wait and begun and not dry_run:
-            await_all(client, begun)
+        outcomes = carry_out(client, wanted, dry_run=dry_run, wait=wait)
     done = "would_move" if dry_run else "done" if wait else "accepted"
     rows = [_moved(place, to, there.get(place), outcomes[place], done) for place in wanted]
-    _print_moved(rows, cluster.output)
+    print_rows(rows, PLACE_COLUMNS, cluster.output)
     if say_refused(outcomes, may_be_missing=False):
         raise typer.Exit(1)
 
@@ -193,17 +176,12 @@ def _moved(
 ) -> DirectoryMoveEntry:
     return DirectoryMoveEntry(
         place.broker_id,
-        place.tp.topic,
-        place.tp.partition,
+        *place.tp,
         done if error is ErrorCode.NONE else error.name,
         None if found is None else found.log_dir,
         to,
         0 if found is None else found.size_bytes,
     )
-
-
-def _print_moved(rows: list[DirectoryMoveEntry], output: OutputFormat) -> None:
-    print_rows(rows, PLACE_COLUMNS, output)
 
 
 def _state(found: LogDirDescribed) -> str:
@@ -233,13 +211,7 @@ _DIRECTORY_COLUMNS = (
 def _log_dir(
     found: LogDirDescription, topics: list[str] | None, lost: Mapping[TopicPartition, int | None]
 ) -> LogDirDescribed:
-    replicas = [
-        ReplicaDocument(
-            each.tp.topic, each.tp.partition, each.size_bytes, each.offset_lag, each.is_future
-        )
-        for each in found.replicas
-        if not topics or each.tp.topic in topics
-    ]
+    replicas = [each for each in found.replicas if not topics or each.topic in topics]
     return LogDirDescribed(
         broker=found.broker_id,
         log_dir=found.path,
@@ -253,7 +225,7 @@ def _log_dir(
         draining=found.is_draining,
         replicas=replicas,
         last_known=[
-            LastKnownReplica(tp.topic, tp.partition, size_bytes)
+            LastKnownReplica(*tp, size_bytes)
             for tp, size_bytes in lost.items()
             if not topics or tp.topic in topics
         ],

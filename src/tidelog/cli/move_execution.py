@@ -21,11 +21,12 @@ from tidelog.cli.move_files import MOVE_COLUMNS, ThrottleOption
 from tidelog.cli.output import OutputFormat, print_json, print_rows, say, size_text
 from tidelog.cli.reassignment_files import ReassignmentFileError, Targets, ids, rollback, save
 from tidelog.cli.waiting import wait_for
-from tidelog.client.moving import MoveAsked, Moves
-from tidelog.client.planning.moves import MovePlan, PlannedMove, reassignment_document
+from tidelog.client.moving import MoveAsked, Moves, MoveUnderWay
+from tidelog.client.planning.moves import MovePlan, PlannedMove
 from tidelog.client.upkeep import ElectionType
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import TopicPartition
+from tidelog.core.wording import counted
 from tidelog.runtime.blocking import BlockingClient
 
 #: A day: a move takes as long as the copy of a partition's data.
@@ -102,7 +103,7 @@ def carry_out(client: BlockingClient, plan: MovePlan, how: Execution, output: Ou
     typer.Exit with code 1 where a move or an election was refused.
     """
     if plan.moves:
-        _check_alone(client, how.additional)
+        moves_beside(client, how.additional)
     if how.dry_run:
         show_document(plan)
         return
@@ -136,8 +137,7 @@ def is_frozen(results: Collection[MoveAsked]) -> bool:
 
 def show_document(plan: MovePlan) -> None:
     """Print the document that executes a plan, and what it does on standard error."""
-    reasons = {move.tp: move.reason for move in plan.moves}
-    print_json(reassignment_document(plan.targets, plan.expected, reasons))
+    print_json(plan.document())
     for move in plan.moves:
         to = f"broker{'s' if len(move.added) > 1 else ''} {ids(move.added)}"
         copies = f"{size_text(move.moved_bytes)} to {to}" if move.added else "no copy"
@@ -147,8 +147,7 @@ def show_document(plan: MovePlan) -> None:
 
 def say_total(plan: MovePlan) -> None:
     """Print how many moves a plan has, and what they copy."""
-    count = len(plan.moves)
-    moves = "1 move copies" if count == 1 else f"{count} moves copy"
+    moves = counted(len(plan.moves), "move", "copies", "copy")
     say(f"{moves} {size_text(plan.moved_bytes)} ({plan.moved_bytes} bytes)")
 
 
@@ -243,18 +242,20 @@ def say_failed(refused: int, lost: int, total: int) -> None:
         say(f"tidelog: {lost} of {total} moves did not reach their targets")
 
 
-def _check_alone(client: BlockingClient, additional: bool) -> None:
+def moves_beside(client: BlockingClient, additional: bool) -> dict[TopicPartition, MoveUnderWay]:
+    """Return the moves under way; ReassignmentFileError for one unless `additional` is given."""
     moving = client.list_reassignments()
     if moving and not additional:
         raise ReassignmentFileError(
             f"partitions are on the move already ({len(moving)}, the first is {min(moving)}):"
             " wait for them (tidelog reassign list), cancel them, or give --additional"
         )
+    return moving
 
 
 @contextlib.contextmanager
 def way_back_on_error(back: Targets, saved: Path | None) -> Iterator[None]:
-    """Say the way back where a request fails: its moves may have begun all the same."""
+    """Print the rollback document where a request fails: its moves may have begun nevertheless."""
     try:
         yield
     except TidelogError:
@@ -263,7 +264,7 @@ def way_back_on_error(back: Targets, saved: Path | None) -> Iterator[None]:
 
 
 def say_way_back(back: Targets, saved: Path | None, dry_run: bool = False) -> None:
-    """Say how to move partitions back whose moves were accepted, unless a file has it."""
+    """Print the document that moves partitions back to these replicas, unless a file has it."""
     if back and saved is None and not dry_run:
         say(f"to move them back once they are moved, execute: {rollback(back)}")
 
@@ -276,8 +277,7 @@ def _elect(client: BlockingClient, begun: list[PlannedMove], is_over: bool) -> b
     changed = [move for move in begun if move.needs_election]
     now = [move.tp for move in changed if is_over or set(move.after) == set(move.before)]
     if len(now) < len(changed):
-        later = len(changed) - len(now)
-        leaders = "1 leader changes" if later == 1 else f"{later} leaders change"
+        leaders = counted(len(changed) - len(now), "leader", "changes", "change")
         say(
             f"{leaders} when the move is done: by the brokers' leader balance, or at once by"
             " tidelog leaders elect --all"
@@ -302,8 +302,7 @@ def _row(move: PlannedMove, result: MoveAsked | None) -> MovePlanned:
     if result is not None:
         word = "accepted" if result.error is ErrorCode.NONE else result.error.name
     return MovePlanned(
-        move.tp.topic,
-        move.tp.partition,
+        *move.tp,
         word,
         move.before,
         move.after,

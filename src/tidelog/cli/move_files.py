@@ -98,8 +98,7 @@ def print_asked(
     """Print the result of each move that was asked for; `word` says that it was accepted."""
     rows = [
         MoveBegun(
-            tp.topic,
-            tp.partition,
+            *tp,
             word if results[tp].error is ErrorCode.NONE else results[tp].error.name,
             before[tp],
             targets[tp],

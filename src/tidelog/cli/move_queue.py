@@ -76,10 +76,7 @@ def queue(
 
 
 def _show(moves: Moves, output: OutputFormat) -> None:
-    rows = [
-        MoveInQueue(tp.topic, tp.partition, queued.target, queued.reason)
-        for tp, queued in moves.queued.items()
-    ]
+    rows = [MoveInQueue(*tp, queued.target, queued.reason) for tp, queued in moves.queued.items()]
     target, reason = ("replicas", "target", ids), ("waits because", "reason", or_none)
     print_rows(rows, ("topic", "partition", target, reason), output, "no move is queued")
     say_frozen(moves)

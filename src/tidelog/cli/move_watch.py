@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from tidelog.cli.documents import MoveListed, MovesSampled
+from tidelog.cli.documents import MoveListed, MovesSampled, document_of
 from tidelog.cli.output import OutputFormat, print_line, print_rows, printed, say, size_text
 from tidelog.cli.reassignment_files import ids
 from tidelog.cli.throttles import configured_throttles, say_throttles
@@ -154,41 +154,46 @@ class _JsonLines:
         typer.get_text_stream("stdout").flush()
 
 
-class _Lines:
-    """One line for each move and sample, and one for its end."""
+class _Shown:
+    """The moves of the sample before."""
 
     def __init__(self) -> None:
         self._shown: dict[TopicPartition, None] = {}
 
+    def _ended(self, found: Sequence[MoveProgress]) -> list[TopicPartition]:
+        """Return the moves that are not in this sample, and remember it."""
+        present = dict.fromkeys(each.tp for each in found)
+        ended = [tp for tp in self._shown if tp not in present]
+        self._shown = present
+        return ended
+
+
+class _Lines(_Shown):
+    """One line for each move and sample, and one for its end."""
+
     def show(self, found: Sequence[MoveProgress]) -> None:
         """Print the moves of the sample, and those that ended since the last one."""
-        present = dict.fromkeys(each.tp for each in found)
-        for tp in self._shown:
-            if tp not in present:
-                print_line(f"{tp} ended")
+        for tp in self._ended(found):
+            print_line(f"{tp} ended")
         for each in found:
             print_line(f"{each.tp} {_title(each)}: {progress_text(each)}")
-        self._shown = present
 
 
-class _Bars:
+class _Bars(_Shown):
     """A bar for each move under way; moves that ended are lines above, and take no bar's place."""
 
     def __init__(self, bars: Progress) -> None:
+        super().__init__()
         self._bars = bars
         self._tasks: dict[TopicPartition, TaskID] = {}
-        self._shown: dict[TopicPartition, None] = {}
         self._rest: TaskID | None = None
 
     def show(self, found: Sequence[MoveProgress]) -> None:
         """Draw the sample."""
-        present = dict.fromkeys(each.tp for each in found)
-        for tp in self._shown:
-            if tp not in present:
-                self._bars.console.print(f"{tp} ended", markup=False, highlight=False)
-                if tp in self._tasks:
-                    self._bars.remove_task(self._tasks.pop(tp))
-        self._shown = present
+        for tp in self._ended(found):
+            self._bars.console.print(f"{tp} ended", markup=False, highlight=False)
+            if tp in self._tasks:
+                self._bars.remove_task(self._tasks.pop(tp))
         if self._rest is not None:
             self._bars.remove_task(self._rest)
             self._rest = None
@@ -239,22 +244,18 @@ def _title(progress: MoveProgress) -> str:
 
 def _row(progress: MoveProgress) -> MoveListed:
     move = progress.move
-    return MoveListed(
-        progress.tp.topic,
-        progress.tp.partition,
-        move.replicas,
-        move.adding,
-        move.removing,
-        move.target,
-        move.original,
-        progress.state.value,
-        progress.done_bytes,
-        progress.left_bytes,
-        None if progress.rate is None else round(progress.rate),
-        progress.left_ms,
-        progress.is_never,
-        move.throttle or None,
-        progress.configured_rate,
-        move.paused,
-        None if move.request_id == NO_REQUEST else move.request_id,
+    return document_of(
+        MoveListed,
+        move,
+        topic=progress.tp.topic,
+        partition=progress.tp.partition,
+        state=progress.state.value,
+        done_bytes=progress.done_bytes,
+        left_bytes=progress.left_bytes,
+        bytes_per_s=None if progress.rate is None else round(progress.rate),
+        left_ms=progress.left_ms,
+        never=progress.is_never,
+        throttle=move.throttle or None,
+        throttle_configured=progress.configured_rate,
+        request_id=None if move.request_id == NO_REQUEST else move.request_id,
     )

@@ -7,7 +7,7 @@ forms.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import typer
@@ -81,21 +81,10 @@ def resolve(
     """Return the offset in each partition, within its log. Not for stored offsets."""
     chosen = list(partitions)
     if where.timestamp is not None:
-        return positions(client, dict.fromkeys(chosen, where.timestamp))
-    starts = positions(client, dict.fromkeys(chosen, EARLIEST))
-    ends = positions(client, dict.fromkeys(chosen, LATEST))
+        return client.positions(dict.fromkeys(chosen, where.timestamp))
+    starts = client.positions(dict.fromkeys(chosen, EARLIEST))
+    ends = client.positions(dict.fromkeys(chosen, LATEST))
     if where.tail is not None:
         return {tp: max(starts[tp], ends[tp] - where.tail) for tp in chosen}
     wanted = where.offset or 0
     return {tp: min(max(starts[tp], wanted), ends[tp]) for tp in chosen}
-
-
-def positions(
-    client: BlockingClient, timestamps: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    """Return the first offset not older than each timestamp; the end if there is none."""
-    listed = client.list_offsets(timestamps)
-    newer = {tp: LATEST for tp, each in listed.items() if each.offset < 0}
-    if newer:
-        listed |= client.list_offsets(newer)
-    return {tp: each.offset for tp, each in listed.items()}

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -190,6 +191,13 @@ def size_text(size_bytes: int | None) -> str:
         value, unit = value / 1024, unit + 1
     digits = 0 if unit == 0 or value >= 100 else 1
     return f"{value:.{digits}f} {_UNITS[unit]}"
+
+
+def time_text(time_ms: int | None) -> str | None:
+    """Return a time for people, in UTC to the second; None for a time that is not known."""
+    if time_ms is None:
+        return None
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _is_number(value: object) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.completion import topic_names
+from tidelog.cli.completion import TopicOption, topic_names
 from tidelog.cli.documents import LeaderElected, RecordsDeleted, prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import (
@@ -38,9 +38,7 @@ records_app = CommandGroup("Delete records.")
 @prints(list[LeaderElected])
 def elect(
     cluster: ClusterOptions,
-    topic: Annotated[
-        str | None, typer.Option("--topic", help="Of this topic.", autocompletion=topic_names)
-    ] = None,
+    topic: TopicOption = None,
     partition: Annotated[
         str | None, typer.Option("--partition", help="Its partitions, as 0,2-4; default all.")
     ] = None,
@@ -116,7 +114,7 @@ def delete(
         starts = _new_starts(client, chosen, target)
         if not dry_run:
             starts = client.delete_records(dict.fromkeys(chosen, target))
-    rows = [RecordsDeleted(tp.topic, tp.partition, starts[tp], not dry_run) for tp in chosen]
+    rows = [RecordsDeleted(*tp, starts[tp], not dry_run) for tp in chosen]
     heading = "first offset would be" if dry_run else "first offset"
     print_rows(rows, ("topic", "partition", (heading, "low_watermark")), cluster.output)
 
@@ -151,8 +149,7 @@ def _elected(
         word = result.error.name
     was, now = before.partition(tp), after.partition(tp)
     return LeaderElected(
-        tp.topic,
-        tp.partition,
+        *tp,
         word,
         NO_LEADER if was is None else was.leader,
         NO_LEADER if now is None else now.leader,

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.cluster_reading import read_state
-from tidelog.cli.completion import topic_names
+from tidelog.cli.completion import TopicArgument
 from tidelog.cli.configs import MIN_INSYNC_REPLICAS, warn_of_minimum
 from tidelog.cli.documents import MovePlanned, ReassignmentDocument, prints
 from tidelog.cli.move_execution import (
@@ -28,10 +28,11 @@ from tidelog.cli.names import broker_named, topics_named
 from tidelog.cli.output import OutputFormat, print_json, say
 from tidelog.cli.target import ClusterOptions
 from tidelog.client.configs import TOPIC, ConfigResource
-from tidelog.client.planning.moves import MovePlan, reassignment_document
+from tidelog.client.planning.moves import MovePlan
 from tidelog.client.planning.rebalancing import TOLERANCE, rebalanced
 from tidelog.client.planning.replication_factor import with_replication_factor
 from tidelog.client.planning.topic_placement import on_brokers
+from tidelog.core.wording import counted
 from tidelog.runtime.blocking import BlockingClient
 
 _ToleranceOption = Annotated[
@@ -57,9 +58,7 @@ def change_replication_factor(
 def move(
     how: Execution,
     cluster: ClusterOptions,
-    name: Annotated[
-        str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
-    ],
+    name: TopicArgument,
     to_brokers: Annotated[
         str, typer.Option("--to-brokers", help="Broker ids, as 1,2,3.", show_default=False)
     ],
@@ -98,8 +97,7 @@ def plan(
     with cluster.client() as client:
         found = rebalanced(read_state(client, racks), tolerance / 100)
     if cluster.output is OutputFormat.JSON:
-        reasons = {each.tp: each.reason for each in found.moves}
-        print_json(reassignment_document(found.targets, found.expected, reasons))
+        print_json(found.document())
     else:
         _print_balance(found)
 
@@ -141,8 +139,7 @@ def _lead_by_preferred(client: BlockingClient) -> None:
     if elect_preferred(client, wanted):
         raise typer.Exit(1)
     if wanted:
-        partitions = "1 partition has" if len(wanted) == 1 else f"{len(wanted)} partitions have"
-        say(f"{partitions} the preferred leader again")
+        say(f"{counted(len(wanted), 'partition', 'has', 'have')} the preferred leader again")
 
 
 def broker_list(text: str, option: str) -> tuple[int, ...]:

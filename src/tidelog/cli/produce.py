@@ -15,14 +15,15 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.completion import topic_names
+from tidelog.cli.completion import TopicArgument
 from tidelog.cli.documents import Produced, ProducedPartition, prints
 from tidelog.cli.names import check_partition, topics_named
-from tidelog.cli.output import OutputFormat, print_document, say
+from tidelog.cli.output import OutputFormat, printed, say
 from tidelog.cli.record_input import RecordShape, headers_of, pieces, unescaped
 from tidelog.cli.target import ClusterOptions
 from tidelog.client.sending import RecordSender, SendOptions
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.wording import counted
 from tidelog.records import compression
 from tidelog.runtime.blocking import BlockingClient
 
@@ -51,9 +52,7 @@ def register(app: typer.Typer) -> None:
 @prints(Produced)
 def produce(
     cluster: ClusterOptions,
-    topic: Annotated[
-        str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
-    ],
+    topic: TopicArgument,
     values: Annotated[
         list[str] | None, typer.Argument(help="Records; default standard input.")
     ] = None,
@@ -168,23 +167,22 @@ def _stored_so_far(count: Callable[[], str]) -> Iterator[None]:
 
 
 def _report(topic: str, sender: RecordSender, output: OutputFormat) -> None:
-    if output is OutputFormat.JSON:
-        partitions = [
-            ProducedPartition(
-                number,
-                sent.records,
-                sent.first_offset if sent.first_offset >= 0 else None,
-                sent.last_offset if sent.last_offset >= 0 else None,
-            )
-            for number, sent in sorted(sender.sent.items())
-        ]
-        print_document(Produced(topic, sender.records_sent, partitions))
+    partitions = [
+        ProducedPartition(
+            number,
+            sent.records,
+            sent.first_offset if sent.first_offset >= 0 else None,
+            sent.last_offset if sent.last_offset >= 0 else None,
+        )
+        for number, sent in sorted(sender.sent.items())
+    ]
+    if printed(Produced(topic, sender.records_sent, partitions), output):
         return
-    counted = "1 record" if sender.records_sent == 1 else f"{sender.records_sent} records"
     where = ", ".join(
         f"partition {number} offset {sent.first_offset}"
         + (f" to {sent.last_offset}" if sent.last_offset > sent.first_offset else "")
         for number, sent in sorted(sender.sent.items())
         if sent.first_offset >= 0
     )
-    say(f"{counted} to {topic}" + (f": {where}" if where and len(sender.sent) <= 8 else ""))
+    text = f"{counted(sender.records_sent, 'record')} to {topic}"
+    say(text + (f": {where}" if where and len(sender.sent) <= 8 else ""))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from tidelog.cli.names import PartitionWord, partitions_named
-from tidelog.cli.offsets import ReadSpan, Where, positions, resolve
+from tidelog.cli.offsets import ReadSpan, Where, resolve
 from tidelog.cli.output import say
 from tidelog.client.consuming import ConsumedRecord
 from tidelog.client.fetching import EARLIEST
@@ -37,10 +37,14 @@ _NEVER = 1 << 63
 
 
 class Interrupts:
-    """A context for SIGINT and SIGTERM: the first signal is noted, the next one interrupts."""
+    """A context for SIGINT and SIGTERM: the first signal is noted, the next one acts as before.
 
-    def __init__(self) -> None:
+    `answer` is a message that the first signal prints; empty for none.
+    """
+
+    def __init__(self, answer: str = "") -> None:
         self.signal: signal.Signals | None = None
+        self._answer = answer
         self._before: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Interrupts:
@@ -53,9 +57,10 @@ class Interrupts:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        if self.signal is not None:
-            raise KeyboardInterrupt
+        self.__exit__()
         self.signal = signal.Signals(number)
+        if self._answer:
+            say(self._answer)
 
 
 @dataclass(slots=True)
@@ -130,7 +135,7 @@ def read_alone(
         begin = Where(timestamp=EARLIEST)
     starts |= resolve(client, begin, [tp for tp in chosen if tp not in starts])
     if span.end_timestamp is not None:
-        ending.stops = positions(client, dict.fromkeys(chosen, span.end_timestamp))
+        ending.stops = client.positions(dict.fromkeys(chosen, span.end_timestamp))
     consumer = client.consumer(isolation_level)
     for tp in chosen:
         consumer.seek(tp, starts[tp])
@@ -168,7 +173,7 @@ class _Newcomers:
                 tp = TopicPartition(topic.name, number)
                 if tp not in known:
                     say(f"tidelog: {tp} is new; reading it from its beginning on")
-                    (start,) = positions(self._client, {tp: EARLIEST}).values()
+                    (start,) = self._client.positions({tp: EARLIEST}).values()
                     self._consumer.seek(tp, start)
         self._due_s = time.monotonic() + _LOOK_INTERVAL_S
 

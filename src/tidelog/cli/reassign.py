@@ -39,6 +39,7 @@ from tidelog.cli.move_execution import (
     WaitForMovesOption,
     await_moves,
     await_targets,
+    moves_beside,
     say_failed,
     say_way_back,
     way_back_on_error,
@@ -56,14 +57,7 @@ from tidelog.cli.move_watch import show_moves, watch_moves
 from tidelog.cli.names import topics_named
 from tidelog.cli.output import OutputFormat, or_none, print_rows, say
 from tidelog.cli.planned_moves import plan, rebalance
-from tidelog.cli.reassignment_files import (
-    ReassignmentFileError,
-    check_expected,
-    ids,
-    read,
-    rollback,
-    save,
-)
+from tidelog.cli.reassignment_files import check_expected, ids, read, rollback, save
 from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.cli.throttles import remove_throttles
 from tidelog.client.moving import MoveAsked, Moves, MoveUnderWay
@@ -98,12 +92,7 @@ def execute(
         before = replicas_of(client, targets, where)
         check_expected(where, expected, before)
         check_known(described(client, [place.broker_id for place in directories]), directories)
-        moving = client.list_reassignments()
-        if moving and not additional:
-            raise ReassignmentFileError(
-                f"partitions are on the move already ({len(moving)}, the first is {min(moving)}):"
-                " wait for them (tidelog reassign list), cancel them, or give --additional"
-            )
+        moving = moves_beside(client, additional)
         former = {tp: moving[tp].original if tp in moving else before[tp] for tp in targets}
         unknown = [str(tp) for tp in targets if not former[tp]]
         back = {tp: replicas for tp, replicas in former.items() if replicas}
@@ -269,7 +258,7 @@ def _cancelled(
     if result.error is ErrorCode.NONE:
         word = "would_cancel" if dry_run else "cancelled"
     replicas, target = ((), ()) if move is None else (move.replicas, move.target)
-    return MoveCancelled(tp.topic, tp.partition, word, replicas, target, result.message)
+    return MoveCancelled(*tp, word, replicas, target, result.message)
 
 
 @app.command(
@@ -328,8 +317,7 @@ def verify(
     }
     rows = [
         MoveVerified(
-            tp.topic,
-            tp.partition,
+            *tp,
             _in_directories(
                 _state(tp, targets[tp], replicas[tp], moves, requests or []), tp in astray
             ),

@@ -11,24 +11,24 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.completion import topic_names
+from tidelog.cli.completion import TopicArgument
 from tidelog.cli.documents import GroupLoss, PartitionLoss, RemovedPartitions, prints
 from tidelog.cli.names import topics_named
-from tidelog.cli.output import OutputFormat, print_document, print_table, say
+from tidelog.cli.output import OutputFormat, print_table, say
 from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.cli.waiting import WaitOption, wait_for
 from tidelog.client.cluster import TopicMetadata
 from tidelog.client.fetching import EARLIEST, LATEST
+from tidelog.client.upkeep import sizes_of
 from tidelog.core.types import NO_LEADER, TopicPartition
+from tidelog.core.wording import counted
 from tidelog.runtime.blocking import BlockingClient
 
 
 @prints(RemovedPartitions)
 def remove_partitions(
     cluster: ClusterOptions,
-    name: Annotated[
-        str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
-    ],
+    name: TopicArgument,
     partitions: Annotated[
         int,
         typer.Option(min=1, help="How many to remove, from the highest down.", show_default=False),
@@ -59,14 +59,14 @@ def remove_partitions(
             client.remove_partitions(name, left, drain=drain)
             if wait:
                 _await_removal(client, name, left, cluster.timeout)
-    if cluster.output is OutputFormat.JSON:
-        print_document(RemovedPartitions(name, before, left, drain, not dry_run, lost))
-    elif dry_run:
+    if cluster.printed(RemovedPartitions(name, before, left, drain, not dry_run, lost)):
+        return
+    if dry_run:
         say("nothing was removed: --dry-run")
     elif wait:
-        say(f"topic {name} has {left} {_plural(left)} now")
+        say(f"topic {name} has {counted(left, 'partition')} now")
     else:
-        say(f"accepted: topic {name} will have {left} {_plural(left)}")
+        say(f"accepted: topic {name} will have {counted(left, 'partition')}")
 
 
 def _losses(
@@ -78,16 +78,13 @@ def _losses(
     ends = client.list_offsets(dict.fromkeys(led, LATEST)) if led else {}
     sizes: dict[TopicPartition, int] = {}
     for leader in sorted({topic.partitions[tp.partition].leader for tp in led}):
-        for log_dir in client.describe_log_dirs(leader):
-            for replica in log_dir.replicas:
-                if topic.partitions.get(replica.tp.partition) and replica.tp in going:
-                    sizes[replica.tp] = replica.size_bytes
+        sizes |= sizes_of(client.describe_log_dirs(leader, led))
     groups: dict[TopicPartition, list[GroupLoss]] = {tp: [] for tp in going}
     for listed in client.list_groups():
-        for tp, committed in client.committed(listed.name, going).items():
+        for tp, committed in client.committed(listed.group, going).items():
             end = ends[tp].offset if tp in ends else committed.offset
             groups[tp].append(
-                GroupLoss(listed.name, committed.offset, max(0, end - committed.offset))
+                GroupLoss(listed.group, committed.offset, max(0, end - committed.offset))
             )
     return [
         PartitionLoss(
@@ -131,12 +128,8 @@ def _await_removal(client: BlockingClient, name: str, left: int, timeout_s: floa
     def heard() -> int:
         return sum(count <= left for count in client.partition_counts(name).values())
 
-    wait_for(f"brokers with {left} {_plural(left)} of {name}", brokers, heard, timeout_s)
+    wait_for(f"brokers with {counted(left, 'partition')} of {name}", brokers, heard, timeout_s)
 
 
 def _numbers(first: int, end: int) -> str:
     return f"partition {first}" if end - first == 1 else f"partitions {first} to {end - 1}"
-
-
-def _plural(partitions: int) -> str:
-    return "partition" if partitions == 1 else "partitions"

@@ -7,13 +7,13 @@ partition without one is left out with a message.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
 import typer
 
 from tidelog.cli.names import NotFoundError, PartitionWord, partitions_named
-from tidelog.cli.offsets import positions
 from tidelog.cli.output import say
 from tidelog.cli.times import duration_ms, record_time, timestamp_ms
 from tidelog.client.fetching import EARLIEST, LATEST
@@ -30,41 +30,33 @@ class ResetPlan:
     shift: int | None = None
 
 
-def plan_of(
-    flags: Mapping[str, bool],
-    *,
-    to_offset: int | None,
-    to_datetime: str | None,
-    by_duration: str | None,
-    shift_by: int | None,
-) -> ResetPlan:
-    """Return the one chosen way; raise a usage error for none and for several."""
-    values = {
-        "--to-offset": to_offset,
-        "--to-datetime": to_datetime,
-        "--by-duration": by_duration,
-        "--shift-by": shift_by,
-    }
-    given = [name for name, is_set in flags.items() if is_set]
-    given += [name for name, value in values.items() if value is not None]
+def _since(duration: str) -> ResetPlan:
+    moment_ms = time.time_ns() // 1_000_000 - duration_ms(duration, signed=True)
+    return ResetPlan(timestamp=record_time(moment_ms))
+
+
+#: The options that choose a way, and what each makes of its value.
+_WAYS: Final[Mapping[str, Callable[[Any], ResetPlan]]] = {
+    "--to-earliest": lambda _: ResetPlan(timestamp=EARLIEST),
+    "--to-latest": lambda _: ResetPlan(timestamp=LATEST),
+    "--to-current": lambda _: ResetPlan(shift=0),
+    "--to-offset": lambda offset: ResetPlan(offset=offset),
+    "--to-datetime": lambda text: ResetPlan(timestamp=record_time(timestamp_ms(text))),
+    "--by-duration": _since,
+    "--shift-by": lambda shift: ResetPlan(shift=shift),
+}
+
+
+def plan_of(values: Mapping[str, object]) -> ResetPlan:
+    """Return the one way that is chosen; raise a usage error for none and for several.
+
+    `values` of options: None and False where an option is not given.
+    """
+    given = [name for name, value in values.items() if value is not None and value is not False]
     if len(given) != 1:
         found = f"{' and '.join(given)} were given" if given else "none was given"
-        raise typer.BadParameter(f"one of {', '.join([*flags, *values])} is needed; {found}")
-    if to_offset is not None:
-        return ResetPlan(offset=to_offset)
-    if to_datetime is not None:
-        return ResetPlan(timestamp=record_time(timestamp_ms(to_datetime)))
-    if by_duration is not None:
-        moment_ms = time.time_ns() // 1_000_000 - duration_ms(by_duration, signed=True)
-        return ResetPlan(timestamp=record_time(moment_ms))
-    if shift_by is not None:
-        return ResetPlan(shift=shift_by)
-    by_flag = {
-        "--to-earliest": ResetPlan(timestamp=EARLIEST),
-        "--to-latest": ResetPlan(timestamp=LATEST),
-        "--to-current": ResetPlan(shift=0),
-    }
-    return by_flag[given[0]]
+        raise typer.BadParameter(f"one of {', '.join(_WAYS)} is needed; {found}")
+    return _WAYS[given[0]](values[given[0]])
 
 
 def targets(
@@ -80,8 +72,8 @@ def targets(
         chosen = partitions_named(client, words)
         committed = client.committed(group, chosen)
     before = {tp: each.offset for tp, each in committed.items()}
-    starts = positions(client, dict.fromkeys(chosen, EARLIEST))
-    ends = positions(client, dict.fromkeys(chosen, LATEST))
+    starts = client.positions(dict.fromkeys(chosen, EARLIEST))
+    ends = client.positions(dict.fromkeys(chosen, LATEST))
     wanted = _wanted(client, chosen, before, plan)
     after = {}
     for tp, offset in wanted.items():
@@ -100,7 +92,7 @@ def _wanted(
     plan: ResetPlan,
 ) -> dict[TopicPartition, int]:
     if plan.timestamp is not None:
-        return positions(client, dict.fromkeys(chosen, plan.timestamp))
+        return client.positions(dict.fromkeys(chosen, plan.timestamp))
     if plan.offset is not None:
         return dict.fromkeys(chosen, plan.offset)
     for tp in chosen:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from tidelog.cli.completion import broker_ids
-from tidelog.cli.documents import StrayChanged, StrayListed, prints
+from tidelog.cli.completion import BrokersOption
+from tidelog.cli.documents import StrayChanged, StrayListed, document_of, prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import NotFoundError, broker_named, nearest, partition_word
-from tidelog.cli.output import OutputFormat, print_document, print_rows, say, size_text
+from tidelog.cli.output import OutputFormat, print_rows, printed, say, size_text, time_text
 from tidelog.cli.target import ClusterOptions
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.client.stray_requests import StrayAction, StrayAltered, StrayReplica
@@ -31,9 +30,6 @@ app = CommandGroup("List, restore and delete set-aside replicas.")
 
 _SUFFIX = "-stray"
 
-BrokersOption = Annotated[
-    list[int] | None, typer.Option("--broker", help="This broker only.", autocompletion=broker_ids)
-]
 NamesArgument = Annotated[
     list[str] | None,
     typer.Argument(
@@ -60,9 +56,9 @@ def list_strays(cluster: ClusterOptions, broker: BrokersOption = None) -> None:
             ("broker", "broker_id"),
             ("partition", "tp"),
             ("topic id", "topic_id", _id_text),
-            ("set aside", "since_ms", _time),
+            ("set aside", "since_ms", time_text),
             ("size", "size_bytes", size_text),
-            ("deleted", _deletion_text),
+            ("deleted", lambda each: time_text(each.delete_at_ms) or "held"),
             ("directory", lambda each: f"{each.log_dir}/{each.name}"),
         ),
     )
@@ -200,8 +196,7 @@ def _confirm(wanted: Sequence[StrayReplica], yes: bool) -> None:
 
 
 def _print_results(results: Sequence[StrayAltered], output: OutputFormat, done: str) -> None:
-    if output is OutputFormat.JSON:
-        print_document([_changed(result, done) for result in results])
+    if printed([_changed(result, done) for result in results], output):
         return
     for result in results:
         where = f"{result.stray.tp or result.stray.name} on broker {result.stray.broker_id}"
@@ -215,43 +210,34 @@ def _print_results(results: Sequence[StrayAltered], output: OutputFormat, done: 
 
 
 def _listed(stray: StrayReplica) -> StrayListed:
-    return StrayListed(
+    topic, partition = stray.tp or (None, None)
+    return document_of(
+        StrayListed,
+        stray,
         broker=stray.broker_id,
-        log_dir=stray.log_dir,
-        name=stray.name,
-        topic=None if stray.tp is None else stray.tp.topic,
-        partition=None if stray.tp is None else stray.tp.partition,
+        topic=topic,
+        partition=partition,
         topic_id=_id_text(stray.topic_id),
         set_aside_ms=stray.since_ms,
-        size_bytes=stray.size_bytes,
-        delete_at_ms=stray.delete_at_ms,
         held=stray.delete_at_ms is None,
         restorable=stray.is_restorable,
     )
 
 
 def _changed(result: StrayAltered, done: str) -> StrayChanged:
-    is_done = result.error is ErrorCode.NONE
-    return StrayChanged(
+    topic, partition = result.stray.tp or (None, None)
+    return document_of(
+        StrayChanged,
+        result.stray,
         broker=result.stray.broker_id,
-        log_dir=result.stray.log_dir,
-        name=result.stray.name,
-        topic=None if result.stray.tp is None else result.stray.tp.topic,
-        partition=None if result.stray.tp is None else result.stray.tp.partition,
-        result=done if is_done else result.error.name,
+        topic=topic,
+        partition=partition,
+        result=done if result.error is ErrorCode.NONE else result.error.name,
         message=result.message,
         first_offset=result.log_start_offset if result.log_start_offset >= 0 else None,
         end_offset=result.log_end_offset if result.log_end_offset >= 0 else None,
     )
 
 
-def _deletion_text(stray: StrayReplica) -> str:
-    return "held" if stray.delete_at_ms is None else _time(stray.delete_at_ms)
-
-
 def _id_text(topic_id: TopicId) -> str | None:
     return None if topic_id == ZERO_TOPIC_ID else topic_id_to_text(topic_id)
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.completion import topic_names
+from tidelog.cli.completion import TopicArgument
 from tidelog.cli.configs import (
     MIN_INSYNC_REPLICAS,
     ConfigOption,
@@ -40,14 +40,12 @@ from tidelog.cli.waiting import WaitOption, wait_for
 from tidelog.client.configs import TOPIC, ConfigResource
 from tidelog.core.config_keys import INT16_MAX, INT32_MAX
 from tidelog.core.types import NO_LEADER, topic_id_to_text
+from tidelog.core.wording import counted
 from tidelog.runtime.blocking import BlockingClient
 
 app = CommandGroup("Create, show, change and delete topics.")
 
 _NewNameArgument = Annotated[str, typer.Argument(help="The topic.", show_default=False)]
-_NameArgument = Annotated[
-    str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,7 @@ def create(
             replicas = replication_factor or len(client.await_topic(name).partitions[0].replicas)
             warn_of_minimum(configs[MIN_INSYNC_REPLICAS], replicas)
     if not cluster.printed(CreatedTopic(name, topic_id_to_text(topic_id), count)):
-        say(f"topic {name} created with {_counted(count)}")
+        say(f"topic {name} created with {counted(count, 'partition')}")
 
 
 @app.command("list", epilog="Example: tidelog topics list --bootstrap-server 127.0.0.1:9092")
@@ -122,7 +120,7 @@ app.command(
 def alter(
     how: _AlterExecution,
     cluster: ClusterOptions,
-    name: _NameArgument,
+    name: TopicArgument,
     config: ConfigOption = None,
     delete_config: DeleteConfigOption = None,
     replication_factor: Annotated[
@@ -160,7 +158,7 @@ app.command(epilog="Example: tidelog topics move flights --to-brokers 1,2,3 --wa
 @prints(AddedPartitions)
 def add_partitions(
     cluster: ClusterOptions,
-    name: _NameArgument,
+    name: TopicArgument,
     to: Annotated[
         int, typer.Option(min=1, help="Total number of partitions afterwards.", show_default=False)
     ],
@@ -174,14 +172,15 @@ def add_partitions(
         before = len(topics_named(client, [name])[name].partitions)
         if to <= before:
             raise typer.BadParameter(
-                f"topic {name!r} has {_counted(before)}: more than that are needed, not {to}",
+                f"topic {name!r} has {counted(before, 'partition')}: more than that are needed,"
+                f" not {to}",
                 param_hint="--to",
             )
         client.add_partitions(name, to)
         if wait:
             _await_leaders(client, name, to, cluster.timeout)
     if not cluster.printed(AddedPartitions(name, before, to)):
-        say(f"topic {name} has {_counted(to)} now, {to - before} of them new")
+        say(f"topic {name} has {counted(to, 'partition')} now, {to - before} of them new")
 
 
 app.command(
@@ -192,7 +191,7 @@ app.command(
 
 @app.command(epilog="Example: tidelog topics delete flights")
 @prints(TopicDeleted)
-def delete(cluster: ClusterOptions, name: _NameArgument, wait: WaitOption = True) -> None:
+def delete(cluster: ClusterOptions, name: TopicArgument, wait: WaitOption = True) -> None:
     """Delete a topic and its records; return when no broker has it any more."""
     with cluster.client() as client:
         topics_named(client, [name])
@@ -218,7 +217,3 @@ def _await_leaders(client: BlockingClient, name: str, partitions: int, timeout_s
         return min(leaders, partitions) if leaders == len(topic.partitions) else leaders - 1
 
     wait_for(f"leaders of {name}", partitions, led, timeout_s)
-
-
-def _counted(partitions: int) -> str:
-    return "1 partition" if partitions == 1 else f"{partitions} partitions"

@@ -11,8 +11,8 @@ pass by themselves.
 Produce: `partitioning` (the partition of a record), `producing` (one batch), `sending` (batches
 with a producer id), `produce_queue` (their order).
 
-Consume: `fetching` (batches and offsets), `consuming` (positions and records). A group member:
-`membership`, `assignors`, `heartbeats`.
+Consume: `fetching` (batches and offsets), `aborted_transactions`, `consuming` (positions and
+records). A group member: `membership`, `assignors`, `heartbeats`.
 
 Administration: `admin` (topics), `configs`, `groups`, `upkeep` (elections, deleted records, sizes),
 `metrics`. Replicas: `replica_requests`, `stray_requests`, `directory_moves`.

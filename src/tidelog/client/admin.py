@@ -70,7 +70,16 @@ class TopicAdmin:
         leader first, the two counts do not matter. Raises KafkaError.
         """
         uncertain = _Uncertain()
-        request = _creation(name, partitions, replication_factor, configs or {}, assignment)
+        request = CreatableTopic(
+            name,
+            -1 if assignment else partitions,
+            -1 if assignment else replication_factor,
+            [
+                CreatableReplicaAssignment(number, list(replicas))
+                for number, replicas in sorted((assignment or {}).items())
+            ],
+            [CreatableTopicConfig(*each) for each in (configs or {}).items()],
+        )
 
         def attempt(patience: Patience) -> Operation[TopicId]:
             timeout_ms = patience.remaining_ms
@@ -176,12 +185,8 @@ class TopicAdmin:
         """Return how many partitions of a topic each live broker knows."""
 
         def attempt(patience: Patience) -> Operation[dict[int, int]]:
-            found = {}
-            for node in (yield from self._router.all_brokers(patience)):
-                metadata = yield from self._router.metadata_at(node, [name], patience)
-                topic = metadata.topics.get(name)
-                found[node.broker_id] = 0 if topic is None else len(topic.partitions)
-            return found
+            views = yield from self._views(name, patience)
+            return {each: len(topic.partitions) if topic else 0 for each, topic in views.items()}
 
         return self._router.repeat(f"counting partitions of topic {name!r}", attempt)
 
@@ -189,15 +194,22 @@ class TopicAdmin:
         """Return the live brokers that know a topic; none once all of them know its deletion."""
 
         def attempt(patience: Patience) -> Operation[list[int]]:
-            found = []
-            for node in (yield from self._router.all_brokers(patience)):
-                metadata = yield from self._router.metadata_at(node, [name], patience)
-                topic = metadata.topics.get(name)
-                if topic is not None and topic.error not in UNKNOWN_TOPIC:
-                    found.append(node.broker_id)
-            return found
+            views = yield from self._views(name, patience)
+            return [
+                broker_id
+                for broker_id, topic in views.items()
+                if topic is not None and topic.error not in UNKNOWN_TOPIC
+            ]
 
         return self._router.repeat(f"looking for topic {name!r}", attempt)
+
+    def _views(self, name: str, patience: Patience) -> Operation[dict[int, TopicMetadata | None]]:
+        """Return a topic as each live broker knows it."""
+        found = {}
+        for node in (yield from self._router.all_brokers(patience)):
+            metadata = yield from self._router.metadata_at(node, [name], patience)
+            found[node.broker_id] = metadata.topics.get(name)
+        return found
 
     def await_leaders(self, name: str, min_isr: int = 1) -> Operation[TopicMetadata]:
         """Wait until all partitions of a topic have live leaders and `min_isr` in-sync replicas."""
@@ -247,25 +259,6 @@ class _Uncertain:
     def note(self, code: ErrorCode) -> None:
         if code is ErrorCode.REQUEST_TIMED_OUT:
             self.tried = True
-
-
-def _creation(
-    name: str,
-    partitions: int,
-    replication_factor: int,
-    configs: Mapping[str, str],
-    assignment: Mapping[int, Sequence[int]] | None,
-) -> CreatableTopic:
-    topic = CreatableTopic(name=name)
-    topic.num_partitions = -1 if assignment else partitions
-    topic.replication_factor = -1 if assignment else replication_factor
-    if assignment:
-        topic.assignments = [
-            CreatableReplicaAssignment(partition_index=number, broker_ids=list(replicas))
-            for number, replicas in sorted(assignment.items())
-        ]
-    topic.configs = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-    return topic
 
 
 def _deletion(name: str, timeout_ms: int) -> Callable[[int], Any]:

@@ -74,8 +74,9 @@ class ConfigChange(NamedTuple):
     value: str | None
 
 
-class ConfigSynonym(NamedTuple):
-    """A value in force, or one that would be if those before it were not set."""
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """A value, and its source (Kafka's ConfigSource)."""
 
     name: str
     value: str | None
@@ -84,13 +85,17 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """One key and its value. A sensitive key has no value; `source` is one of SOURCES."""
+    """One key with the value in force; sensitive values are null.
+
+    `synonyms`: all values that were set, the one in force first.
+    """
 
     name: str
     value: str | None
+    #: One of SOURCES.
     source: str
-    is_read_only: bool
-    is_sensitive: bool
+    read_only: bool
+    sensitive: bool
     synonyms: tuple[ConfigSynonym, ...] = ()
 
     @property
@@ -105,8 +110,8 @@ class ConfigValue:
             name=answer.name,
             value=answer.value,
             source=_source(answer.config_source),
-            is_read_only=answer.read_only,
-            is_sensitive=answer.is_sensitive,
+            read_only=answer.read_only,
+            sensitive=answer.is_sensitive,
             synonyms=tuple(
                 ConfigSynonym(each.name, each.value, _source(each.source))
                 for each in answer.synonyms

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from tidelog.client.aborted_transactions import AbortedTransactions
 from tidelog.client.fetching import (
     EARLIEST,
     LATEST,
@@ -29,8 +30,7 @@ from tidelog.client.steps import Operation
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
 from tidelog.core.limits import MIB
 from tidelog.core.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
-from tidelog.records.batch import BatchView, check, iter_batches
-from tidelog.records.control import ABORT, read_marker
+from tidelog.records.batch import check, iter_batches
 from tidelog.records.reader import Record, iter_records
 
 FETCH_BYTES: Final = 8 * MIB
@@ -160,6 +160,7 @@ class PartitionConsumer:
             raise ProtocolError(
                 f"{tp}, at or after offset {progress.fetch_from}: {error}"
             ) from error
+        assert end >= progress.fetch_from, "a fetch does not go back"
         progress.ahead.extend(records)
         progress.fetch_from = progress.ahead_end = end
 
@@ -187,25 +188,14 @@ def read_records(
     `data`.
     """
     records: list[Record] = []
-    waiting = deque(sorted(aborted, key=lambda each: each.first_offset))
-    aborting: set[int] = set()
+    is_aborted = AbortedTransactions(aborted)
     for batch in iter_batches(data):
         check(batch)
-        while waiting and waiting[0].first_offset <= batch.last_offset:
-            aborting.add(waiting.popleft().producer_id)
-        if batch.is_control:
-            _end_transaction(batch, aborting)
-        elif not (batch.is_transactional and batch.producer_id in aborting):
+        if not is_aborted(batch) and not batch.is_control:
             found = iter_records(batch, keeps_bytes=True)
             records += [each for each in found if each.offset >= position]
         position = max(position, batch.last_offset + 1)
     return records, position
-
-
-def _end_transaction(batch: BatchView, aborting: set[int]) -> None:
-    marker = read_marker(batch) if aborting else None
-    if marker is not None and marker.control_type == ABORT:
-        aborting.discard(batch.producer_id)
 
 
 class GroupConsumer:

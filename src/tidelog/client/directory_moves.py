@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.client.retries import Patience
-from tidelog.client.routing import ClusterRouter, ask
+from tidelog.client.routing import ClusterRouter, ask, topics_of
 from tidelog.client.steps import Operation
-from tidelog.client.upkeep import by_topic
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
@@ -63,10 +62,7 @@ class DirectoryMoveAdmin:
             by_path.setdefault(path, []).append(tp)
         message = AlterReplicaLogDirsRequest(
             [
-                AlterReplicaLogDir(
-                    path,
-                    [AlterReplicaLogDirTopic(name, part) for name, part in by_topic(tps).items()],
-                )
+                AlterReplicaLogDir(path, topics_of(tps, AlterReplicaLogDirTopic))
                 for path, tps in by_path.items()
             ]
         )
@@ -119,8 +115,6 @@ class DirectoryMoveAdmin:
             response = yield from ask(
                 node, PLAN_LOG_DIR_MOVES, message, patience, PlanLogDirMovesResponse
             )
-            if response.error_code:
-                raise KafkaError(error_code(response.error_code), response.error_message or "")
             return [
                 PlannedDirectoryMove(
                     TopicPartition(each.topic, each.partition),

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from tidelog.client.cluster import BrokerNode
 from tidelog.client.retries import RETRIABLE, Patience
-from tidelog.client.routing import ClusterRouter, ask, expect
+from tidelog.client.routing import ClusterRouter, ask, expect, topics_of
 from tidelog.client.steps import Call, Operation, always
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -113,7 +113,7 @@ class LogReader:
         return self._router.repeat("listing offsets", attempt)
 
     def positions(
-        self, starts: Mapping[TopicPartition, int], isolation_level: int
+        self, starts: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
     ) -> Operation[dict[TopicPartition, int]]:
         """Return where to read from: as `list_offsets`, but the end where no record is that new."""
         listed = yield from self.list_offsets(starts, isolation_level)
@@ -128,18 +128,12 @@ class LogReader:
         timestamps: Mapping[TopicPartition, int],
         isolation_level: int,
     ) -> ListOffsetsRequest:
-        topics: dict[str, ListOffsetsTopic] = {}
-        for tp in partitions:
-            topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic))
-            topic.partitions.append(
-                ListOffsetsPartition(
-                    partition_index=tp.partition,
-                    current_leader_epoch=self._router.leader_epoch(tp),
-                    timestamp=timestamps[tp],
-                )
-            )
+        def question(tp: TopicPartition) -> ListOffsetsPartition:
+            epoch = self._router.leader_epoch(tp)
+            return ListOffsetsPartition(tp.partition, epoch, timestamps[tp])
+
         return ListOffsetsRequest(
-            replica_id=-1, isolation_level=isolation_level, topics=list(topics.values())
+            -1, isolation_level, topics_of(partitions, ListOffsetsTopic, question)
         )
 
     # -- records --------------------------------------------------------------------------------
@@ -210,26 +204,23 @@ class LogReader:
         offsets: Mapping[TopicPartition, int],
         options: FetchOptions,
     ) -> FetchRequest:
-        topics: dict[str, FetchTopic] = {}
-        for tp in partitions:
-            topic = topics.get(tp.topic)
-            if topic is None:
-                topic_id = self._router.topic_id(tp.topic)
-                topic = topics[tp.topic] = FetchTopic(topic=tp.topic, topic_id=topic_id)
-            topic.partitions.append(
-                FetchPartition(
-                    partition=tp.partition,
-                    current_leader_epoch=self._router.leader_epoch(tp),
-                    fetch_offset=offsets[tp],
-                    partition_max_bytes=options.partition_max_bytes,
-                )
+        def place(tp: TopicPartition) -> FetchPartition:
+            return FetchPartition(
+                partition=tp.partition,
+                current_leader_epoch=self._router.leader_epoch(tp),
+                fetch_offset=offsets[tp],
+                partition_max_bytes=options.partition_max_bytes,
             )
+
+        def topic(name: str, places: list[FetchPartition]) -> FetchTopic:
+            return FetchTopic(name, self._router.topic_id(name), places)
+
         return FetchRequest(
             max_wait_ms=options.max_wait_ms,
             min_bytes=options.min_bytes,
             max_bytes=options.max_bytes,
             isolation_level=options.isolation_level,
-            topics=list(topics.values()),
+            topics=topics_of(partitions, topic, place),
         )
 
 

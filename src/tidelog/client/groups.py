@@ -7,17 +7,15 @@ the group has no members.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from tidelog.client.cluster import BrokerNode
 from tidelog.client.coordinators import Coordinators
 from tidelog.client.retries import Patience
-from tidelog.client.routing import ClusterRouter, ask, expect
+from tidelog.client.routing import ClusterRouter, ask, expect, topics_of
 from tidelog.client.steps import Operation, always
-from tidelog.client.upkeep import by_topic
-from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.data.consumer_protocol import ASSIGNMENT, CONSUMER_PROTOCOL_TYPE
@@ -67,13 +65,15 @@ _GROUPS_VERSION: Final = 8
 _ALL_OFFSETS_VERSION: Final = 2
 
 
-class GroupListing(NamedTuple):
-    """A group as its coordinator lists it; `state` is empty from a broker that sends none."""
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group; `coordinator` is a broker's id."""
 
-    name: str
-    protocol_type: str
+    group: str
+    #: Empty from a broker that sends none.
     state: str
-    coordinator_id: int
+    protocol_type: str
+    coordinator: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,9 @@ class GroupAdmin:
                 response = yield from ask(
                     node, LIST_GROUPS, ListGroupsRequest(), patience, ListGroupsResponse
                 )
-                if response.error_code:
-                    raise KafkaError(error_code(response.error_code), f"at {node.address}")
                 for each in response.groups:
                     found[each.group_id] = GroupListing(
-                        each.group_id, each.protocol_type, each.group_state, node.broker_id
+                        each.group_id, each.group_state, each.protocol_type, node.broker_id
                     )
             return [found[name] for name in sorted(found)]
 
@@ -172,14 +170,11 @@ class GroupAdmin:
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> Operation[dict[TopicPartition, FetchedOffset]]:
         """Return a group's committed offsets, of these partitions or of all."""
-        numbers = None if partitions is None else by_topic(partitions)
+        wanted = None if partitions is None else list(partitions)
 
         def attempt(patience: Patience) -> Operation[dict[TopicPartition, FetchedOffset]]:
             answer = yield from self._coordinators.ask(
-                group,
-                OFFSET_FETCH,
-                lambda version: _offset_fetch(group, numbers, version),
-                patience,
+                group, OFFSET_FETCH, lambda version: _offset_fetch(group, wanted, version), patience
             )
             response = expect(answer, OffsetFetchResponse)
             found: Any = response
@@ -218,7 +213,11 @@ class GroupAdmin:
             generation_id_or_member_epoch=generation,
             member_id=member_id,
             group_instance_id=instance_id,
-            topics=_commits(offsets),
+            topics=topics_of(
+                offsets,
+                OffsetCommitRequestTopic,
+                lambda tp: OffsetCommitRequestPartition(tp.partition, *offsets[tp]),
+            ),
         )
 
         def attempt(patience: Patience) -> Operation[None]:
@@ -234,13 +233,12 @@ class GroupAdmin:
 
     def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> Operation[None]:
         """Delete a group's committed offsets of these partitions. Raises KafkaError."""
-        message = OffsetDeleteRequest(
-            group,
-            [
-                OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(it) for it in numbers])
-                for name, numbers in by_topic(partitions).items()
-            ],
+        topics = topics_of(
+            partitions,
+            OffsetDeleteRequestTopic,
+            lambda tp: OffsetDeleteRequestPartition(tp.partition),
         )
+        message = OffsetDeleteRequest(group, topics)
 
         def attempt(patience: Patience) -> Operation[None]:
             answer = yield from self._coordinators.ask(
@@ -257,35 +255,19 @@ class GroupAdmin:
 
 
 def _offset_fetch(
-    group: str, numbers: Mapping[str, list[int]] | None, version: int
+    group: str, partitions: Sequence[TopicPartition] | None, version: int
 ) -> OffsetFetchRequest:
-    if numbers is None and version < _ALL_OFFSETS_VERSION:
+    if partitions is None and version < _ALL_OFFSETS_VERSION:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"OffsetFetch {version} cannot ask for all offsets of a group; version"
             f" {_ALL_OFFSETS_VERSION} or later is needed",
         )
     if version >= _GROUPS_VERSION:
-        topics = None
-        if numbers is not None:
-            topics = [OffsetFetchRequestTopics(name, each) for name, each in numbers.items()]
+        topics = None if partitions is None else topics_of(partitions, OffsetFetchRequestTopics)
         return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)])
-    old = None
-    if numbers is not None:
-        old = [OffsetFetchRequestTopic(name, each) for name, each in numbers.items()]
+    old = None if partitions is None else topics_of(partitions, OffsetFetchRequestTopic)
     return OffsetFetchRequest(group_id=group, topics=old)
-
-
-def _commits(offsets: Mapping[TopicPartition, FetchedOffset]) -> list[OffsetCommitRequestTopic]:
-    topics: dict[str, OffsetCommitRequestTopic] = {}
-    for tp, committed in offsets.items():
-        topic = topics.setdefault(tp.topic, OffsetCommitRequestTopic(name=tp.topic))
-        topic.partitions.append(
-            OffsetCommitRequestPartition(
-                tp.partition, committed.offset, committed.leader_epoch, committed.metadata
-            )
-        )
-    return list(topics.values())
 
 
 def _description(answer: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.client.coordinators import Coordinators
 from tidelog.client.membership import LOST, GroupMember, Membership, leave_group, send_heartbeat
-from tidelog.client.retries import Patience
 from tidelog.client.routing import ClusterRouter
 from tidelog.client.steps import Operation
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
@@ -101,10 +101,7 @@ class Heartbeats:
 
     def _send(self, membership: Membership) -> Operation[None]:
         options = self._member.options
-
-        def attempt(patience: Patience) -> Operation[None]:
-            yield from send_heartbeat(self._coordinators, options, membership, patience)
-
+        attempt = partial(send_heartbeat, self._coordinators, options, membership)
         what = f"a heartbeat to group {options.group!r}"
         try:
             yield from self._router.repeat(what, attempt, self._patience_ms)
@@ -120,13 +117,9 @@ class Heartbeats:
         self.sent()
 
     def _leave(self, membership: Membership) -> Operation[None]:
-        options = self._member.options
-
-        def attempt(patience: Patience) -> Operation[None]:
-            yield from leave_group(self._coordinators, options.group, membership, patience)
-
-        what = f"leaving group {options.group!r}"
+        group = self._member.options.group
+        attempt = partial(leave_group, self._coordinators, group, membership)
         try:
-            yield from self._router.repeat(what, attempt, self._patience_ms)
+            yield from self._router.repeat(f"leaving group {group!r}", attempt, self._patience_ms)
         except TidelogError:
             return  # the coordinator will miss the heartbeats

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from tidelog.client.assignors import ASSIGNORS, Assignor, MemberSubscription, RangeAssignor
@@ -19,9 +20,8 @@ from tidelog.client.cluster import TopicMetadata
 from tidelog.client.coordinators import Coordinators
 from tidelog.client.groups import FetchedOffset, GroupAdmin, read_assignment
 from tidelog.client.retries import UNKNOWN_TOPIC, Patience
-from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.routing import ClusterRouter, expect, topics_of
 from tidelog.client.steps import Operation, always
-from tidelog.client.upkeep import by_topic
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
 from tidelog.core.types import TopicPartition
@@ -174,10 +174,7 @@ class GroupMember:
         owned = self.assignment if options.assignor.is_cooperative else frozenset()
         subscription = protocol.ConsumerProtocolSubscription(
             topics=list(options.topics),
-            owned_partitions=[
-                protocol.TopicPartition(name, numbers)
-                for name, numbers in by_topic(sorted(owned)).items()
-            ],
+            owned_partitions=topics_of(sorted(owned), protocol.TopicPartition),
             generation_id=self.generation,
         )
         metadata = protocol.SUBSCRIPTION.encode(subscription, _SUBSCRIPTION_VERSION)
@@ -266,13 +263,11 @@ class GroupMember:
         Raises KafkaError FENCED_INSTANCE_ID where another member took this one's instance id.
         """
         membership = Membership(self.generation, self.member_id)
-
-        def attempt(patience: Patience) -> Operation[None]:
-            yield from send_heartbeat(self._coordinators, self.options, membership, patience)
-
-        yield from self._judged(
-            self._router.repeat(f"a heartbeat to group {self.options.group!r}", attempt)
+        beating = self._router.repeat(
+            f"a heartbeat to group {self.options.group!r}",
+            partial(send_heartbeat, self._coordinators, self.options, membership),
         )
+        yield from self._judged(beating)
 
     def hear(self, membership: Membership, error: ErrorCode) -> None:
         """Apply the response to a heartbeat between polls to its membership (KIP-62).
@@ -298,6 +293,7 @@ class GroupMember:
         Returns False where the membership was lost, so that they are not this member's any more.
         Raises KafkaError.
         """
+        assert self.assignment.issuperset(offsets), "others own what it does not have assigned"
         if not offsets:
             return True
         committing = self._groups.commit(
@@ -311,14 +307,13 @@ class GroupMember:
         A static member stays: the coordinator expects it back (KIP-345).
         """
         if self.member_id and self.options.instance_id is None:
-            what = f"leaving group {self.options.group!r}"
+            membership = Membership(self.generation, self.member_id)
+            leaving = partial(leave_group, self._coordinators, self.options.group, membership)
             timeout_ms = min(self._router.timeout_ms, _LEAVE_MS)
-            yield from self._router.repeat(what, self._go, timeout_ms)
+            yield from self._router.repeat(
+                f"leaving group {self.options.group!r}", leaving, timeout_ms
+            )
         self._lose()
-
-    def _go(self, patience: Patience) -> Operation[None]:
-        membership = Membership(self.generation, self.member_id)
-        yield from leave_group(self._coordinators, self.options.group, membership, patience)
 
     def _judged(self, operation: Operation[None]) -> Operation[bool]:
         """Run an operation; return whether the membership survived it."""
@@ -377,8 +372,6 @@ def leave_group(
 
 
 def _assignment(share: list[TopicPartition]) -> bytes:
-    partitions = [
-        protocol.TopicPartition(name, numbers) for name, numbers in by_topic(share).items()
-    ]
+    partitions = topics_of(share, protocol.TopicPartition)
     assignment = protocol.ConsumerProtocolAssignment(partitions)
     return protocol.ASSIGNMENT.encode(assignment, _ASSIGNMENT_VERSION)

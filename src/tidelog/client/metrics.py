@@ -11,51 +11,56 @@ from dataclasses import dataclass
 from tidelog.client.retries import Patience
 from tidelog.client.routing import ClusterRouter, ask
 from tidelog.client.steps import Operation
-from tidelog.client.versions import error_code
-from tidelog.core.errors import KafkaError
 from tidelog.wire.messages.describe_metrics import DescribeMetricsRequest, DescribeMetricsResponse
 from tidelog.wire.registry import DESCRIBE_METRICS
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedSample:
-    """A number of a metric, by the values of its labels.
+class MetricBucket:
+    """The observations of a histogram up to a bound and above the one before; null: all larger."""
 
-    `value` of a histogram is the sum of its observations; `buckets` has how many were at most each
-    upper bound and above the one before (the last bound is None: all larger ones).
+    upper_bound: int | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMetric:
+    """A number that a broker keeps of itself; `kind` is counter, gauge or histogram.
+
+    `value` of a histogram is the sum of its observations.
     """
 
+    broker: int
     metric: str
     kind: str
     labels: dict[str, str]
     value: int
-    buckets: list[tuple[int | None, int]]
+    buckets: list[MetricBucket]
     meaning: str
 
 
 def broker_metrics(
     router: ClusterRouter, broker_id: int, names: Sequence[str] | None = None
-) -> Operation[list[DescribedSample]]:
+) -> Operation[list[BrokerMetric]]:
     """Return the numbers of a broker, of the metrics named (None: all), sorted by name and labels.
 
     Raises KafkaError for a broker that is not tidelog's, or not in the cluster.
     """
 
-    def attempt(patience: Patience) -> Operation[list[DescribedSample]]:
+    def attempt(patience: Patience) -> Operation[list[BrokerMetric]]:
         node = yield from router.broker(broker_id, patience)
         message = DescribeMetricsRequest(names)
         response = yield from ask(
             node, DESCRIBE_METRICS, message, patience, DescribeMetricsResponse
         )
-        if response.error_code:
-            raise KafkaError(error_code(response.error_code), f"at {node.address}")
         return [
-            DescribedSample(
+            BrokerMetric(
+                broker_id,
                 metric.name,
                 metric.kind,
                 dict(zip(metric.labels, sample.labels, strict=True)),
                 sample.value,
-                list(zip([*metric.bounds, None], sample.buckets, strict=False)),
+                list(map(MetricBucket, [*metric.bounds, None], sample.buckets)),
                 metric.meaning,
             )
             for metric in response.metrics

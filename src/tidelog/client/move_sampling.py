@@ -16,7 +16,7 @@ from tidelog.client.move_progress import MoveSample
 from tidelog.client.moving import MoveAdmin, MoveUnderWay
 from tidelog.client.routing import ClusterRouter
 from tidelog.client.steps import Operation
-from tidelog.client.upkeep import PartitionAdmin
+from tidelog.client.upkeep import PartitionAdmin, sizes_of
 from tidelog.core.errors import ConnectionLost, KafkaError, RequestTimeout
 from tidelog.core.types import NO_LEADER, TopicPartition
 
@@ -62,10 +62,9 @@ class MoveSampler:
             except (ConnectionLost, RequestTimeout, KafkaError) as error:
                 silent[broker] = str(error)
                 continue
-            for directory in directories:
-                for replica in directory.replicas:
-                    if replica.tp in sizes and not replica.is_future:
-                        sizes[replica.tp][broker] = replica.size_bytes
+            for tp, size_bytes in sizes_of(directories).items():
+                if tp in sizes:
+                    sizes[tp][broker] = size_bytes
         samples = {
             tp: MoveSample(moving[tp], each.leader, each.isr, sizes[tp])
             for tp, each in placed.items()

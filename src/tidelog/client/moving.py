@@ -6,14 +6,13 @@ arrived, is no error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidelog.client.retries import Patience
-from tidelog.client.routing import ClusterRouter, expect
-from tidelog.client.steps import Call, Operation, always
-from tidelog.client.upkeep import by_topic
+from tidelog.client.routing import ClusterRouter, ask, topics_of
+from tidelog.client.steps import Operation
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
@@ -121,31 +120,17 @@ class MoveAdmin:
         over `expected`; a queue or a throttle is UNSUPPORTED_VERSION there, as it is where the
         brokers cannot forbid another number of replicas.
         """
-        topics = [
-            ReassignableTopic(
-                name,
-                [
-                    ReassignablePartition(
-                        number,
-                        targets[TopicPartition(name, number)],
-                        (expected or {}).get(TopicPartition(name, number), ()),
-                    )
-                    for number in numbers
-                ],
-            )
-            for name, numbers in by_topic(targets).items()
-        ]
+        before = expected or {}
+        topics = topics_of(
+            targets,
+            ReassignableTopic,
+            lambda tp: ReassignablePartition(tp.partition, targets[tp], before.get(tp, ())),
+        )
         if queued or throttle is not None:
             yield from self._check_knows_queue()
         rate = KEEP_THROTTLE if throttle is None else throttle
-        return (
-            yield from self._alter(
-                "reassigning partitions",
-                lambda timeout_ms: AlterPartitionReassignmentsRequest(
-                    timeout_ms, topics=topics, queued=queued, throttle=rate
-                ),
-            )
-        )
+        request = AlterPartitionReassignmentsRequest(topics=topics, queued=queued, throttle=rate)
+        return (yield from self._alter("reassigning partitions", request))
 
     def cancel(
         self, ended: Mapping[TopicPartition, Collection[tuple[int, ...]]]
@@ -156,28 +141,15 @@ class MoveAdmin:
         NO_REASSIGNMENT_IN_PROGRESS. Raises KafkaError where the whole request failed. Controllers
         of Apache Kafka pass over the targets.
         """
-        topics = [
-            ReassignableTopic(
-                name,
-                [
-                    ReassignablePartition(
-                        number,
-                        None,
-                        ended_targets=[
-                            EndedTarget(target) for target in ended[TopicPartition(name, number)]
-                        ],
-                    )
-                    for number in numbers
-                ],
-            )
-            for name, numbers in by_topic(ended).items()
-        ]
-        return (
-            yield from self._alter(
-                "cancelling reassignments",
-                lambda timeout_ms: AlterPartitionReassignmentsRequest(timeout_ms, topics=topics),
-            )
+        topics = topics_of(
+            ended,
+            ReassignableTopic,
+            lambda tp: ReassignablePartition(
+                tp.partition, None, ended_targets=list(map(EndedTarget, ended[tp]))
+            ),
         )
+        request = AlterPartitionReassignmentsRequest(topics=topics)
+        return self._alter("cancelling reassignments", request)
 
     def freeze(self, is_frozen: bool) -> Operation[dict[TopicPartition, MoveAsked]]:
         """Let no move begin from now on, or end that (R11). Raises KafkaError.
@@ -186,13 +158,9 @@ class MoveAdmin:
         of Apache Kafka.
         """
         yield from self._check_knows_queue()
+        what = "freezing reassignments" if is_frozen else "unfreezing reassignments"
         freeze = FREEZE if is_frozen else UNFREEZE
-        return (
-            yield from self._alter(
-                "freezing reassignments" if is_frozen else "unfreezing reassignments",
-                lambda timeout_ms: AlterPartitionReassignmentsRequest(timeout_ms, freeze=freeze),
-            )
-        )
+        return (yield from self._alter(what, AlterPartitionReassignmentsRequest(freeze=freeze)))
 
     def _check_knows_queue(self) -> Operation[None]:
         """Raise KafkaError where the controller would ignore a queue, a freeze or a throttle."""
@@ -205,23 +173,21 @@ class MoveAdmin:
             )
 
     def _alter(
-        self, what: str, request: Callable[[int], AlterPartitionReassignmentsRequest]
+        self, what: str, request: AlterPartitionReassignmentsRequest
     ) -> Operation[dict[TopicPartition, MoveAsked]]:
-        """Send the request that `request` makes of a timeout; return the result of each part."""
+        """Send a request with the timeout of each try; return the result of each partition."""
 
         def attempt(patience: Patience) -> Operation[dict[TopicPartition, MoveAsked]]:
             controller = yield from self._router.controller(patience)
             timeout_ms = max(1, min(_ALTER_MS, patience.remaining_ms))
-            answer = yield Call(
-                controller.address,
+            response = yield from ask(
+                controller,
                 ALTER_PARTITION_REASSIGNMENTS,
-                always(request(timeout_ms)),
+                replace(request, timeout_ms=timeout_ms),
+                patience,
+                AlterPartitionReassignmentsResponse,
                 timeout_ms + _ANSWER_MARGIN_MS,
             )
-            response = expect(answer, AlterPartitionReassignmentsResponse)
-            if response.error_code:
-                reason = response.error_message or f"at {controller.address}"
-                raise KafkaError(error_code(response.error_code), reason)
             return {
                 TopicPartition(topic.name, each.partition_index): MoveAsked(
                     error_code(each.error_code), each.error_message or ""
@@ -246,22 +212,20 @@ class MoveAdmin:
         """
         topics = None
         if partitions is not None:
-            topics = [
-                ListPartitionReassignmentsTopics(name, numbers)
-                for name, numbers in by_topic(partitions).items()
-            ]
+            topics = topics_of(partitions, ListPartitionReassignmentsTopics)
 
         def attempt(patience: Patience) -> Operation[Moves]:
             controller = yield from self._router.controller(patience)
             timeout_ms = max(1, min(_LIST_MS, patience.remaining_ms))
             message = ListPartitionReassignmentsRequest(timeout_ms, topics)
-            answer = yield Call(
-                controller.address, LIST_PARTITION_REASSIGNMENTS, always(message), timeout_ms
+            response = yield from ask(
+                controller,
+                LIST_PARTITION_REASSIGNMENTS,
+                message,
+                patience,
+                ListPartitionReassignmentsResponse,
+                timeout_ms,
             )
-            response = expect(answer, ListPartitionReassignmentsResponse)
-            if response.error_code:
-                reason = response.error_message or f"at {controller.address}"
-                raise KafkaError(error_code(response.error_code), reason)
             return _moves_of(response)
 
         return self._router.repeat("listing reassignments", attempt)

@@ -96,6 +96,7 @@ class ProduceQueue:
 
     def add(self, batch: ProduceBatch) -> None:
         """Append a batch behind all others."""
+        assert batch.tp == self.tp, "a queue has the batches of one partition"
         self.batches.append(batch)
 
     def next_batch(self, now_ms: int) -> ProduceBatch | None:
@@ -110,11 +111,13 @@ class ProduceQueue:
 
     def sent(self, batch: ProduceBatch) -> None:
         """Note that a batch left for the leader."""
+        assert batch.state is BatchState.WAITING, "a batch is in flight once at a time"
         batch.state = BatchState.IN_FLIGHT
         self.in_flight += 1
 
     def acknowledged(self, batch: ProduceBatch) -> list[ProduceBatch]:
         """Note a batch that the leader stored; return the batches that leave the queue."""
+        assert batch.state is BatchState.IN_FLIGHT, "a response is for a batch that was sent"
         batch.state = BatchState.ACKNOWLEDGED
         self._gaps = 0
         self._backoff_ms = FIRST_BACKOFF_MS
@@ -130,6 +133,7 @@ class ProduceQueue:
         After SPLIT the batch has been replaced by its halves. After GIVE_UP the queue must not be
         used any more: a later batch would leave a gap.
         """
+        assert batch.state is BatchState.IN_FLIGHT, "a try is of a batch that was sent"
         batch.state = BatchState.WAITING
         batch.last_error = error
         self._is_draining = True

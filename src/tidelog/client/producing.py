@@ -97,8 +97,6 @@ class LogWriter:
             response = yield from ask(
                 node, INIT_PRODUCER_ID, message, patience, InitProducerIdResponse
             )
-            if response.error_code != ErrorCode.NONE:
-                raise KafkaError(error_code(response.error_code), f"at {node.address}")
             return response.producer_id, response.producer_epoch
 
         return self._router.repeat("getting a producer id", attempt)

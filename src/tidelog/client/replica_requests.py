@@ -6,14 +6,13 @@ DescribeReplicas is tidelog's own. Any other broker refuses both with UNSUPPORTE
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidelog.client.retries import Patience
-from tidelog.client.routing import ClusterRouter, ask
+from tidelog.client.routing import ClusterRouter, ask, topics_of
 from tidelog.client.steps import Operation
-from tidelog.client.versions import error_code
-from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.errors import ErrorCode
 from tidelog.core.leader_wait import LeaderWait, status_of
 from tidelog.core.limits import MAX_DESCRIBED_PARTITIONS
 from tidelog.core.shrink_causes import ShrinkCause, cause_of
@@ -48,24 +47,32 @@ class Eligibility:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProgress:
-    """A replica. None: not known, as only the leader knows the progress. Times are wall clock."""
+    """A replica; null where the leader does not know it, or did not respond.
 
-    broker_id: int
-    is_leader: bool
+    `out_cause` is slow, no_fetch, leader_read, epoch, disk, offline, shutdown, bounce, session,
+    moved or unknown; null in the ISR. `lag_ms` is 0 for a replica with the leader's whole log.
+    """
+
+    broker: int
+    leader: bool
     in_isr: bool
-    is_registered: bool
+    registered: bool
     log_start_offset: int | None
     log_end_offset: int | None
     lag_records: int | None
-    #: Since the replica was last caught up; 0 while it has the leader's whole log.
+    #: Since the replica was last caught up.
     lag_ms: int | None
     last_caught_up_ms: int | None
     last_fetch_ms: int | None
     pending_reads: int | None
-    #: None for a member of the ISR.
-    cause: ShrinkCause | None
+    out_cause: str | None
     #: When the responding broker learned that the replica had left the ISR.
     out_since_ms: int | None
+
+    @property
+    def cause(self) -> ShrinkCause | None:
+        """Why the replica is out of the ISR; None for a member."""
+        return None if self.out_cause is None else ShrinkCause[self.out_cause.upper()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +140,12 @@ class ReplicaAdmin:
         def attempt(patience: Patience) -> Operation[dict[TopicPartition, PartitionReplicas]]:
             found: dict[TopicPartition, PartitionReplicas] = {}
             for first in range(0, len(partitions), MAX_DESCRIBED_PARTITIONS):
-                wanted = _by_topic(partitions[first : first + MAX_DESCRIBED_PARTITIONS])
+                wanted = partitions[first : first + MAX_DESCRIBED_PARTITIONS]
+                message = DescribeReplicasRequest(topics_of(wanted, DescribeReplicasTopic))
                 node = yield from self._router.broker(broker_id, patience)
                 response = yield from ask(
-                    node, DESCRIBE_REPLICAS, _request(wanted), patience, DescribeReplicasResponse
+                    node, DESCRIBE_REPLICAS, message, patience, DescribeReplicasResponse
                 )
-                if response.error_code:
-                    raise KafkaError(error_code(response.error_code), f"at {node.address}")
                 for topic in response.topics:
                     for partition in topic.partitions:
                         if partition.error_code == ErrorCode.NONE:
@@ -148,19 +154,6 @@ class ReplicaAdmin:
             return found
 
         return self._router.repeat(f"describing the replicas that {broker_id} knows", attempt)
-
-
-def _by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for tp in partitions:
-        found.setdefault(tp.topic, []).append(tp.partition)
-    return found
-
-
-def _request(wanted: Mapping[str, Sequence[int]]) -> DescribeReplicasRequest:
-    return DescribeReplicasRequest(
-        [DescribeReplicasTopic(name, numbers) for name, numbers in wanted.items()]
-    )
 
 
 def _eligibility(partition: DescribeTopicPartitionsResponsePartition) -> Eligibility:
@@ -206,10 +199,10 @@ def _progress(partition: DescribedPartition, replica: DescribedReplica) -> Repli
     is_leader = replica.broker_id == partition.leader_id
     in_isr = replica.broker_id in partition.isr
     return ReplicaProgress(
-        broker_id=replica.broker_id,
-        is_leader=is_leader,
+        broker=replica.broker_id,
+        leader=is_leader,
         in_isr=in_isr,
-        is_registered=replica.is_registered,
+        registered=replica.is_registered,
         log_start_offset=_known(replica.log_start_offset),
         log_end_offset=_known(replica.log_end_offset),
         lag_records=_known(replica.lag_records),
@@ -217,7 +210,7 @@ def _progress(partition: DescribedPartition, replica: DescribedReplica) -> Repli
         last_caught_up_ms=_known(replica.last_caught_up_ms),
         last_fetch_ms=_known(replica.last_fetch_ms),
         pending_reads=replica.pending_reads if partition.is_led_here and not is_leader else None,
-        cause=None if in_isr or replica.cause < 0 else cause_of(replica.cause),
+        out_cause=None if in_isr or replica.cause < 0 else cause_of(replica.cause).word,
         out_since_ms=_known(replica.out_since_ms),
     )
 

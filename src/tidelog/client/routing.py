@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from tidelog.client.cluster import BrokerNode, ClusterMetadata, TopicMetadata
 from tidelog.client.retries import Patience, given_up
 from tidelog.client.steps import Address, Call, NotSent, Operation, Pause, Response, T, always
+from tidelog.client.versions import error_code
 from tidelog.core.errors import (
     ConnectionLost,
     ErrorCode,
@@ -298,12 +300,39 @@ def _metadata_request(topics: Sequence[str] | None, version: int) -> Any:
 
 
 def ask(
-    node: BrokerNode, api_key: int, message: Any, patience: Patience, response: type[T]
+    node: BrokerNode,
+    api_key: int,
+    message: Any,
+    patience: Patience,
+    response: type[T],
+    timeout_ms: int | None = None,
 ) -> Operation[T]:
-    """Return the response of a broker, which has the rest of the time for it."""
-    timeout_ms = max(1, patience.remaining_ms)
-    answer = yield Call(node.address, api_key, always(message), timeout_ms)
-    return expect(answer, response)
+    """Return the response of a broker; raise KafkaError for an error that concerns all of it.
+
+    The broker has the rest of the time for it, or `timeout_ms`.
+    """
+    wait_ms = max(1, patience.remaining_ms) if timeout_ms is None else timeout_ms
+    found = expect((yield Call(node.address, api_key, always(message), wait_ms)), response)
+    number = getattr(found, "error_code", 0)
+    if number:
+        reason = getattr(found, "error_message", None) or f"at {node.address}"
+        raise KafkaError(error_code(number), reason)
+    return found
+
+
+def topics_of(
+    partitions: Iterable[TopicPartition],
+    topic: Callable[[str, list[Any]], T],
+    entry: Callable[[TopicPartition], Any] = attrgetter("partition"),
+) -> list[T]:
+    """Return the topics of a message, in the order given: each has its name and its entries.
+
+    The entry of a partition is its number, unless `entry` makes another one.
+    """
+    found: dict[str, list[Any]] = {}
+    for tp in partitions:
+        found.setdefault(tp.topic, []).append(entry(tp))
+    return [topic(name, entries) for name, entries in found.items()]
 
 
 def expect(answer: Response, message_type: type[T]) -> T:

@@ -97,6 +97,7 @@ class StrayAdmin:
         Raises KafkaError; ConnectionLost or RequestTimeout where the outcome is unknown.
         """
         broker_id = strays[0].broker_id
+        assert all(each.broker_id == broker_id for each in strays), "one broker has them all"
         wanted = [NamedStray(stray.log_dir, stray.name) for stray in strays]
         message = AlterStraysRequest(action, wanted)
 

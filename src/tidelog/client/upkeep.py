@@ -14,7 +14,7 @@ from typing import Final
 
 from tidelog.client.cluster import BrokerNode
 from tidelog.client.retries import RETRIABLE, Patience
-from tidelog.client.routing import ClusterRouter, ask, expect
+from tidelog.client.routing import ClusterRouter, ask, expect, topics_of
 from tidelog.client.steps import Call, Operation, always
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -72,12 +72,19 @@ class ElectionResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSize:
-    """A replica in a log directory; `offset_lag` is its distance behind the high watermark."""
+    """A replica in a log directory; `future`: the broker is moving it to this directory."""
 
-    tp: TopicPartition
+    topic: str
+    partition: int
     size_bytes: int
+    #: How far it is behind the high watermark; a future replica: behind the current one.
     offset_lag: int
-    is_future: bool
+    future: bool
+
+    @property
+    def tp(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +135,8 @@ def _replicas(topics: Iterable[DescribeLogDirsTopic]) -> tuple[ReplicaSize, ...]
     """Return the replicas of a response, in order."""
     found = [
         ReplicaSize(
-            TopicPartition(topic.name, each.partition_index),
+            topic.name,
+            each.partition_index,
             each.partition_size,
             each.offset_lag,
             each.is_future_key,
@@ -137,6 +145,12 @@ def _replicas(topics: Iterable[DescribeLogDirsTopic]) -> tuple[ReplicaSize, ...]
         for each in topic.partitions
     ]
     return tuple(sorted(found, key=lambda each: each.tp))
+
+
+def sizes_of(directories: Iterable[LogDirDescription]) -> dict[TopicPartition, int]:
+    """Return the bytes of each replica in these log directories, without future ones."""
+    replicas = (replica for directory in directories for replica in directory.replicas)
+    return {each.tp: each.size_bytes for each in replicas if not each.future}
 
 
 class PartitionAdmin:
@@ -153,11 +167,7 @@ class PartitionAdmin:
         Errors of single partitions are in the result. Raises KafkaError where the whole request
         failed.
         """
-        wanted = None if partitions is None else list(partitions)
-        topics = None
-        if wanted is not None:
-            numbers = by_topic(wanted)
-            topics = [TopicPartitions(name, numbers[name]) for name in numbers]
+        topics = None if partitions is None else topics_of(partitions, TopicPartitions)
 
         def attempt(patience: Patience) -> Operation[dict[TopicPartition, ElectionResult]]:
             controller = yield from self._router.controller(patience)
@@ -193,11 +203,19 @@ class PartitionAdmin:
             failures: list[KafkaError] = []
             for leader, partitions in by_leader.items():
                 timeout_ms = max(1, patience.remaining_ms)
-                message = DeleteRecordsRequest(_deletions(partitions, before), timeout_ms)
-                answer = yield Call(
-                    leader.address, DELETE_RECORDS, always(message), timeout_ms + _ANSWER_MARGIN_MS
+                topics = topics_of(
+                    partitions,
+                    DeleteRecordsTopic,
+                    lambda tp: DeleteRecordsPartition(tp.partition, before[tp]),
                 )
-                response = expect(answer, DeleteRecordsResponse)
+                response = yield from ask(
+                    leader,
+                    DELETE_RECORDS,
+                    DeleteRecordsRequest(topics, timeout_ms),
+                    patience,
+                    DeleteRecordsResponse,
+                    timeout_ms + _ANSWER_MARGIN_MS,
+                )
                 failures += _collect_deletions(response, leader, before, done)
             # Lasting errors come first: the caller must know them.
             failures.sort(key=lambda failure: failure.code in RETRIABLE)
@@ -220,12 +238,7 @@ class PartitionAdmin:
 
         Raises KafkaError. `timeout_ms` takes the place of the client's timeout.
         """
-        topics = None
-        if partitions is not None:
-            topics = [
-                DescribableLogDirTopic(name, numbers)
-                for name, numbers in by_topic(partitions).items()
-            ]
+        topics = None if partitions is None else topics_of(partitions, DescribableLogDirTopic)
         message = DescribeLogDirsRequest(topics)
 
         def attempt(patience: Patience) -> Operation[list[LogDirDescription]]:
@@ -233,8 +246,6 @@ class PartitionAdmin:
             response = yield from ask(
                 node, DESCRIBE_LOG_DIRS, message, patience, DescribeLogDirsResponse
             )
-            if response.error_code:
-                raise KafkaError(error_code(response.error_code), f"at {node.address}")
             return [LogDirDescription.from_response(broker_id, each) for each in response.results]
 
         what = f"reading the log directories of broker {broker_id}"
@@ -260,14 +271,6 @@ class PartitionAdmin:
         return self._router.repeat(f"marking log directories of broker {broker_id} bad", attempt)
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the numbers of the partitions by topic, in the order given."""
-    numbers: dict[str, list[int]] = {}
-    for tp in partitions:
-        numbers.setdefault(tp.topic, []).append(tp.partition)
-    return numbers
-
-
 def _elections(response: ElectLeadersResponse) -> dict[TopicPartition, ElectionResult]:
     return {
         TopicPartition(topic.topic, each.partition_id): ElectionResult(
@@ -276,16 +279,6 @@ def _elections(response: ElectLeadersResponse) -> dict[TopicPartition, ElectionR
         for topic in response.replica_election_results
         for each in topic.partition_result
     }
-
-
-def _deletions(
-    partitions: Iterable[TopicPartition], before: Mapping[TopicPartition, int]
-) -> list[DeleteRecordsTopic]:
-    topics: dict[str, DeleteRecordsTopic] = {}
-    for tp in partitions:
-        topic = topics.setdefault(tp.topic, DeleteRecordsTopic(name=tp.topic))
-        topic.partitions.append(DeleteRecordsPartition(tp.partition, before[tp]))
-    return list(topics.values())
 
 
 def _collect_deletions(

@@ -174,6 +174,7 @@ class BlockingClient:
     # -- reading --------------------------------------------------------------------------------
 
     list_offsets = _runs(lambda it: it._reader, LogReader.list_offsets)
+    positions = _runs(lambda it: it._reader, LogReader.positions)
 
     def fetch(
         self,

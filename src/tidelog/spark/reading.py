@@ -15,11 +15,11 @@ from typing import Final
 
 import pyarrow as pa
 
+from tidelog.client.aborted_transactions import AbortedTransactions
 from tidelog.client.fetching import EARLIEST, LATEST, FetchedPartition
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import READ_COMMITTED, ZERO_TOPIC_ID, TopicId, topic_id_to_text
 from tidelog.runtime.blocking import BlockingClient
-from tidelog.spark.aborted import AbortedTransactions
 from tidelog.spark.decode import CorruptBatchError, PartitionDecoder
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.planning import DataLossError, OffsetRange

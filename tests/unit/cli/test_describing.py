@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tidelog.cli.describing import _CAUSES, _why_frozen, _why_out
-from tidelog.cli.documents import PartitionDescription, ReplicaDescription
+from tidelog.cli.documents import PartitionDescription
+from tidelog.client.replica_requests import ReplicaProgress
 from tidelog.core.shrink_causes import ShrinkCause
 
-OUT = ReplicaDescription(
+OUT = ReplicaProgress(
     broker=3,
     leader=False,
     in_isr=False,

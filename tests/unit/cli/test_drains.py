@@ -11,7 +11,7 @@ from tests.support.cli import run
 from tests.support.client.fake_logs import FakeLogs
 from tests.unit.cli.test_log_dirs import A, B, Directories
 
-from tidelog.cli import planned_documents
+from tidelog.cli import documents
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.describe_configs import (
     DescribeConfigsResourceResult,
@@ -167,7 +167,7 @@ def test_a_dry_run_changes_nothing(broker: Draining, shell: Shell) -> None:
     assert code == 0 and broker.settings == dict.fromkeys(KEYS, "")
     assert (document["executed"], document["replicas"]) == (False, 2)
     assert [each["result"] for each in document["moves"]] == ["would_move"] * 2
-    planned_documents.LogDirDrained(**document)
+    documents.LogDirDrained(**document)
 
 
 def test_a_drain_keeps_other_drains_and_cordons(broker: Draining, shell: Shell) -> None:
@@ -206,7 +206,7 @@ def test_balancing_shows_its_plan_and_asks_for_the_moves(
     code, out, _ = shell.run(*BALANCE, "--dry-run", "--threshold", "7", "-o", "json")
     assert code == 0 and logs[1].asked(ALTER_REPLICA_LOG_DIRS) == []
     assert (broker.planned[0].log_dirs, broker.planned[0].threshold_percent) == ([], 7)
-    rows = [planned_documents.DirectoryMovePlanned(**each) for each in json.loads(out)]
+    rows = [documents.DirectoryMovePlanned(**each) for each in json.loads(out)]
     assert [(each.result, each.reason) for each in rows] == [("would_move", "room")] * 2
     code, out, _ = shell.run(*BALANCE, "--wait")
     assert code == 0 and out.count("done") == 2 and set(broker.places.values()) == {B}

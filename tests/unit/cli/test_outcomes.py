@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from tidelog.cli.documents import LogDirDescribed, ReplicaDocument
+from tidelog.cli.documents import LogDirDescribed
 from tidelog.cli.log_dirs import _state
 from tidelog.client.move_progress import MoveSample, MoveState, state_of
 from tidelog.client.moving import MoveUnderWay
+from tidelog.client.upkeep import ReplicaSize
 
-HELD = [ReplicaDocument("t", 0, 1, 0, False)]
+HELD = [ReplicaSize("t", 0, 1, 0, False)]
 
 
 @pytest.mark.parametrize(

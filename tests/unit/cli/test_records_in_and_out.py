@@ -49,9 +49,7 @@ def read_all(data: bytes, delimiter: bytes, *, at_once: int = 1 << 20) -> list[b
 
 
 def reset_to(to_datetime: str | None = None, by_duration: str | None = None) -> ResetPlan:
-    return plan_of(
-        {}, to_offset=None, to_datetime=to_datetime, by_duration=by_duration, shift_by=None
-    )
+    return plan_of({"--to-datetime": to_datetime, "--by-duration": by_duration})
 
 
 class TestPieces:

@@ -103,7 +103,7 @@ class TestConfigs:
             "DYNAMIC_TOPIC_CONFIG",
         )
         assert retention.synonyms[1] == ConfigSynonym("log.retention.ms", "9", "UNKNOWN_77")
-        assert (secret.is_sensitive, secret.is_read_only, secret.is_default) == (True, True, True)
+        assert (secret.sensitive, secret.read_only, secret.is_default) == (True, True, True)
         (asked,) = cluster[1].asked(DESCRIBE_CONFIGS)
         assert asked.include_synonyms
         assert asked.resources[0].configuration_keys is None

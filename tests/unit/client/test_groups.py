@@ -81,7 +81,7 @@ class TestFromOutside:
         logs[1].script(
             LIST_GROUPS, ListGroupsResponse(0, LOADING), ListGroupsResponse(groups=groups)
         )
-        assert [(it.name, it.state, it.coordinator_id) for it in client.list_groups()] == [
+        assert [(it.group, it.state, it.coordinator) for it in client.list_groups()] == [
             ("a", "Empty", 1),
             ("b", "Stable", 1),
         ]

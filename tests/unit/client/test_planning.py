@@ -12,11 +12,11 @@ from tidelog.client.planning.cluster_state import (
     ClusterState,
     PlacedPartition,
     PlanError,
+    rack_cap,
     without_racks,
 )
 from tidelog.client.planning.emptying import decommissioned, drained
 from tidelog.client.planning.moves import MovePlan, reassignment_document
-from tidelog.client.planning.racks import rack_cap
 from tidelog.client.planning.rebalancing import rebalanced
 from tidelog.client.planning.replication_factor import with_replication_factor
 from tidelog.client.planning.size_index import SizeIndex

@@ -6,20 +6,17 @@ run with the same directory goes on without loss.
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
 from tidelog.cli.documents import prints
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.output import say
 from tidelog.cli.pipelines.running import progress
 from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, ReportOptions
+from tidelog.cli.reading import Interrupts
 
 _SourceOption = Annotated[
     str, typer.Option("--from", help="Brokers of the source: host:port,...", show_default=False)
@@ -87,7 +84,8 @@ def copy(
     that was read back differs.
     """
     topics = _topics(topic)
-    with how.session("tidelog copy") as spark, _stop_on_interrupt(follow) as stop:
+    asked = Interrupts("ending after this round")
+    with how.session("tidelog copy") as spark, asked if follow else nullcontext():
         from tidelog.spark.pipelines.copy.run import CopyPlan
         from tidelog.spark.pipelines.copy.run import copy as run_copy
 
@@ -104,7 +102,13 @@ def copy(
             timeout_ms=int(timeout * 1000),
         )
         with progress("copying") as show_progress:
-            report = run_copy(spark, plan, follow=follow, stop=stop, progress=show_progress)
+            report = run_copy(
+                spark,
+                plan,
+                follow=follow,
+                stop=lambda: asked.signal is not None,
+                progress=show_progress,
+            )
     how.show(report)
 
 
@@ -118,24 +122,3 @@ def _topics(words: list[str]) -> dict[str, str]:
             raise typer.BadParameter(f"--topic {source} is named twice")
         found[source] = target or source
     return found
-
-
-@contextmanager
-def _stop_on_interrupt(follow: bool) -> Iterator[Callable[[], bool]]:
-    """Let the first Ctrl-C or SIGTERM of a block end it after its round; yield whether one came."""
-    came: list[int] = []
-
-    def note(number: int, _: FrameType | None) -> None:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-        came.append(number)
-        say("ending after this round")
-
-    before = {}
-    if follow:
-        before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(came)
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)

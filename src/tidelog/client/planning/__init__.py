@@ -2,9 +2,9 @@
 
 Pure: plans read no clock, send nothing, and are the same for the same state.
 
-`cluster_state` is the input, `moves` the result. `placement` is the placement under construction.
-It is helped by `racks` (spread), `size_index` (replicas by size) and `leader_graph` (leaderships
-that need no copy).
+`cluster_state` is the input, with racks; `moves` is the result. `placement` is the placement under
+construction, with `size_index` (replicas by size) and `leader_graph` (leaderships that need no
+copy).
 
 A module per wish: `replication_factor`, `emptying` (brokers without replicas), `topic_placement` (a
 topic on given brokers), `rebalancing`. `tidelog.spark.pipelines` has the optimiser that also weighs

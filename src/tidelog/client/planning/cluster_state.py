@@ -7,11 +7,13 @@ message says what would be right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import NO_LEADER, TopicPartition
+from tidelog.core.wording import brokers_text
 
 
 class PlanError(TidelogError):
@@ -64,11 +66,9 @@ class ClusterState:
         """
         without = [broker for broker in self.live if self.racks[broker] is None]
         if without and len(without) < len(self.racks):
-            noun = "broker" if len(without) == 1 else "brokers"
-            names = ", ".join(map(str, without))
             raise PlanError(
-                f"no rack is known of {noun} {names}, but others have one: set broker.rack on all"
-                " of them, or plan without racks (--no-racks)"
+                f"no rack is known of {brokers_text(without)}, but others have one: set broker.rack"
+                " on all of them, or plan without racks (--no-racks)"
             )
         return {broker: self.racks[broker] or f"broker {broker}" for broker in self.live}
 
@@ -76,6 +76,18 @@ class ClusterState:
 def without_racks(state: ClusterState) -> ClusterState:
     """Return the same cluster, whose brokers have no racks."""
     return ClusterState(dict.fromkeys(state.racks), state.partitions, state.free_bytes)
+
+
+def rack_cap(replicas: int, racks: Mapping[int, str], targets: Iterable[int]) -> int:
+    """Return how many replicas of a partition one rack must take at most.
+
+    The smallest number for which the racks of the targets have room for all.
+    """
+    sizes = Counter(racks[broker] for broker in targets)
+    for cap in range(1, replicas + 1):
+        if sum(min(cap, size) for size in sizes.values()) >= replicas:
+            return cap
+    return replicas
 
 
 def check_replicas_alive(state: ClusterState, partition: PlacedPartition) -> None:

@@ -21,6 +21,7 @@ from tidelog.client.planning.cluster_state import (
 from tidelog.client.planning.moves import Chosen, MovePlan, plan_of
 from tidelog.client.planning.placement import PlannedPlacement, leader_first
 from tidelog.core.types import TopicPartition
+from tidelog.core.wording import brokers_text
 
 _MOST_NAMED = 5
 
@@ -112,9 +113,7 @@ def _largest_first(state: ClusterState, leaving: AbstractSet[int]) -> list[Place
 
 def _reason(partition: PlacedPartition, leaving: AbstractSet[int], word: str) -> str:
     own = [broker for broker in partition.replicas if broker in leaving]
-    if len(own) == 1:
-        return f"broker {own[0]} is {word}"
-    return f"brokers {', '.join(map(str, own))} are {word}"
+    return f"{brokers_text(own, 'is', 'are')} {word}"
 
 
 def _check_known(state: ClusterState, leaving: AbstractSet[int]) -> None:

@@ -64,6 +64,11 @@ class MovePlan:
         """The replicas for which the plan was made (R18)."""
         return {each.tp: each.before for each in self.moves}
 
+    def document(self) -> dict[str, Any]:
+        """Return the document that executes the plan."""
+        reasons = {each.tp: each.reason for each in self.moves}
+        return reassignment_document(self.targets, self.expected, reasons)
+
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
@@ -93,6 +98,7 @@ def plan_of(
                 f"{partition.tp} is on the move to {_ids(partition.replicas)}: wait for it (tidelog"
                 " reassign list), or cancel it"
             )
+        assert len({*wanted.replicas}) == len(wanted.replicas), "a broker has one replica at most"
         moves.append(_move(partition, wanted))
     _check_room(state, moves)
     return MovePlan(tuple(moves), tuple(sorted(staying)), tuple(sorted(blocked)))

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidelog.client.planning.cluster_state import ClusterState, check_replicas_alive
+from tidelog.client.planning.cluster_state import ClusterState, check_replicas_alive, rack_cap
 from tidelog.client.planning.leader_graph import LeaderGraph
 from tidelog.client.planning.moves import Chosen, MovePlan, plan_of
 from tidelog.client.planning.placement import PlannedPlacement, leader_first
-from tidelog.client.planning.racks import rack_cap
 from tidelog.client.planning.size_index import SizeIndex
 from tidelog.core.types import TopicPartition
+from tidelog.core.wording import counted
 
 TOLERANCE = 0.1
 #: Imbalances below this are not worth a copy.
@@ -117,7 +117,7 @@ class _Balancer:
             if step is None:
                 return moved
             tp, source, target = step
-            has = _replicas(counts[source])
+            has = counted(counts[source], "replica")
             reason = f"broker {source} has {has}, broker {target} {counts[target]}"
             self._move(tp, source, target, reason)
             moved = True
@@ -215,7 +215,7 @@ class _Balancer:
             else:
                 return
             last = chain[0][1]
-            leads = _partitions(leaders[source])
+            leads = counted(leaders[source], "partition")
             reason = f"broker {source} leads {leads}, broker {last} {leaders[last]}"
             for tp, leader in chain:
                 replicas = self.placement.replicas[tp]
@@ -244,11 +244,3 @@ class _Balancer:
     def _assign(self, tp: TopicPartition, replicas: tuple[int, ...], reason: str) -> None:
         self.placement.assign(tp, replicas)
         self.reasons.setdefault(tp, []).append(reason)
-
-
-def _replicas(count: int) -> str:
-    return "1 replica" if count == 1 else f"{count} replicas"
-
-
-def _partitions(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count} partitions"

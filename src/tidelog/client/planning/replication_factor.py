@@ -16,6 +16,7 @@ from tidelog.client.planning.cluster_state import (
 from tidelog.client.planning.moves import Chosen, MovePlan, plan_of
 from tidelog.client.planning.placement import PlannedPlacement
 from tidelog.core.types import TopicPartition
+from tidelog.core.wording import counted
 
 
 def with_replication_factor(state: ClusterState, topic: str, factor: int) -> MovePlan:
@@ -30,10 +31,12 @@ def with_replication_factor(state: ClusterState, topic: str, factor: int) -> Mov
         raise PlanError(f"topic {topic!r} is to have {factor} replicas: at least 1 expected")
     if factor > len(live):
         raise PlanError(
-            f"topic {topic!r} is to have {factor} replicas, and {_alive(len(live))}"
-            f" ({', '.join(map(str, live))}): start more brokers, or ask for at most {len(live)}"
+            f"topic {topic!r} is to have {factor} replicas, and"
+            f" {counted(len(live), 'broker', 'is', 'are')} alive ({', '.join(map(str, live))}):"
+            f" start more brokers, or ask for at most {len(live)}"
         )
     placement = PlannedPlacement(state)
+    wanted = counted(factor, "replica", "is", "are")
     chosen: dict[TopicPartition, Chosen] = {}
     for partition in partitions:
         have = len(partition.replicas)
@@ -48,16 +51,8 @@ def with_replication_factor(state: ClusterState, topic: str, factor: int) -> Mov
             rest = PlacedPartition(partition.tp, replicas)
             check_replicas_alive(state, rest)
         placement.assign(partition.tp, replicas)
-        chosen[partition.tp] = Chosen(replicas, f"{_wanted(factor)} wanted instead of {have}")
+        chosen[partition.tp] = Chosen(replicas, f"{wanted} wanted instead of {have}")
     return plan_of(state, chosen)
-
-
-def _wanted(factor: int) -> str:
-    return "1 replica is" if factor == 1 else f"{factor} replicas are"
-
-
-def _alive(count: int) -> str:
-    return "1 broker is alive" if count == 1 else f"{count} brokers are alive"
 
 
 def _kept(partition: PlacedPartition, factor: int, placement: PlannedPlacement) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from tidelog.client.planning.cluster_state import ClusterState, PlanError
 from tidelog.client.planning.moves import Chosen, MovePlan, plan_of
 from tidelog.client.planning.placement import PlannedPlacement, leader_first
 from tidelog.core.types import TopicPartition
+from tidelog.core.wording import brokers_text, counted
 
 
 def on_brokers(state: ClusterState, topic: str, brokers: Sequence[int]) -> MovePlan:
@@ -31,7 +32,7 @@ def on_brokers(state: ClusterState, topic: str, brokers: Sequence[int]) -> MoveP
             raise PlanError(f"there is no live broker {broker}; live are {live}")
     most = max(len(each.replicas) for each in partitions)
     if most > len(brokers):
-        named = "1 broker is" if len(brokers) == 1 else f"{len(brokers)} brokers are"
+        named = counted(len(brokers), "broker", "is", "are")
         raise PlanError(
             f"topic {topic!r} has {most} replicas of a partition, and {named} named: name at least"
             f" {most}, or lower the number first (tidelog topics alter {topic} --replication-factor"
@@ -49,8 +50,6 @@ def on_brokers(state: ClusterState, topic: str, brokers: Sequence[int]) -> MoveP
             replicas = leader_first(replicas, placement.best_leader(partition, replicas))
         placement.assign(partition.tp, replicas)
         elsewhere = [broker for broker in partition.replicas if broker not in brokers]
-        noun = "brokers" if len(elsewhere) > 1 else "broker"
-        verb = "are" if len(elsewhere) > 1 else "is"
-        names = ", ".join(map(str, elsewhere))
-        chosen[partition.tp] = Chosen(replicas, f"{noun} {names} {verb} not among those named")
+        reason = f"{brokers_text(elsewhere, 'is', 'are')} not among those named"
+        chosen[partition.tp] = Chosen(replicas, reason)
     return plan_of(state, chosen)

@@ -133,7 +133,7 @@ class ReplicasDescribed(ChurnKind):
         if state is None:
             self._violate(f"{name} is described, and was never published")
             return
-        isr = tuple(replica.broker_id for replica in found.replicas if replica.in_isr)
+        isr = tuple(replica.broker for replica in found.replicas if replica.in_isr)
         said = (found.leader, found.leader_epoch, sorted(isr), sorted(found.eligible))
         was = (state.leader, state.leader_epoch, sorted(state.isr), sorted(state.elr))
         if said != was:
@@ -146,16 +146,16 @@ class ReplicasDescribed(ChurnKind):
                 self._violate(f"{name} waits for {members}, members are {state.members}")
         for replica in found.replicas:
             if (replica.cause is None) != replica.in_isr:
-                self._violate(f"{name}: replica {replica.broker_id} has cause {replica.cause}")
-            if replica.cause in _ENDED and self._never_ended(replica.broker_id):
+                self._violate(f"{name}: replica {replica.broker} has cause {replica.cause}")
+            if replica.cause in _ENDED and self._never_ended(replica.broker):
                 self._violate(
-                    f"{name}: broker {replica.broker_id} was registered all the time, and its"
+                    f"{name}: broker {replica.broker} was registered all the time, and its"
                     f" cause is {replica.cause}"
                 )
             if replica.lag_records is not None and found.log_end_offset is not None:
                 assert replica.log_end_offset is not None
                 if replica.log_end_offset + replica.lag_records != found.log_end_offset:
-                    self._violate(f"{name}: the lag of replica {replica.broker_id} is wrong")
+                    self._violate(f"{name}: the lag of replica {replica.broker} is wrong")
         committed = len(self.work.cluster.replication.truth(key).committed)
         if found.high_watermark is not None and found.high_watermark > committed:
             self._violate(f"{name}: high watermark {found.high_watermark} above {committed}")
@@ -167,5 +167,5 @@ class ReplicasDescribed(ChurnKind):
 
 def _out(found: PartitionReplicas) -> dict[int, str]:
     """Return why each replica outside the ISR is out."""
-    causes = ((replica.broker_id, replica.cause) for replica in found.replicas)
+    causes = ((replica.broker, replica.cause) for replica in found.replicas)
     return {broker_id: cause.word for broker_id, cause in causes if cause is not None}

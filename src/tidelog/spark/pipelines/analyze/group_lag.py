@@ -78,13 +78,13 @@ def present_lags(client: BlockingClient) -> PresentLags:
     committed: dict[tuple[str, TopicPartition], int] = {}
     without_leader: set[TopicPartition] = set()
     for listing in client.list_groups():
-        for tp, each in client.committed(listing.name).items():
+        for tp, each in client.committed(listing.group).items():
             if metadata.partition(tp) is None:
                 continue
             if metadata.leader_of(tp) is None:
                 without_leader.add(tp)
             else:
-                committed[listing.name, tp] = each.offset
+                committed[listing.group, tp] = each.offset
     ends = client.list_offsets(dict.fromkeys({tp for _, tp in committed}, LATEST))
     now_ms = time.time_ns() // 1_000_000
     unread = {(tp, offset) for (_, tp), offset in committed.items() if offset < ends[tp].offset}

@@ -9,12 +9,12 @@ batches with a delete horizon. Control batches and aborted records have no copy.
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from tidelog.client.aborted_transactions import AbortedTransactions
 from tidelog.client.fetching import AbortedRange
 from tidelog.records.batch import (
     ATTRIBUTES_POSITION,
@@ -27,7 +27,6 @@ from tidelog.records.batch import (
     iter_batches,
 )
 from tidelog.records.builder import NewRecord, Producer, build_batch
-from tidelog.records.control import ABORT, read_marker
 from tidelog.records.reader import Record, iter_records
 from tidelog.spark.pipelines.copy.offset_map import ABORTED, MARKERS
 
@@ -59,20 +58,14 @@ def transcripts(
     data: memoryview, position: int, aborted: Iterable[AbortedRange] = ()
 ) -> Iterator[Transcript]:
     """Yield each fetched batch with offsets from `position` on. Raises CorruptBatch."""
-    waiting = deque(sorted(aborted, key=lambda each: each.first_offset))
-    aborting: set[int] = set()
+    is_aborted = AbortedTransactions(aborted)
     for batch in iter_batches(data):
         check(batch)
-        while waiting and waiting[0].first_offset <= batch.last_offset:
-            aborting.add(waiting.popleft().producer_id)
         end = batch.last_offset + 1
-        if batch.is_control:
-            marker = read_marker(batch) if aborting else None
-            if marker is not None and marker.control_type == ABORT:
-                aborting.discard(batch.producer_id)
-            made = Transcript(end, MARKERS, _NOTHING, bytearray())
-        elif batch.is_transactional and batch.producer_id in aborting:
+        if is_aborted(batch):
             made = Transcript(end, ABORTED, _NOTHING, bytearray())
+        elif batch.is_control:
+            made = Transcript(end, MARKERS, _NOTHING, bytearray())
         else:
             made = transcribed(batch, position)
         if end > position:

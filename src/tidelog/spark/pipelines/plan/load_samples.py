@@ -139,7 +139,7 @@ def readers_of(client: BlockingClient, metadata: ClusterMetadata) -> dict[TopicP
     """Return how many groups have committed offsets of a partition. Raises KafkaError."""
     readers: Counter[TopicPartition] = Counter()
     for listing in client.list_groups():
-        committed = client.committed(listing.name)
+        committed = client.committed(listing.group)
         readers.update(tp for tp in committed if metadata.partition(tp) is not None)
     return dict(readers)
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tidelog.client.planning.racks import rack_cap
+from tidelog.client.planning.cluster_state import rack_cap
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.plan.assignment import AssignmentProblem, solve
 from tidelog.spark.pipelines.plan.cluster_model import (

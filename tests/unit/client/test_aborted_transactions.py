@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tidelog.client.aborted_transactions import AbortedTransactions
 from tidelog.client.fetching import AbortedRange
 from tidelog.records.batch import BatchView
 from tidelog.records.builder import NewRecord, Producer, build_batch
 from tidelog.records.control import ABORT, COMMIT, build_end_marker
-from tidelog.spark.aborted import AbortedTransactions
 
 
 def data(base_offset: int, producer: int, *, transactional: bool = True, count: int = 1) -> bytes:
