@@ -78,7 +78,7 @@ def test_a_drain_is_planned_from_samples_and_executed(
         for tp in PARTITIONS:
             found = metadata.partition(tp)
             assert found is not None
-            assert found.replicas == made.planned.placement.replicas[tp]
+            assert found.replicas == made.planned.placement[tp]
             assert DRAINED not in found.replicas
         # What is done needs nothing more.
         again = plan(spark, replace(options, tolerance=0.5))

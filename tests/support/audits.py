@@ -14,7 +14,7 @@ from tidelog.spark.pipelines.audit.detail import DetailJob, DetailResult
 from tidelog.spark.pipelines.audit.findings import AuditFinding, Severity
 from tidelog.spark.pipelines.audit.kept_results import KeptResults
 from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
-from tidelog.spark.pipelines.audit.spark_tasks import compare_to_line, scan_and_keep
+from tidelog.spark.pipelines.audit.spark_tasks import compare_to_row, scan_and_keep
 
 
 class OwnProcess:
@@ -25,10 +25,12 @@ class OwnProcess:
 
     def scan(self, jobs: Sequence[RangeJob], kept: KeptResults | None) -> list[RangeResult]:
         self.scanned += jobs
-        return [RangeResult.from_json(scan_and_keep(job, kept)) for job in jobs]
+        rows = (json.dumps(scan_and_keep(job, kept)) for job in jobs)
+        return [RangeResult.from_json(json.loads(row)) for row in rows]
 
     def compare(self, jobs: Sequence[DetailJob]) -> list[DetailResult]:
-        return [DetailResult.from_json(json.loads(compare_to_line(job))) for job in jobs]
+        rows = (json.dumps(compare_to_row(job)) for job in jobs)
+        return [DetailResult.from_json(json.loads(row)) for row in rows]
 
 
 def history() -> list[bytes]:

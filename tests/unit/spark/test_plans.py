@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tidelog.cli.reassignment_files import targets_of
+from tidelog.client.planning.cluster_state import rack_cap
 from tidelog.client.planning.moves import reassignment_document
-from tidelog.client.planning.racks import rack_cap
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.plan.cluster_model import (
     ClusterModel,
@@ -64,7 +64,7 @@ def cluster(
 
 
 def after(made: ReassignmentPlan) -> dict[TopicPartition, tuple[int, ...]]:
-    return dict(made.planned.placement.replicas)
+    return dict(made.planned.placement)
 
 
 def assert_valid(made: ReassignmentPlan) -> None:

@@ -47,7 +47,7 @@ def test_the_broker_with_most_incidents_is_a_suspect() -> None:
     first = found[0]
     assert (first.broker, first.incidents, first.departures) == (3, 9, 90)
     assert first.expected == pytest.approx(11 / 4)
-    assert first.lift == pytest.approx(36 / 11)
+    assert first.incidents / first.expected == pytest.approx(36 / 11)
 
 
 def test_no_suspect_where_incidents_are_even_or_few() -> None:

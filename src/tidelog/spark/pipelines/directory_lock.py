@@ -1,4 +1,4 @@
-"""The lock of a directory in which a pipeline keeps what it has done: one run at a time.
+"""A directory in which a pipeline keeps what it has done: one run at a time, whole files.
 
 The lock is of the operating system, on the file `_lock`, so it ends with its process.
 """
@@ -6,10 +6,11 @@ The lock is of the operating system, on the file `_lock`, so it ends with its pr
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from tidelog.core.errors import TidelogError
 
@@ -40,3 +41,14 @@ def directory_lock(
                 f"{directory}: {other} writes there; wait for its end, or choose another directory"
             ) from None
         yield
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that appears whole, by a rename, when the block has ended and it is on disk."""
+    half = path.with_name(f"_{path.name}.half")
+    with open(half, "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    half.rename(path)

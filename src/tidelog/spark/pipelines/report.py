@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -43,11 +43,8 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         """Return the table as title, columns, rows as objects, note."""
-        rows = [
-            {name: _plain(cell) for name, cell in zip(self.columns, row, strict=True)}
-            for row in self.rows
-        ]
-        return {"title": self.title, "columns": list(self.columns), "rows": rows, "note": self.note}
+        rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+        return {**asdict(self), "rows": rows}
 
 
 class PlotKind(StrEnum):
@@ -109,22 +106,8 @@ class Plot:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plot's labels and points."""
-        return {
-            "title": self.title,
-            "x_label": self.x_label,
-            "y_label": self.y_label,
-            "ticks": list(self.ticks),
-            "series": [
-                {
-                    "label": each.label,
-                    "x": [_plain(value) for value in each.x],
-                    "y": [_plain(value) for value in each.y],
-                    "low": [_plain(value) for value in each.low],
-                    "high": [_plain(value) for value in each.high],
-                }
-                for each in self.series
-            ],
-        }
+        document = asdict(self)
+        return {name: document[name] for name in ("title", "x_label", "y_label", "ticks", "series")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,20 +131,8 @@ class Timeline:
 
     def to_json(self) -> dict[str, Any]:
         """Return the rows with their spans."""
-        return {
-            "title": self.title,
-            "x_label": self.x_label,
-            "rows": [
-                {
-                    "label": label,
-                    "spans": [
-                        {"start": _plain(s.start), "end": _plain(s.end), "kind": s.kind}
-                        for s in spans
-                    ],
-                }
-                for label, spans in self.rows
-            ],
-        }
+        rows = [{"label": label, "spans": list(map(asdict, spans))} for label, spans in self.rows]
+        return {"title": self.title, "x_label": self.x_label, "rows": rows}
 
 
 Figure = Plot | Timeline
@@ -181,17 +152,21 @@ class PipelineReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole report as one document."""
-        return {
+        document = {
             "title": self.title,
             "verdict": self.verdict,
             "holds": self.holds,
-            "facts": {name: _plain(value) for name, value in self.facts},
+            "facts": dict(self.facts),
             "tables": [each.to_json() for each in self.tables],
             "figures": [each.to_json() for each in self.figures],
         }
+        return {name: _plain(value) for name, value in document.items()}
 
 
-def _plain(value: Cell) -> Cell:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def _plain(value: Any) -> Any:
+    """Return a value for JSON: a list for a tuple, null for not-a-number and infinity."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""Work of a pipeline as Spark tasks that return rows of plain JSON values.
+"""Work of a pipeline as Spark tasks that return rows: of plain JSON values, or as Arrow tables.
 
 A task that fails with an error of ours returns the error as a row, so that the driver raises one
 sentence instead of a worker's traceback. Executors without this package are such an error, too.
@@ -74,3 +74,23 @@ def _task(
                 yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], ["row"])
 
     return run
+
+
+def arrow_table(rows: Sequence[tuple[Any, ...]], ddl: str) -> pa.Table:
+    """Return rows as an Arrow table with the names and types of a DDL."""
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(),
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "double": pa.float64(),
+        "array<int>": pa.list_(pa.int32()),
+    }
+    fields = [each.split() for each in ddl.split(", ")]
+    schema = pa.schema([(name, types[kind]) for name, kind in fields])
+    columns = zip(*rows, strict=True) if rows else [()] * len(fields)
+    arrays = [
+        pa.array(list(values), field.type) for values, field in zip(columns, schema, strict=True)
+    ]
+    return pa.table(arrays, schema=schema)

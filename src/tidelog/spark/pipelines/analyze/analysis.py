@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -26,6 +25,7 @@ from tidelog.spark.pipelines.analyze.partition_history import Scope
 from tidelog.spark.pipelines.analyze.present_state import PresentState, present_state
 from tidelog.spark.pipelines.analyze.presentation import present
 from tidelog.spark.pipelines.analyze.suspects import DepartureRole, incidents_of, normal, suspicions
+from tidelog.spark.pipelines.job_progress import Progress
 from tidelog.spark.pipelines.report import PipelineReport
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ _SIZES_MS: Final = tuple(
     _SECOND * each for each in (1, 5, 15, 60, 300, 900, 3_600, 6 * 3_600, 86_400, 7 * 86_400)
 )
 _STEPS: Final = 5
-
-Progress = Callable[[int, int], None]
 
 
 class AnalysisError(TidelogError):

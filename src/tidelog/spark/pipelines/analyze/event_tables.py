@@ -10,7 +10,7 @@ Knows nothing of clusters: present states come as rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +26,7 @@ from tidelog.spark.pipelines.analyze.partition_history import (
     partition_history,
     windowed,
 )
+from tidelog.spark.pipelines.task_rows import arrow_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -208,25 +209,6 @@ def _phases(rows: pa.Table) -> pa.Table:
     place = (row["topic"], row["partition"], row["epoch"])
     found = [(*place, phase, ms) for phase, ms in durations(led, takeover)]
     return arrow_table(found, _PHASES_DDL)
-
-
-def arrow_table(rows: Sequence[tuple[Any, ...]], ddl: str) -> pa.Table:
-    """Return rows as an Arrow table with the names and types of a DDL."""
-    import pyarrow as pa
-
-    types = {
-        "string": pa.string(),
-        "int": pa.int32(),
-        "long": pa.int64(),
-        "array<int>": pa.list_(pa.int32()),
-    }
-    fields = [each.split() for each in ddl.split(", ")]
-    schema = pa.schema([(name, types[kind]) for name, kind in fields])
-    columns = zip(*rows, strict=True) if rows else [()] * len(fields)
-    arrays = [
-        pa.array(list(values), field.type) for values, field in zip(columns, schema, strict=True)
-    ]
-    return pa.table(arrays, schema=schema)
 
 
 def _parsed(text: str, parse: Callable[[Mapping[str, Any]], Any]) -> Any:

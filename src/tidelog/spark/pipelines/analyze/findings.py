@@ -1,11 +1,11 @@
-"""What an analysis found, as plain data: `run` fills it, `presentation` shows it.
+"""What an analysis found, as plain data: `analysis` fills it, `presentation` shows it.
 
 Times are milliseconds since 1970. Nothing here knows Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidelog.spark.pipelines.analyze.failover_phases import Failover
@@ -19,6 +19,15 @@ class StateTimes:
     """Milliseconds in each state, of a partition or of all."""
 
     ms: Mapping[State, int]
+
+    @classmethod
+    def sum_of(cls, parts: Iterable[StateTimes]) -> StateTimes:
+        """Return the times of all parts together."""
+        ms = dict.fromkeys(State, 0)
+        for each in parts:
+            for state, value in each.ms.items():
+                ms[state] += value
+        return cls(ms)
 
     @property
     def known_ms(self) -> int:
@@ -155,8 +164,4 @@ class Findings:
     @property
     def total(self) -> StateTimes:
         """Times of all partitions together."""
-        ms = dict.fromkeys(State, 0)
-        for each in self.partitions:
-            for state, value in each.times.ms.items():
-                ms[state] += value
-        return StateTimes(ms)
+        return StateTimes.sum_of(each.times for each in self.partitions)

@@ -14,7 +14,6 @@ from tidelog.core.errors import ProtocolError
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
-from tidelog.spark.pipelines.analyze.event_tables import arrow_table
 from tidelog.spark.pipelines.analyze.findings import Findings
 from tidelog.spark.pipelines.analyze.group_lag import (
     Commit,
@@ -24,6 +23,7 @@ from tidelog.spark.pipelines.analyze.group_lag import (
     past_lags,
     window_ends,
 )
+from tidelog.spark.pipelines.task_rows import arrow_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

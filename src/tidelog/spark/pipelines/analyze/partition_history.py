@@ -203,8 +203,9 @@ def partition_history(
             end_ms=scope.end_ms if successor is None else _first_ms(successor, snapshot, scope),
             is_gone=own is None and (scope.is_snapshot_known or successor is not None),
             has_predecessor=place > 0,
+            min_isr=min_isr,
         )
-        found, gaps = _of_life(life, min_isr)
+        found, gaps = _of_life(life)
         missed += gaps
         intervals += found
         departures += _departures(life)
@@ -212,7 +213,7 @@ def partition_history(
             known_from = max(known_from, ordered[-1].time_ms)
     intervals = _with_handovers(intervals, handovers, by_topic_id)
     return PartitionHistory(
-        tuple(_clipped(_joined(intervals), scope)), tuple(departures), missed, step_ms
+        tuple(_clipped(joined(intervals), scope)), tuple(departures), missed, step_ms
     )
 
 
@@ -262,6 +263,12 @@ class _TopicLife:
     #: Whether the topic was deleted: nothing says when.
     is_gone: bool
     has_predecessor: bool
+    min_isr: int
+
+    def interval(self, start_ms: int, end_ms: int, leader: int, isr: tuple[int, ...]) -> Interval:
+        """Return a time with this leader and ISR."""
+        state = state_of(leader, isr, self.min_isr)
+        return Interval(self.topic_id, start_ms, end_ms, state, leader, isr)
 
 
 def _order(changes: Sequence[ObservedChange]) -> float:
@@ -275,23 +282,21 @@ def _first_ms(changes: Sequence[ObservedChange], snapshot: Snapshot | None, scop
     return min((each.time_ms for each in changes), default=seen_ms)
 
 
-def _of_life(life: _TopicLife, min_isr: int) -> tuple[list[Interval], int]:
+def _of_life(life: _TopicLife) -> tuple[list[Interval], int]:
     """Return the intervals of one topic id up to its end, and the missed changes."""
     if not life.changes:
-        return _without_events(life, min_isr)
-    intervals = [_before_first(life, min_isr)]
+        return _without_events(life)
+    intervals = [_before_first(life)]
     missed = 0
     for change, following in zip(life.changes, life.changes[1:], strict=False):
-        interval = _interval(
-            life.topic_id, change.time_ms, following.time_ms, change.leader, change.isr, min_isr
-        )
+        interval = life.interval(change.time_ms, following.time_ms, change.leader, change.isr)
         if not _follows(change, following):
             missed += 1
             interval = replace(interval, state=State.UNKNOWN)
         intervals.append(interval)
     last, snapshot = life.changes[-1], life.snapshot
     end_ms = max(life.end_ms, last.time_ms)
-    final = _interval(life.topic_id, last.time_ms, end_ms, last.leader, last.isr, min_isr)
+    final = life.interval(last.time_ms, end_ms, last.leader, last.isr)
     if snapshot is None:
         intervals.append(replace(final, state=State.UNKNOWN) if life.is_gone else final)
     elif _agrees(last, snapshot):
@@ -300,13 +305,11 @@ def _of_life(life: _TopicLife, min_isr: int) -> tuple[list[Interval], int]:
         missed += 1
         seen_ms = min(max(snapshot.time_ms, last.time_ms), end_ms)
         intervals.append(replace(final, end_ms=seen_ms, state=State.UNKNOWN))
-        intervals.append(
-            _interval(life.topic_id, seen_ms, end_ms, snapshot.leader, snapshot.isr, min_isr)
-        )
+        intervals.append(life.interval(seen_ms, end_ms, snapshot.leader, snapshot.isr))
     return [each for each in intervals if each.length_ms > 0], missed
 
 
-def _without_events(life: _TopicLife, min_isr: int) -> tuple[list[Interval], int]:
+def _without_events(life: _TopicLife) -> tuple[list[Interval], int]:
     """Return the snapshot's state since the events are complete: it did not change.
 
     After another topic of the name, it holds from the snapshot on: the creation has no event.
@@ -315,33 +318,20 @@ def _without_events(life: _TopicLife, min_isr: int) -> tuple[list[Interval], int
     if snapshot is None:
         return [], 0
     known_ms = snapshot.time_ms if life.has_predecessor else life.known_from_ms
-    interval = _interval(
-        life.topic_id, known_ms, life.end_ms, snapshot.leader, snapshot.isr, min_isr
-    )
+    interval = life.interval(known_ms, life.end_ms, snapshot.leader, snapshot.isr)
     return ([interval] if interval.length_ms > 0 else []), int(life.has_predecessor)
 
 
-def _before_first(life: _TopicLife, min_isr: int) -> Interval:
+def _before_first(life: _TopicLife) -> Interval:
     """Return what held before the first event, which says it itself."""
     first = life.changes[0]
     begun = min(life.known_from_ms, first.time_ms)
+    if life.has_predecessor:
+        begun = first.time_ms  # the predecessor's own interval covers the time between
     if first.cause == _CREATED:
         state = State.UNKNOWN if life.has_predecessor else State.ABSENT
-        # The predecessor's own interval covers the time between.
-        begun = first.time_ms if life.has_predecessor else begun
         return Interval(life.topic_id, begun, first.time_ms, state)
-    interval = _interval(
-        life.topic_id, begun, first.time_ms, first.leader_before, first.previous_isr, min_isr
-    )
-    if life.has_predecessor:
-        return replace(interval, start_ms=first.time_ms)
-    return interval
-
-
-def _interval(
-    topic_id: str, start_ms: int, end_ms: int, leader: int, isr: tuple[int, ...], min_isr: int
-) -> Interval:
-    return Interval(topic_id, start_ms, end_ms, state_of(leader, isr, min_isr), leader, isr)
+    return life.interval(begun, first.time_ms, first.leader_before, first.previous_isr)
 
 
 def _follows(change: ObservedChange, following: ObservedChange) -> bool:
@@ -412,9 +402,12 @@ def _covered(interval: Interval, start_ms: int, end_ms: int) -> list[Interval]:
     return [each for each in parts if each.length_ms > 0]
 
 
-def _joined(intervals: Iterable[Interval]) -> list[Interval]:
-    """Return the intervals with equal neighbours joined."""
-    result: list[Interval] = []
+def joined(intervals: Iterable[Any]) -> list[Any]:
+    """Return the intervals with neighbours joined that differ in nothing but their times.
+
+    They are values of one dataclass with the fields start_ms and end_ms.
+    """
+    result: list[Any] = []
     for interval in intervals:
         before = result[-1] if result else None
         if (

@@ -6,10 +6,11 @@ rows. All times are UTC.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
+from tidelog.core.columns import Column
 from tidelog.spark.pipelines.analyze.failover_phases import (
     ACKNOWLEDGE,
     DETECTION,
@@ -133,51 +134,28 @@ def _partitions(findings: Findings) -> Table:
         for each in findings.partitions
         if each.times.availability is None or each.times.availability < 1
     ]
-    rows = tuple((str(each), *_state_cells(each.times)) for each in bad[:_ROWS])
     shown = f"The {_ROWS} worst of {len(bad)}. " if len(bad) > _ROWS else ""
-    return Table(
+    return Table.of(
         "Partitions that were not always available",
-        ("partition", *_STATE_COLUMNS),
-        rows,
+        bad[:_ROWS],
+        (("partition", str), *_STATE_COLUMNS),
         shown + "Available: a leader served acks=all. Failing over: from the first sign of the"
         " leader's death until its successor had taken its role. The time before a partition's"
         " creation counts for nothing.",
     )
 
 
-_STATE_COLUMNS: Final = (
-    "not available %",
-    "no leader s",
-    "failing over s",
-    "under min ISR s",
-    "unknown s",
-)
-
-
-def _state_cells(times: StateTimes) -> tuple[Cell, ...]:
-    return (
-        _percent_cell(times),
-        times.ms.get(State.NO_LEADER, 0) / 1000,
-        times.ms.get(State.FAILING_OVER, 0) / 1000,
-        times.ms.get(State.UNDER_MIN_ISR, 0) / 1000,
-        times.ms.get(State.UNKNOWN, 0) / 1000,
-    )
-
-
 def _topics(findings: Findings) -> Table:
-    sums: dict[str, dict[State, int]] = {}
-    counts: dict[str, int] = {}
+    by_topic: dict[str, list[StateTimes]] = {}
     for each in findings.partitions:
-        counts[each.topic] = counts.get(each.topic, 0) + 1
-        own = sums.setdefault(each.topic, dict.fromkeys(State, 0))
-        for state, ms in each.times.ms.items():
-            own[state] += ms
-    ordered = sorted(sums, key=lambda name: (StateTimes(sums[name]).availability or 0.0, name))
-    rows = tuple(
-        (name, counts[name], *_state_cells(StateTimes(sums[name]))) for name in ordered[:_ROWS]
-    )
-    note = f"The {_ROWS} worst of {len(ordered)}." if len(ordered) > _ROWS else ""
-    return Table("Topics", ("topic", "partitions", *_STATE_COLUMNS), rows, note)
+        by_topic.setdefault(each.topic, []).append(each.times)
+    rows: list[dict[str, Any]] = [
+        {"topic": name, "partitions": len(own), "times": StateTimes.sum_of(own)}
+        for name, own in by_topic.items()
+    ]
+    rows.sort(key=lambda row: (row["times"].availability or 0.0, row["topic"]))
+    note = f"The {_ROWS} worst of {len(rows)}." if len(rows) > _ROWS else ""
+    return Table.of("Topics", rows[:_ROWS], ("topic", "partitions", *_STATE_COLUMNS), note)
 
 
 def _churn(findings: Findings) -> Table:
@@ -212,16 +190,19 @@ def _suspects(findings: Findings) -> Table:
 
 
 def _phases(findings: Findings) -> Table:
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (each.phase, each.count, *(_rounded(each.at(part)) for part in (50, 90, 99, 100)))
-        for each in findings.phases
-    )
     shown = {each.phase for each in findings.phases}
     meaning = "; ".join(f"{name}: {text}" for name, text in PHASES.items() if name in shown)
-    return Table(
+    return Table.of(
         "Phases of failovers, ms",
-        ("phase", "partitions", "median", "90 %", "99 %", "longest"),
-        rows,
+        findings.phases,
+        (
+            "phase",
+            ("partitions", "count"),
+            ("median", lambda each: _rounded(each.at(50))),
+            ("90 %", lambda each: _rounded(each.at(90))),
+            ("99 %", lambda each: _rounded(each.at(99))),
+            ("longest", lambda each: _rounded(each.at(100))),
+        ),
         f"{meaning}." if meaning else "",
     )
 
@@ -321,15 +302,13 @@ def _availability_plot(findings: Findings) -> Plot:
         ("acks=all is served", (State.ACKNOWLEDGING,)),
     )
     known = {start: each for start, each in findings.windows.items() if each.known_ms}
+    minutes = tuple(_minutes(findings, start) for start in known)
     for label, states in parts:
-        points = [
-            (
-                _minutes(findings, start),
-                100 * sum(each.ms.get(state, 0) for state in states) / each.known_ms,
-            )
-            for start, each in known.items()
+        percents = [
+            100 * sum(each.ms.get(state, 0) for state in states) / each.known_ms
+            for each in known.values()
         ]
-        series.append(Series(label, tuple(p[0] for p in points), tuple(p[1] for p in points)))
+        series.append(Series(label, minutes, tuple(percents)))
     return Plot(
         "Availability in each window, all partitions",
         _axis(findings),
@@ -400,14 +379,10 @@ def _lag_plots(findings: Findings) -> Iterable[Plot]:
         ("Lag of groups in records", "records", 1),
         ("Lag of groups in time, to a window", "s", 2),
     ):
-        series = [
-            Series(
-                group,
-                tuple(point[0] for point in by_group[group]),
-                tuple(point[column] for point in by_group[group]),
-            )
-            for group in shown
-        ]
+        series = []
+        for group in shown:
+            columns = tuple(zip(*by_group[group], strict=True))
+            series.append(Series(group, columns[0], columns[column]))
         yield Plot(title + hidden, _axis(findings), label, tuple(series), PlotKind.STEP)
 
 
@@ -437,3 +412,17 @@ def _percent(times: StateTimes) -> str:
 
 def _seconds(ms: int) -> str:
     return f"{ms / 1000:,.1f}"
+
+
+def _seconds_in(state: State) -> Callable[[StateTimes], float]:
+    return lambda times: times.ms.get(state, 0) / 1000
+
+
+#: Columns of rows with an attribute or a key `times`.
+_STATE_COLUMNS: Final[tuple[Column, ...]] = (
+    ("not available %", "times", _percent_cell),
+    ("no leader s", "times", _seconds_in(State.NO_LEADER)),
+    ("failing over s", "times", _seconds_in(State.FAILING_OVER)),
+    ("under min ISR s", "times", _seconds_in(State.UNDER_MIN_ISR)),
+    ("unknown s", "times", _seconds_in(State.UNKNOWN)),
+)

@@ -25,7 +25,7 @@ from tidelog.spark.pipelines.analyze.findings import (
     StateTimes,
     UncleanLoss,
 )
-from tidelog.spark.pipelines.analyze.partition_history import State
+from tidelog.spark.pipelines.analyze.partition_history import State, joined
 from tidelog.spark.pipelines.analyze.suspects import DepartureCount
 
 if TYPE_CHECKING:
@@ -69,19 +69,11 @@ def quality(events: DataFrame) -> EventQuality:
         sf.sum(sf.col("copies") - 1).alias("repeated"),
         sf.sum(sf.when(events.kind.isNull(), 1).otherwise(0)).alias("illegible"),
         sf.sum(dropped).alias("dropped"),
-        sf.min(sf.when(events.kind.isNotNull(), events.time_ms)).alias("first"),
-        sf.max(sf.when(events.kind.isNotNull(), events.time_ms)).alias("last"),
+        sf.min(sf.when(events.kind.isNotNull(), events.time_ms)).alias("first_ms"),
+        sf.max(sf.when(events.kind.isNotNull(), events.time_ms)).alias("last_ms"),
     ).collect()[0]
-    return EventQuality(
-        events=found.events,
-        repeated=found.repeated or 0,
-        illegible=found.illegible or 0,
-        dropped=found.dropped or 0,
-        missed=0,
-        clock_step_ms=0,
-        first_ms=found.first or 0,
-        last_ms=found.last or 0,
-    )
+    counted = {name: value or 0 for name, value in found.asDict().items()}
+    return EventQuality(missed=0, clock_step_ms=0, **counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,21 +174,7 @@ def timeline(history: DataFrame, partitions: Sequence[PartitionTimes]) -> tuple[
     ]
     places = {name: place for place, name in enumerate(names)}
     spans.sort(key=lambda each: (places[f"{each.topic}-{each.partition}"], each.start_ms))
-    joined: list[StateSpan] = []
-    for span in spans:
-        before = joined[-1] if joined else None
-        if before is not None and (before.topic, before.partition, before.end_ms, before.state) == (
-            span.topic,
-            span.partition,
-            span.start_ms,
-            span.state,
-        ):
-            joined[-1] = StateSpan(
-                span.topic, span.partition, before.start_ms, span.end_ms, span.state
-            )
-        else:
-            joined.append(span)
-    return tuple(joined)
+    return tuple(joined(spans))
 
 
 def departures(history: DataFrame) -> list[DepartureCount]:
@@ -271,29 +249,24 @@ def cluster_wide(documents: Mapping[str, Sequence[Mapping[str, Any]]]) -> Cluste
 
     lives: dict[int, list[int]] = {}
     for place, kind in enumerate(("registration", "shutdown", "session_loss", "commands_behind")):
-        for broker, is_over in legible(kind, lambda each: (int(each["broker"]), _is_over(each))):
+        for broker, is_over in legible(
+            kind, lambda it: (int(it["broker"]), bool(it.get("is_over", False)))
+        ):
             lives.setdefault(broker, [0, 0, 0, 0])[place] += not is_over
-    elections = legible("controller_election", _election)
-    resignations = dict(legible("controller_resignation", _resignation))
+    elections = legible(
+        "controller_election",
+        lambda it: (int(it["controller_epoch"]), int(it["time_ms"]), int(it["controller"])),
+    )
+    resignations = legible(
+        "controller_resignation", lambda it: (int(it["controller_epoch"]), str(it["cause"]))
+    )
     return ClusterWide(
         failovers=tuple(legible("failover", Failover.from_event)),
-        controllers=_terms(elections, resignations),
+        controllers=_terms(elections, dict(resignations)),
         brokers=tuple(BrokerLife(broker, *lives[broker]) for broker in sorted(lives)),
         losses=tuple(legible("unclean_election", _loss)),
         illegible=illegible.total(),
     )
-
-
-def _is_over(event: Mapping[str, Any]) -> bool:
-    return bool(event.get("is_over", False))
-
-
-def _election(event: Mapping[str, Any]) -> tuple[int, int, int]:
-    return int(event["controller_epoch"]), int(event["time_ms"]), int(event["controller"])
-
-
-def _resignation(event: Mapping[str, Any]) -> tuple[int, str]:
-    return int(event["controller_epoch"]), str(event["cause"])
 
 
 def _terms(

@@ -82,11 +82,6 @@ class Suspicion:
     main_cause: str
     is_suspect: bool
 
-    @property
-    def lift(self) -> float:
-        """Incidents divided by the expected number."""
-        return self.incidents / self.expected if self.expected else math.inf
-
 
 def incidents_of(counts: Iterable[DepartureCount], role: DepartureRole) -> list[Incidents]:
     """Return the incidents of each broker and cause, by broker and cause.

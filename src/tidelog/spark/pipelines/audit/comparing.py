@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidelog.client.cluster import PartitionMetadata
 from tidelog.spark.pipelines.audit.detail import DetailJob, Side
 from tidelog.spark.pipelines.audit.findings import AuditFinding, FindingKind, Severity
 from tidelog.spark.pipelines.audit.joining import Gaps, ReplicaAudit
-from tidelog.spark.pipelines.audit.metadata import AssignedReplicas
 from tidelog.spark.pipelines.audit.ranges import BUCKET_BITS
 from tidelog.spark.segments.listing import Replica
 
@@ -23,7 +23,7 @@ def high_watermark(replicas: Sequence[Replica]) -> int:
 
 
 def gaps_of(
-    replicas: Sequence[Replica], is_compacted: bool, assigned: AssignedReplicas | None
+    replicas: Sequence[Replica], is_compacted: bool, assigned: PartitionMetadata | None
 ) -> Gaps:
     """Return what explains gaps of a partition's logs.
 
@@ -37,7 +37,7 @@ def gaps_of(
 
 
 def check_ends(
-    audits: Sequence[ReplicaAudit], high: int, assigned: AssignedReplicas | None
+    audits: Sequence[ReplicaAudit], high: int, assigned: PartitionMetadata | None
 ) -> list[AuditFinding]:
     """Return replicas that end below the partition's high watermark."""
     found: list[AuditFinding] = []

@@ -79,11 +79,7 @@ class DetailResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {
-            "findings": [each.to_json() for each in self.findings],
-            "divergences": [asdict(each) for each in self.divergences],
-            "is_gone": self.is_gone,
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> DetailResult:

@@ -8,7 +8,7 @@ interrupted compaction leaves it, and a broker's start deals with it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -40,7 +40,6 @@ class FindingKind(StrEnum):
     ORPHAN = "orphan"
     STRAY = "stray"
     DELETED = "deleted"
-    FUTURE = "future replica"
     UNREADABLE = "unreadable"
     CHECKPOINT = "checkpoint"
     OLD_FORMAT = "old format"
@@ -72,17 +71,11 @@ class AuditFinding:
     partition: str = ""
     broker: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the finding as plain values."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> AuditFinding:
         """Return the finding of plain values."""
-        found = dict(values)
-        return cls(
-            **{**found, "kind": FindingKind(found["kind"]), "severity": Severity(found["severity"])}
-        )
+        kind, severity = FindingKind(values["kind"]), Severity(values["severity"])
+        return cls(**{**values, "kind": kind, "severity": severity})
 
 
 class Collector:

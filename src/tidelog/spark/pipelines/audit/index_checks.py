@@ -38,7 +38,6 @@ class IndexChecks:
         self._times = Collector(f"{stem}.timeindex")
         self._offsets, self._positions = self._offset_entries(f"{stem}.index")
         self._stamps, self._stamped = self._time_entries(f"{stem}.timeindex")
-        self._next_time = 0
         self._largest = -1
         #: Offset of the entry before, which must lie below the batch of the next one.
         self._entry_before = -1

@@ -212,27 +212,12 @@ class _Joining:
                 each.start,
                 first,
             )
-        elif not self._gaps.explain(first - 1):
-            found.add(
-                FindingKind.GAP,
-                f"offsets {expected} to {first - 1} are missing before this batch, and the topic is"
-                f" not known to be compacted that far",
-                each.start,
-                expected,
-            )
-            self._audit.damaged.append((expected, first - 1))
+        else:
+            self._check_missing(expected, first - 1, each.start, found)
 
     def _check_gaps(self, each: RangeResult, found: Collector) -> None:
-        unexplained = [gap for gap in each.gaps if not self._gaps.explain(gap[1])]
-        for low, high, position in unexplained:
-            found.add(
-                FindingKind.GAP,
-                f"offsets {low} to {high} are missing before this batch, and the topic is not known"
-                f" to be compacted that far",
-                position,
-                low,
-            )
-            self._audit.damaged.append((low, high))
+        for low, high, position in each.gaps:
+            self._check_missing(low, high, position, found)
         if each.hollow and not self._gaps.is_compacted:
             found.add(
                 FindingKind.GAP,
@@ -240,6 +225,19 @@ class _Joining:
                 f" topic is not known to be compacted",
                 each.hollow_at,
             )
+
+    def _check_missing(self, low: int, high: int, position: int, found: Collector) -> None:
+        """Report offsets without a batch, unless compaction explains them."""
+        if self._gaps.explain(high):
+            return
+        found.add(
+            FindingKind.GAP,
+            f"offsets {low} to {high} are missing before this batch, and the topic is not known to"
+            f" be compacted that far",
+            position,
+            low,
+        )
+        self._audit.damaged.append((low, high))
 
     def _check_epoch_order(self, each: RangeResult, found: Collector) -> None:
         if not each.epochs:
@@ -271,38 +269,22 @@ class _Joining:
         what = f"the last {left:,} bytes are no whole batch: {reason}"
         if zeros:
             what = f"the last {left:,} bytes are zeros"
+        severity = Severity.DAMAGE
         if following is not None:
-            found.add(
-                FindingKind.CUT_TAIL,
-                f"{what}; the next segment begins at offset {following.base_offset}",
-                position,
-                offset,
-            )
+            what += f"; the next segment begins at offset {following.base_offset}"
             self._audit.damaged.append((offset, max(offset, following.base_offset - 1)))
             self._last = following.base_offset - 1
         elif self._replica.is_clean and not zeros:
-            found.add(
-                FindingKind.CUT_TAIL,
-                f"{what}, although the broker shut down cleanly",
-                position,
-                offset,
-            )
+            what += ", although the broker shut down cleanly"
         elif point is not None and point > offset:
-            found.add(
-                FindingKind.CUT_TAIL,
-                f"{what}, and records up to the recovery point {point} had been flushed",
-                position,
-                offset,
-            )
+            what += f", and records up to the recovery point {point} had been flushed"
         else:
-            found.add(
-                FindingKind.CUT_TAIL,
-                f"{what}, beyond the recovery point {0 if point is None else point}: a crash during"
-                f" a write leaves that, and the next start truncates it",
-                position,
-                offset,
-                Severity.NOTICE,
+            what += (
+                f", beyond the recovery point {0 if point is None else point}: a crash during a"
+                " write leaves that, and the next start truncates it"
             )
+            severity = Severity.NOTICE
+        found.add(FindingKind.CUT_TAIL, what, position, offset, severity)
 
     def _check_log_end(self) -> None:
         audit, replica = self._audit, self._replica

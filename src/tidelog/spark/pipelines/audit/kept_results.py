@@ -8,6 +8,7 @@ must be one that all executors see, like the log directories.
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ class KeptResults:
     def read(self, job: RangeJob) -> RangeResult | None:
         """Return the kept result of a range; None where it has to be scanned."""
         try:
-            found = RangeResult.from_json(self._path(job).read_text(encoding="utf-8"))
+            found = RangeResult.from_json(json.loads(self._path(job).read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError):
@@ -50,7 +51,7 @@ class KeptResults:
         """Keep a result. Raises OSError."""
         path = self._path(job)
         half = path.with_name(f".{path.name}.{os.getpid()}")
-        half.write_text(result.to_json(), encoding="utf-8")
+        half.write_text(json.dumps(result.to_json(), separators=(",", ":")), encoding="utf-8")
         half.replace(path)
 
     def _path(self, job: RangeJob) -> Path:

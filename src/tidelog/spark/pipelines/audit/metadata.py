@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidelog.client.cluster import PartitionMetadata
 from tidelog.client.configs import TOPIC, ConfigResource
-from tidelog.core.types import TopicPartition, topic_id_to_text
+from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.audit.findings import AuditFinding, FindingKind, Severity
 from tidelog.spark.segments.listing import ListedLogDir
@@ -21,20 +22,11 @@ _POLICY: Final = "cleanup.policy"
 
 
 @dataclass(frozen=True, slots=True)
-class AssignedReplicas:
-    """The brokers that should have a partition, and those in its ISR."""
-
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    topic_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterAssignments:
     """The partitions of a cluster; empty where no cluster was asked."""
 
     cluster: str | None = None
-    partitions: Mapping[TopicPartition, AssignedReplicas] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, PartitionMetadata] = field(default_factory=dict)
     compacted: frozenset[str] = frozenset()
 
 
@@ -48,15 +40,7 @@ def ask_cluster(bootstrap: str) -> ClusterAssignments:
             for value in client.describe_configs(ConfigResource(TOPIC, topic), [_POLICY])
             if "compact" in (value.value or "")
         )
-    partitions = {
-        tp: AssignedReplicas(
-            tuple(each.replicas),
-            tuple(each.isr),
-            topic_id_to_text(metadata.topics[tp.topic].topic_id),
-        )
-        for tp, each in metadata.all_partitions()
-    }
-    return ClusterAssignments(metadata.cluster_id, partitions, compacted)
+    return ClusterAssignments(metadata.cluster_id, dict(metadata.all_partitions()), compacted)
 
 
 def check_assignment(

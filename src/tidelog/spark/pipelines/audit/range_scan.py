@@ -10,7 +10,6 @@ file is not: the driver looks again.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.core.limits import MAX_DECOMPRESSED_BYTES, MIB
@@ -35,16 +34,6 @@ _STEP_BYTES: Final = 4 * MIB
 _STEP_ROWS: Final = 1 << 16
 #: Message sets of Kafka before 0.11: their entries have the same first fields.
 _OLD_MAGICS: Final = (0, 1)
-
-
-@dataclass(slots=True)
-class _Gap:
-    """Bytes from `position` on that are no batch."""
-
-    position: int
-    reason: str
-    #: The file ends in the batch: a crash during a write leaves that.
-    is_short: bool
 
 
 def scan_range(job: RangeJob) -> RangeResult:
@@ -114,10 +103,7 @@ class _RangeScan:
             suspect = first_with_wrong_length(self._descriptor, rows, job.size)
             if suspect is not None:
                 self._fold(rows[:suspect], position)
-                self._skip(
-                    _Gap(int(rows["position"][suspect]), "its checksum and its length are wrong",
-                         is_short=False)
-                )  # fmt: skip
+                self._skip(int(rows["position"][suspect]), "its checksum and its length are wrong")
                 continue
             self._fold(rows, position)
             if stop is ScanEnd.FULL or count:
@@ -161,15 +147,11 @@ class _RangeScan:
         if have < HEADER_BYTES <= left:
             return max(_STEP_BYTES + 1, HEADER_BYTES)
         if left < HEADER_BYTES:
-            self._skip(
-                _Gap(position, f"{left} bytes are left, a header has {HEADER_BYTES}", is_short=True)
-            )
+            self._skip(position, f"{left} bytes are left, a header has {HEADER_BYTES}")
             return 0
         _, claimed, _ = header_at(self._buffer, 0)
         if claimed > left:
-            self._skip(
-                _Gap(position, f"it claims {claimed:,} bytes, and {left:,} are left", is_short=True)
-            )
+            self._skip(position, f"it claims {claimed:,} bytes, and {left:,} are left")
             return 0
         return max(claimed, _STEP_BYTES + 1)
 
@@ -187,26 +169,26 @@ class _RangeScan:
             reason = f"its length field is {claimed - OVERHEAD_BYTES}, the least is 49"
         else:
             reason = f"its magic is {magic}, 2 is expected"
-        self._skip(_Gap(position, reason, is_short=False))
+        self._skip(position, reason)
 
-    def _skip(self, gap: _Gap) -> None:
-        """Go on at the next batch behind bytes that are none, or at the end of the range."""
+    def _skip(self, position: int, reason: str) -> None:
+        """Continue at the next batch behind bytes that are no batch, or at the end of the range."""
         job, result = self._job, self._result
         low = job.base_offset if result.last is None else result.last + 1
         is_last = job.end == job.size
-        found = next_batch(self._descriptor, gap.position + 1, job.end, job.size, low)
+        found = next_batch(self._descriptor, position + 1, job.end, job.size, low)
         if found is None and is_last:
             # The end of a file: the driver knows whether a crash may leave it so.
-            zeros = are_zeros(self._descriptor, gap.position, job.size)
-            result.tail = (gap.position, gap.reason, zeros)
+            zeros = are_zeros(self._descriptor, position, job.size)
+            result.tail = (position, reason, zeros)
             result.stopped_at = job.end
             return
         end = job.end if found is None else found.position
         behind = "" if found is None else f", offset {found.base}"
         self._findings.add(
             FindingKind.NO_BATCH,
-            f"no batch begins here: {gap.reason}; the next one is at byte {end}{behind}",
-            gap.position,
+            f"no batch begins here: {reason}; the next one is at byte {end}{behind}",
+            position,
             low,
         )
         if found is not None and found.base > low:
@@ -215,7 +197,7 @@ class _RangeScan:
             result.damaged.append((low, low))
         result.stopped_at = end
         self._checks.forget_order()
-        self._indexes.skip(gap.position, end)
+        self._indexes.skip(position, end)
 
     def _check_frames(self, rows: Rows, origin: int) -> None:
         """Find whole batches that tidelog can decompress, and Kafka's clients cannot."""

@@ -99,17 +99,16 @@ class RangeResult:
         """Return whether the digests are those for another high watermark, too."""
         return self.high == high or self.last is None or self.last < min(self.high, high)
 
-    def to_json(self) -> str:
-        """Return the result as one line."""
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
         values = asdict(self)
-        values["findings"] = [each.to_json() for each in self.findings]
         values["buckets"] = [[key, *value] for key, value in self.buckets.items()]
-        return json.dumps(values, separators=(",", ":"))
+        return values
 
     @classmethod
-    def from_json(cls, text: str) -> RangeResult:
-        """Return the result of such a line. Raises ValueError, KeyError, TypeError."""
-        values: dict[str, Any] = json.loads(text)
+    def from_json(cls, values: dict[str, Any]) -> RangeResult:
+        """Return the result of plain values. Raises ValueError, KeyError, TypeError."""
+        values = dict(values)
         values["findings"] = [AuditFinding.from_json(each) for each in values["findings"]]
         values["buckets"] = {key: (count, total) for key, count, total in values["buckets"]}
         for name in ("epochs", "gaps", "damaged"):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,7 +23,7 @@ import pyarrow.parquet as pq
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.copy.offset_map import OffsetTable, Piece
-from tidelog.spark.pipelines.directory_lock import directory_lock
+from tidelog.spark.pipelines.directory_lock import directory_lock, whole_file
 
 _ABOUT: Final = "copy.json"
 _OFFSETS: Final = "offsets"
@@ -122,13 +121,8 @@ class CopyLedger:
 
     def describe(self, about: About) -> None:
         """Write what the directory belongs to."""
-        path = self._directory / _ABOUT
-        half = path.with_name(f"_{path.name}.half")
-        with open(half, "w", encoding="utf-8") as file:
-            file.write(about.to_json())
-            file.flush()
-            os.fsync(file.fileno())
-        half.rename(path)
+        with whole_file(self._directory / _ABOUT) as file:
+            file.write(about.to_json().encode())
 
     def load(self) -> None:
         """Read the table. Raises LedgerError for a foreign file, OffsetMapError for a gap."""
@@ -198,12 +192,8 @@ def _row(tp: TopicPartition, target: str, piece: Piece) -> dict[str, Any]:
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    half = path.with_name(f"_{path.name}.half")
-    with open(half, "wb") as file:
+    with whole_file(path) as file:
         pq.write_table(pa.Table.from_pylist(list(rows), SCHEMA), file, compression="zstd")
-        file.flush()
-        os.fsync(file.fileno())
-    half.rename(path)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -1,15 +1,16 @@
 """What a run of a copy did, and its report.
 
 The report holds if every range that was read back is the same on both sides, and no coordinator
-failed. A topic that is
-compacted may have lost records on either side since; the report then names the counts.
+failed. A compacted topic may have lost records on either side since; the report then names the
+counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from operator import methodcaller
+from typing import Final, NamedTuple
 
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.copy.group_offsets import TranslatedOffset
@@ -19,6 +20,7 @@ from tidelog.spark.pipelines.task_rows import Row
 
 #: Rows of the offset table that a report shows.
 _SHOWN_PIECES: Final = 100
+_WITHOUT_COPY: Final = (MARKERS, ABORTED, ABSENT, DELETED)
 
 
 @dataclass(slots=True)
@@ -97,43 +99,28 @@ def _facts(outcome: CopyOutcome) -> tuple[tuple[str, Cell], ...]:
     )
 
 
+class _CopiedPartition(NamedTuple):
+    """A row: a source partition, and its part of the offset table."""
+
+    tp: TopicPartition
+    known: OffsetTable
+
+
 def _partitions(outcome: CopyOutcome) -> Table:
-    lines: list[tuple[Cell, ...]] = []
-    for tp, known in sorted(outcome.maps.items()):
-        first = known.pieces[0].target if known.pieces else None
-        lines.append(
-            (
-                str(tp),
-                outcome.topics[tp.topic],
-                known.start,
-                known.end,
-                first,
-                known.target_end,
-                known.records,
-                known.count(MARKERS),
-                known.count(ABORTED),
-                known.count(ABSENT),
-                known.count(DELETED),
-                max(0, outcome.ends.get(tp, 0) - (known.end or 0)),
-            )
-        )
-    return Table(
+    return Table.of(
         "Partitions",
+        [_CopiedPartition(*each) for each in sorted(outcome.maps.items())],
         (
-            "source",
-            "target topic",
-            "from",
-            "to",
-            "target from",
-            "target to",
-            "records",
-            MARKERS,
-            ABORTED,
-            ABSENT,
-            DELETED,
-            "lag",
+            ("source", "tp", str),
+            ("target topic", lambda row: outcome.topics[row.tp.topic]),
+            ("from", lambda row: row.known.start),
+            ("to", lambda row: row.known.end),
+            ("target from", lambda row: row.known.pieces[0].target if row.known.pieces else None),
+            ("target to", lambda row: row.known.target_end),
+            ("records", lambda row: row.known.records),
+            *((kind, "known", methodcaller("count", kind)) for kind in _WITHOUT_COPY),
+            ("lag", lambda row: max(0, outcome.ends.get(row.tp, 0) - (row.known.end or 0))),
         ),
-        tuple(lines),
         "Every source offset is a record, or in one of the four columns behind it.",
     )
 
@@ -148,7 +135,7 @@ def _pieces(outcome: CopyOutcome) -> Table:
             (str(tp), piece.start, piece.end, piece.target, piece.target_end, piece.kind)
             for tp, piece in every[:_SHOWN_PIECES]
         ),
-        f"{hidden} more rows are in the directory of the copy." if hidden > 0 else "",
+        f"{hidden} more rows are in the directory of the copy." * (hidden > 0),
     )
 
 

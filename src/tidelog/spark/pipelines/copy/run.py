@@ -8,10 +8,10 @@ had stored without a table is found in the target. `follow` makes rounds until i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.core.errors import TidelogError
@@ -25,6 +25,7 @@ from tidelog.spark.pipelines.copy.outcome import CopyOutcome, report_of
 from tidelog.spark.pipelines.copy.targets import TargetTopics, check_names, source_topics
 from tidelog.spark.pipelines.copy.transfer import CopyError, Range, copy_range, deleted_text
 from tidelog.spark.pipelines.copy.verification import RangeCheck, check_range
+from tidelog.spark.pipelines.job_progress import Progress
 from tidelog.spark.pipelines.task_rows import Row, TaskFailedError, run_tasks
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def copy(
     *,
     follow: bool = False,
     stop: Callable[[], bool] = lambda: False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> PipelineReport:
     """Copy the topics of a plan up to their present ends, verify, translate groups, report.
 
@@ -106,7 +107,7 @@ class _CopyRun:
     ledger: CopyLedger
     source: BlockingClient
     target: BlockingClient
-    progress: Callable[[int, int], None] | None
+    progress: Progress | None
     outcome: CopyOutcome = field(init=False)
     _about: About = field(init=False)
     _topics: TargetTopics = field(init=False)
@@ -218,12 +219,8 @@ class _CopyRun:
         return found
 
     def _round(self, ranges: Sequence[Range], ends: Mapping[TopicPartition, int]) -> None:
-        try:
-            rows = run_tasks(self.spark, ranges, copy_range)
-        except TaskFailedError as error:
-            raise CopyError(str(error)) from error
         pieces: dict[TopicPartition, list[Piece]] = {}
-        for row in rows:
+        for row in self._tasks(ranges, copy_range):
             tp = TopicPartition(row["topic"], row["partition"])
             pieces[tp] = [Piece(*each) for each in row["pieces"]]
             self.outcome.records += sum(each.records for each in pieces[tp])
@@ -257,12 +254,16 @@ class _CopyRun:
                         self.plan.source, self.plan.target, tp, there, part, self.plan.timeout_ms
                     )
                 )
-        try:
-            rows: list[Row] = run_tasks(self.spark, checks, check_range)
-        except TaskFailedError as error:
-            raise CopyError(f"reading back: {error}") from error
-        self.outcome.checks = rows
+        self.outcome.checks = self._tasks(checks, check_range, "reading back: ")
         self.outcome.verify_seconds = time.monotonic() - started
+
+    def _tasks(
+        self, specs: Sequence[Any], work: Callable[[Any], Iterable[Row]], what: str = ""
+    ) -> list[Row]:
+        try:
+            return run_tasks(self.spark, specs, work)
+        except TaskFailedError as error:
+            raise CopyError(f"{what}{error}") from error
 
 
 def split(pieces: Sequence[Piece], records: int) -> list[tuple[Piece, ...]]:

@@ -135,20 +135,16 @@ def _part(amount: float, share: float) -> float | None:
 
 
 def _batches(batches: Sequence[Batch], bandwidth: float) -> Table:
-    rows = tuple(
-        (
-            number,
-            len(each.moves),
-            sum(move.size_bytes for move in each.moves),
-            each.busiest,
-            round(each.seconds(bandwidth), 1),
-        )
-        for number, each in enumerate(batches, 1)
-    )
-    return Table(
+    return Table.of(
         "Batches",
-        ("batch", "partitions", "bytes", "bytes of the busiest broker", "seconds"),
-        rows,
+        list(enumerate(batches, 1)),
+        (
+            ("batch", lambda row: row[0]),
+            ("partitions", lambda row: len(row[1].moves)),
+            ("bytes", lambda row: sum(move.size_bytes for move in row[1].moves)),
+            ("bytes of the busiest broker", lambda row: row[1].busiest),
+            ("seconds", lambda row: round(row[1].seconds(bandwidth), 1)),
+        ),
         "A batch lasts as long as its busiest broker receives or sends.",
     )
 
@@ -157,14 +153,12 @@ def _moves(batches: Sequence[Batch]) -> Table:
     every = [(number, move) for number, batch in enumerate(batches, 1) for move in batch.moves]
     every.sort(key=lambda each: (-each[1].size_bytes, each[0], each[1].tp))
     rows = tuple(
-        (str(move.tp), _ids(move.before), _ids(move.after), move.size_bytes, number, move.reason)
-        for number, move in every[:_ROWS]
+        (str(it.tp), _ids(it.before), _ids(it.after), it.size_bytes, number, it.reason)
+        for number, it in every[:_ROWS]
     )
-    more = f"The {_ROWS} largest of {len(every)}; moves.json of --out has all." * (
-        len(every) > _ROWS
-    )
+    more = f"The {_ROWS} largest of {len(every)}; moves.json of --out has all."
     columns = ("partition", "replicas before", "replicas after", "bytes", "batch", "reason")
-    return Table("Moves", columns, rows, more)
+    return Table("Moves", columns, rows, more * (len(every) > _ROWS))
 
 
 def _figures(

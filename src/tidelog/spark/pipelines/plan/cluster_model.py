@@ -1,7 +1,7 @@
 """The cluster as a plan sees it: brokers, partitions with their load, and goals.
 
 Plain data without a client or Spark. `check` finds goals that no plan can meet, before a solver
-searches: each is a PlanError that says what would be right.
+searches: each is a GoalError that says what would be right.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def replicas_wanted(load: PartitionLoad, goals: Goals) -> int:
 
 
 def check(cluster: ClusterModel, goals: Goals) -> None:
-    """Raise PlanError where no plan can meet the goals."""
+    """Raise GoalError where no plan can meet the goals."""
     known = sorted(each.broker_id for each in cluster.brokers)
     _check_brokers(cluster, goals, known)
     if not cluster.partitions:
@@ -142,11 +142,8 @@ def _too_many(load: PartitionLoad, wanted: int, targets: Sequence[int], goals: G
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaPlacement:
-    """Replicas of each partition, the preferred leader first."""
-
-    replicas: Mapping[TopicPartition, tuple[int, ...]]
+#: Replicas of each partition, the preferred leader first.
+ReplicaPlacement = Mapping[TopicPartition, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +161,7 @@ def broker_loads(cluster: ClusterModel, placement: ReplicaPlacement) -> dict[int
     """Return the load of each broker if preferred replicas lead."""
     found = {each.broker_id: BrokerLoad() for each in cluster.brokers}
     for load in cluster.partitions:
-        replicas = placement.replicas[load.tp]
+        replicas = placement[load.tp]
         for place, broker in enumerate(replicas):
             leads = place == 0
             own = found.get(broker, BrokerLoad())
@@ -180,4 +177,4 @@ def broker_loads(cluster: ClusterModel, placement: ReplicaPlacement) -> dict[int
 
 def present_placement(cluster: ClusterModel) -> ReplicaPlacement:
     """Return the placement of now."""
-    return ReplicaPlacement({each.tp: each.replicas for each in cluster.partitions})
+    return {each.tp: each.replicas for each in cluster.partitions}

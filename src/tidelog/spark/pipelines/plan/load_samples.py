@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -22,17 +22,17 @@ from typing import Any, Final
 
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.client.fetching import EARLIEST, LATEST
+from tidelog.client.upkeep import sizes_of
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.pipelines.job_progress import Progress
 from tidelog.spark.pipelines.plan.cluster_model import GoalError, LiveBroker
 
 SAMPLE_DDL: Final = (
     "time_ms long, topic string, partition int, size_bytes long, start_offset long, end_offset long"
 )
 _SUFFIX: Final = ".jsonl"
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Observed:
 
 
 def observe(client: BlockingClient) -> Observed:
-    """Return brokers, sizes and offsets. Raises KafkaError; PlanError for a failed directory."""
+    """Return brokers, sizes and offsets. Raises KafkaError; GoalError for a failed directory."""
     metadata = client.metadata()
     by_broker: dict[int, dict[TopicPartition, int]] = {}
     brokers = []
@@ -71,11 +71,7 @@ def observe(client: BlockingClient) -> Observed:
                 f"log directory {failed[0].path} of broker {node.broker_id} answers"
                 f" {failed[0].error.name}: repair or remove it first, its sizes are not known"
             )
-        sizes = by_broker.setdefault(node.broker_id, {})
-        for directory in directories:
-            for replica in directory.replicas:
-                if not replica.is_future:
-                    sizes[replica.tp] = replica.size_bytes
+        by_broker[node.broker_id] = sizes_of(directories)
         total = [each.total_bytes for each in directories]
         usable = [each.usable_bytes for each in directories]
         brokers.append(
@@ -154,7 +150,7 @@ def take_samples(
     """Add samples to a directory until its samples span `span_s`, one each `every_s`.
 
     Samples of earlier runs count. `progress` gets (seconds done, all seconds). Raises KafkaError,
-    PlanError for a directory that cannot be used.
+    GoalError for a directory that cannot be used.
     """
     times = [each.time_ms for each in kept_samples(directory)]
     first_ms = min(times, default=None)
@@ -186,7 +182,7 @@ def _open(directory: str) -> Any:
 
 
 def kept_samples(directory: str) -> Iterator[LoadSample]:
-    """Yield the samples in a directory's files. Raises PlanError naming file and line.
+    """Yield the samples in a directory's files. Raises GoalError naming file and line.
 
     The last line of a file may be cut: its run was stopped.
     """

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.plan.cluster_model import GoalError
 from tidelog.spark.pipelines.plan.load_samples import SAMPLE_DDL, LoadSample, kept_samples, rates
+from tidelog.spark.pipelines.task_rows import arrow_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +27,7 @@ def rate_percentiles(
 ) -> Mapping[TopicPartition, float]:
     """Return a percentile (0 to 100) of the rates of each partition with at least two samples.
 
-    Raises PlanError for a path without samples.
+    Raises GoalError for a path without samples.
     """
     from pyspark.sql import functions as sf
 
@@ -44,18 +45,10 @@ def rate_percentiles(
 
 
 def _rates(rows: pa.Table) -> pa.Table:
-    import pyarrow as pa
-
     samples = [LoadSample(**row) for row in rows.to_pylist()]
-    found = rates(samples)
     first = samples[0]
-    return pa.table(
-        {
-            "topic": pa.array([first.topic] * len(found), pa.string()),
-            "partition": pa.array([first.partition] * len(found), pa.int32()),
-            "rate": pa.array(found, pa.float64()),
-        }
-    )
+    found = [(first.topic, first.partition, rate) for rate in rates(samples)]
+    return arrow_table(found, _RATES_DDL)
 
 
 def _samples(spark: SparkSession, path: str) -> DataFrame:

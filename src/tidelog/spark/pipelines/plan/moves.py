@@ -8,7 +8,7 @@ more than its share while some of its replicas wait for a later batch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -96,7 +96,7 @@ def moves_of(cluster: ClusterModel, goals: Goals, planned: Planned) -> list[Part
     reasons = _Reasons(cluster, goals, planned)
     moves = []
     for load in cluster.partitions:
-        after = planned.placement.replicas[load.tp]
+        after = planned.placement[load.tp]
         if after != load.replicas:
             moves.append(_move(load, after, reasons))
     return sorted(moves, key=lambda each: (-each.size_bytes, each.tp))
@@ -123,6 +123,10 @@ def _move(load: PartitionLoad, after: tuple[int, ...], reasons: _Reasons) -> Par
     )
 
 
+#: A resource: its name, the brokers' shares of it, and what a load has of it.
+_Resource = tuple[str, Mapping[int, float], Callable[[BrokerLoad], float]]
+
+
 class _Reasons:
     """Why a replica moves: the first goal that its present place misses."""
 
@@ -143,32 +147,34 @@ class _Reasons:
         crowded = self._crowded_rack(load, source)
         if crowded is not None:
             return crowded
-        for name, limits, amount in (
+        resources = (
             ("disk", self._limits.disk, lambda each: each.disk_bytes),
             ("incoming network", self._limits.incoming, lambda each: each.in_rate),
-        ):
-            gives = self._part(source, limits, amount)
-            takes = self._part(target, limits, amount)
-            if gives > 1 + self._goals.tolerance:
-                return f"{name} of broker {source} is at {gives:.0%} of its share"
-            if takes < 1 - self._goals.tolerance:
-                return f"{name} of broker {target} is at {takes:.0%} of its share"
-        return f"makes room on broker {source} for larger partitions"
+        )
+        found = self._imbalance(source, target, resources, " is at")
+        return found or f"makes room on broker {source} for larger partitions"
 
     def of_leader(self, load: PartitionLoad, leader: int) -> str:
         """Return the reason why another replica is to lead."""
-        before = load.replicas[0]
-        for name, limits, amount in (
+        resources = (
             ("leaders", self._limits.leaders, lambda each: each.leaders),
             ("outgoing network", self._limits.outgoing, lambda each: each.out_rate),
-        ):
-            gives = self._part(before, limits, amount)
-            takes = self._part(leader, limits, amount)
+        )
+        found = self._imbalance(load.replicas[0], leader, resources, ":")
+        return found or f"broker {leader} leads, for the balance of leaders after the moves"
+
+    def _imbalance(
+        self, source: int, target: int, resources: Iterable[_Resource], verb: str
+    ) -> str | None:
+        """Return the first resource of which the source has too much, or the target too little."""
+        for name, limits, amount in resources:
+            gives = self._part(source, limits, amount)
+            takes = self._part(target, limits, amount)
             if gives > 1 + self._goals.tolerance:
-                return f"{name} of broker {before}: {gives:.0%} of its share"
+                return f"{name} of broker {source}{verb} {gives:.0%} of its share"
             if takes < 1 - self._goals.tolerance:
-                return f"{name} of broker {leader}: {takes:.0%} of its share"
-        return f"broker {leader} leads, for the balance of leaders after the moves"
+                return f"{name} of broker {target}{verb} {takes:.0%} of its share"
+        return None
 
     def _crowded_rack(self, load: PartitionLoad, source: int) -> str | None:
         if self._racks is None or source not in self._racks:
@@ -180,7 +186,9 @@ class _Reasons:
             return None
         return f"rack {rack} has {there} of {len(load.replicas)} replicas"
 
-    def _part(self, broker: int, limits: Mapping[int, float], amount: Any) -> float:
+    def _part(
+        self, broker: int, limits: Mapping[int, float], amount: Callable[[BrokerLoad], float]
+    ) -> float:
         share = limits.get(broker, 0.0)
         load = self._before.get(broker, BrokerLoad())
         return float(amount(load)) / share if share > 0 else 1.0

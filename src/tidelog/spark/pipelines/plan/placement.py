@@ -123,7 +123,7 @@ def place(cluster: ClusterModel, goals: Goals, time_limit_s: float) -> Planned:
     limits = Limits(
         _by_broker(targets, shares[0]), _by_broker(targets, shares[1]), leaders, outgoing
     )
-    return Planned(ReplicaPlacement(led), limits, moved, choice.value, choice.bound)
+    return Planned(led, limits, moved, choice.value, choice.bound)
 
 
 def fair_shares(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from tidelog.core.errors import ConfigError
 from tidelog.core.names import is_internal_topic
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.pipelines.job_progress import Progress
 from tidelog.spark.pipelines.plan.balance_report import balance_report
 from tidelog.spark.pipelines.plan.cluster_model import (
     ClusterModel,
@@ -41,8 +42,6 @@ from tidelog.spark.pipelines.report import PipelineReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ def plan(
 ) -> ReassignmentPlan:
     """Plan the reassignment. `progress` gets (seconds, all seconds) while samples are taken.
 
-    Raises PlanError (impossible goals), SolverError, ConfigError, KafkaError, Spark's errors.
+    Raises GoalError (impossible goals), SolverError, ConfigError, KafkaError, Spark's errors.
     """
     _check(options)
     with BlockingClient(options.bootstrap, "tidelog-plan") as client:
@@ -135,7 +134,7 @@ def plan_for(
 
 
 def check_first(client: BlockingClient, options: PlanOptions) -> None:
-    """Raise PlanError for impossible goals before samples are taken for hours."""
+    """Raise GoalError for impossible goals before samples are taken for hours."""
     observed = observe(client)
     cluster = cluster_model(observed, {}, {})
     check(cluster, goals_of(cluster, options))
@@ -171,7 +170,7 @@ def goals_of(cluster: ClusterModel, options: PlanOptions) -> Goals:
 
 
 def check_target(directory: str) -> None:
-    """Raise PlanError where a plan's files cannot be written to this directory, and write nothing.
+    """Raise GoalError where a plan's files cannot be written to this directory, and write nothing.
 
     For callers that take samples for hours before there is a plan.
     """
@@ -192,7 +191,7 @@ def check_target(directory: str) -> None:
 def write_plan(made: ReassignmentPlan, directory: str) -> list[Path]:
     """Write the files of a plan to a new or empty directory; return their paths.
 
-    Raises PlanError where that is impossible.
+    Raises GoalError where that is impossible.
     """
     check_target(directory)
     target = Path(directory)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.core.errors import TidelogError
 from tidelog.sim.job import Job
-from tidelog.spark.pipelines.simulate.work import code_digest
+from tidelog.sim.results import RunResult
+from tidelog.spark.pipelines.simulate.work import RUN_KEY, code_digest, key_of
 from tidelog.spark.pipelines.task_rows import run_tasks
 
 if TYPE_CHECKING:
@@ -90,37 +91,24 @@ def _rows_of(jobs: tuple[Job, ...]) -> list[dict[str, Any]]:
 def row_of(job: Job, code: str) -> dict[str, Any]:
     """Make a run and return its row (`run_table.SCHEMA`)."""
     started = time.perf_counter()
-    row: dict[str, Any] = {
-        "profile": job.profile,
-        "seed": job.seed,
-        "policy": job.policy,
-        "mutant": job.mutant,
-        "faults": ",".join(job.chosen),
-        "code": code,
-        "command": job.command(),
-        "trace_hash": "",
-        "events": 0,
-        "simulated_ns": 0,
-        "violation": "",
-        "failure": "",
-        "counters": {},
-        "played": {},
-        "marks": {},
-        "outcomes": {},
-    }
+    failure = ""
     try:
         result = job.run()
     except Exception:
-        row["failure"] = "\n".join(traceback.format_exc().splitlines()[-_TRACE_LINES:])
-    else:
-        row |= {
-            "trace_hash": result.trace_hash,
-            "events": result.events,
-            "simulated_ns": result.simulated_ns,
-            "violation": result.violation,
-            "counters": result.counters,
-            "played": result.faults,
-            "marks": result.marks,
-            "outcomes": result.outcomes,
-        }
-    return row | {"seconds": time.perf_counter() - started}
+        failure = "\n".join(traceback.format_exc().splitlines()[-_TRACE_LINES:])
+        result = RunResult(job.seed, job.profile, "", 0, 0, {})
+    return {
+        **dict(zip(RUN_KEY, key_of(job), strict=True)),
+        "code": code,
+        "command": job.command(),
+        "trace_hash": result.trace_hash,
+        "events": result.events,
+        "simulated_ns": result.simulated_ns,
+        "violation": result.violation,
+        "failure": failure,
+        "counters": result.counters,
+        "played": result.faults,
+        "marks": result.marks,
+        "outcomes": result.outcomes,
+        "seconds": time.perf_counter() - started,
+    }

@@ -19,6 +19,7 @@ from tidelog.spark.pipelines.simulate.run_table import Row
 _NS_PER_S: Final = 1_000_000_000
 #: Digits of a mean behind the point: microseconds of times.
 _DIGITS: Final = 3
+_ACKNOWLEDGED: Final = "acknowledged records"
 
 
 def report_of(
@@ -39,7 +40,10 @@ def report_of(
     if failed:
         tables.insert(0, _failures(failed))
     if len(policies) > 1:
-        tables += [_policies(policies), _differences(differences, policies[0])]
+        settings = tuple((name, POLICIES[name].description) for name in policies)
+        note = f"The base of the comparison is {policies[0]}."
+        tables.append(Table("Policies", ("policy", "settings"), settings, note))
+        tables.append(_differences(differences, policies[0]))
     return PipelineReport(
         "Simulated clusters",
         _verdict(rows, violated, failed),
@@ -69,10 +73,10 @@ def _facts(
         ("seeds", len({(row["profile"], row["seed"]) for row in rows})),
         ("policies", ", ".join(policies)),
         ("violations", sum(bool(row["violation"]) for row in rows)),
-        ("events", sum(row["events"] for row in rows)),
-        ("simulated seconds", sum(row["simulated_ns"] for row in rows) / _NS_PER_S),
+        ("events", _total("events", rows)),
+        ("simulated seconds", _total("simulated_ns", rows) / _NS_PER_S),
         ("seconds of the search", round(seconds, 1)),
-        ("seconds of all runs", round(sum(row["seconds"] for row in rows), 1)),
+        ("seconds of all runs", round(_total("seconds", rows), 1)),
     )
 
 
@@ -106,45 +110,34 @@ def _runs(rows: Sequence[Row]) -> Table:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["profile"], row["policy"]), []).append(row)
-    lines: list[tuple[Cell, ...]] = []
-    for (profile, policy), found in sorted(groups.items()):
-        events = sum(row["events"] for row in found)
-        busy = sum(row["seconds"] for row in found)
-        lines.append(
-            (
-                profile,
-                policy,
-                len(found),
-                sum(bool(row["violation"]) for row in found),
-                sum(sum(row["played"].values()) for row in found),
-                sum(row["counters"].get("acknowledged records", 0) for row in found),
-                events,
-                round(events / busy) if busy else 0,
-            )
-        )
-    return Table(
+    return Table.of(
         "Runs",
+        [found for _, found in sorted(groups.items())],
         (
-            "profile",
-            "policy",
-            "runs",
-            "violations",
-            "faults",
-            "acknowledged records",
-            "events",
-            "events/s",
+            ("profile", lambda found: found[0]["profile"]),
+            ("policy", lambda found: found[0]["policy"]),
+            ("runs", len),
+            ("violations", lambda found: sum(bool(row["violation"]) for row in found)),
+            ("faults", lambda found: sum(sum(row["played"].values()) for row in found)),
+            (_ACKNOWLEDGED, _acknowledged),
+            ("events", lambda found: _total("events", found)),
+            ("events/s", _rate),
         ),
-        tuple(lines),
     )
 
 
-def _policies(policies: Sequence[str]) -> Table:
-    return Table(
-        "Policies",
-        ("policy", "settings"),
-        tuple((name, POLICIES[name].description) for name in policies),
-        f"The base of the comparison is {policies[0]}.",
-    )
+def _total(name: str, rows: Sequence[Row]) -> int | float:
+    total: int | float = sum(row[name] for row in rows)
+    return total
+
+
+def _acknowledged(rows: Sequence[Row]) -> int:
+    return sum(row["counters"].get(_ACKNOWLEDGED, 0) for row in rows)
+
+
+def _rate(rows: Sequence[Row]) -> int:
+    busy_s = _total("seconds", rows)
+    return round(_total("events", rows) / busy_s) if busy_s else 0
 
 
 def _differences(differences: Sequence[PairedDifference], base: str) -> Table:
@@ -179,13 +172,9 @@ def _plots(differences: Sequence[PairedDifference], policies: Sequence[str]) -> 
         found = [each for each in differences if each.outcome == outcome]
         if not any(each.low or each.high for each in found):
             continue
-        series = Series(
-            "difference",
-            tuple(float(place) for place in range(len(found))),
-            tuple(each.difference for each in found),
-            tuple(each.low for each in found),
-            tuple(each.high for each in found),
-        )
+        heights = ((each.difference, each.low, each.high) for each in found)
+        places = tuple(map(float, range(len(found))))
+        series = Series("difference", places, *zip(*heights, strict=True))
         plots.append(
             Plot(
                 f"{outcome}: {meaning}",

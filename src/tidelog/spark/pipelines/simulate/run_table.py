@@ -8,7 +8,6 @@ driver, whatever file systems the executors have.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidelog.core.errors import TidelogError
-from tidelog.spark.pipelines.directory_lock import directory_lock
+from tidelog.spark.pipelines.directory_lock import directory_lock, whole_file
+from tidelog.spark.pipelines.simulate.work import RUN_KEY
 
 _COUNTS: Final = pa.map_(pa.string(), pa.int64())
 SCHEMA: Final = pa.schema(
@@ -43,7 +43,6 @@ SCHEMA: Final = pa.schema(
         ("outcomes", pa.map_(pa.string(), pa.float64())),
     ]
 )
-_KEY: Final = ("profile", "seed", "policy", "mutant", "faults")
 _FILES: Final = "runs-*.parquet"
 #: More files than this make reading slow.
 _MOST_FILES: Final = 20
@@ -72,7 +71,7 @@ class RunTable:
         found: dict[tuple[Any, ...], Row] = {}
         for path in sorted(self.directory.glob(_FILES)):
             for row in _read(path):
-                found[(*(row[name] for name in _KEY), row["code"])] = row
+                found[(*(row[name] for name in RUN_KEY), row["code"])] = row
         return list(found.values())
 
     def add(self, rows: Sequence[Row]) -> None:
@@ -81,12 +80,8 @@ class RunTable:
             return
         numbers = [int(path.stem.partition("-")[2]) for path in self.directory.glob(_FILES)]
         path = self.directory / f"runs-{max(numbers, default=0) + 1:06d}.parquet"
-        half = path.with_name(f"_{path.name}.half")
-        with open(half, "wb") as file:
+        with whole_file(path) as file:
             pq.write_table(pa.Table.from_pylist(list(rows), SCHEMA), file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        half.rename(path)
 
     def compact(self) -> None:
         """Put the rows of many files into one, before the files go."""

@@ -7,18 +7,19 @@ the runs that are missing, and reports on all runs that it names.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.core.errors import ConfigError
 from tidelog.sim.policies import UNCHANGED
-from tidelog.spark.pipelines.job_progress import cores_of
+from tidelog.spark.pipelines.job_progress import Progress, cores_of
 from tidelog.spark.pipelines.simulate.fan_out import fan_out
 from tidelog.spark.pipelines.simulate.findings import report_of
 from tidelog.spark.pipelines.simulate.run_table import Row, RunTable
 from tidelog.spark.pipelines.simulate.work import (
+    RUN_KEY,
     RunKey,
     code_digest,
     into_tasks,
@@ -47,7 +48,7 @@ def simulate(
     directory: str | None = None,
     slots: int | None = None,
     runs_per_task: int = RUNS_PER_TASK,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> PipelineReport:
     """Run every seed of every profile under every policy, and return the report.
 
@@ -88,4 +89,4 @@ def simulate(
 
 
 def _key(row: Row) -> RunKey:
-    return row["profile"], row["seed"], row["policy"], row["mutant"], row["faults"]
+    return tuple(row[name] for name in RUN_KEY)

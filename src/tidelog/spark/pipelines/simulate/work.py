@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Final
+from typing import Any, Final
 
 from tidelog.core.errors import ConfigError
 from tidelog.sim.faults import KINDS
@@ -21,8 +21,9 @@ from tidelog.sim.profiles import PROFILES
 from tidelog.sim.run import MIXED, profile_of
 from tidelog.sim.suggestions import nearest_first
 
-#: Profile, seed, policy, mutant, faults.
-RunKey = tuple[str, int, str, str, str]
+#: The columns of a run's row that name the run, in the order of `key_of`.
+RUN_KEY: Final = ("profile", "seed", "policy", "mutant", "faults")
+RunKey = tuple[Any, ...]
 
 #: All profiles, each with all seeds.
 EVERY_PROFILE: Final = "every"
