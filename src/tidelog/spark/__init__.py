@@ -14,8 +14,8 @@ reads log directories without brokers.
 ranges) and `columns`.
 
 `reading` fetches in a task, and `decode` decodes with `rows`, whose two implementations are
-`_rows.c` and `numpy_rows`. `record_fields` finds the fields of many records.
-`deduplication` drops batches.
+`_rows.c` and `numpy_rows`. Both return `row_columns`. `record_fields` finds the fields of many
+records. `deduplication` drops batches.
 
 `record_encoding` makes records from Arrow columns, by the same extension.
 

@@ -23,7 +23,8 @@ from tidelog.core.types import TopicPartition
 from tidelog.records.batch import LOG_APPEND_TIME, BatchView, check, iter_batches
 from tidelog.records.compression import decompress
 from tidelog.spark.columns import COLUMNS, arrow_schema
-from tidelog.spark.rows import RowBatch, Rows, decode_rows
+from tidelog.spark.row_columns import RowBatch, Rows
+from tidelog.spark.rows import decode_rows
 
 #: Bytes of records that are decoded together into one Arrow batch, because Spark's pipe is fastest
 #: around 1 MB. A larger record batch is decoded alone and leaves in slices.

@@ -23,7 +23,7 @@ from tidelog.spark.record_fields import (
     read_headers,
     walk_records,
 )
-from tidelog.spark.rows import HEADERS, RowBatch, Rows, header_structs
+from tidelog.spark.row_columns import HEADERS, RowBatch, Rows, header_structs
 
 _US_PER_MS = 1000
 

@@ -10,13 +10,13 @@ module knows record format v2 (KIP-98), but neither sockets nor Spark.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from tidelog.core.ports import Buffer
-from tidelog.spark.columns import HEADER_TYPE, TIMESTAMP_TYPE
+from tidelog.spark.columns import TIMESTAMP_TYPE
+from tidelog.spark.numpy_rows import decode_with_numpy
+from tidelog.spark.row_columns import HEADERS, RowBatch, Rows, header_structs
 
 if TYPE_CHECKING:
     compiled: Any
@@ -31,28 +31,6 @@ _VERSION: Final = 2
 #: The columns to decode, with their bits in `_rows.c`. Offsets are always decoded.
 _BITS: Final = {"key": 1, "value": 2, "timestamp": 4, "timestampType": 8, "headers": 16}
 
-HEADERS: Final = pa.list_(pa.field("element", HEADER_TYPE))
-
-
-class RowBatch(NamedTuple):
-    """A record batch to decode: its records without compression, and fields of its header."""
-
-    records: Buffer
-    base_offset: int
-    last_offset: int
-    base_timestamp_ms: int
-    max_timestamp_ms: int
-    record_count: int
-    is_append_time: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Decoded rows: their number, and the wanted columns."""
-
-    count: int
-    columns: dict[str, pa.Array]
-
 
 def is_compiled() -> bool:
     """Return whether the extension exists and has this version."""
@@ -64,8 +42,6 @@ def decode_rows(batches: Sequence[RowBatch], first: int, end: int, wanted: froze
 
     Raises CorruptRecordsError if records contradict their batch.
     """
-    from tidelog.spark.numpy_rows import decode_with_numpy
-
     if is_compiled():
         found = decode_compiled(compiled, batches, first, end, wanted)
         if found is not None:
@@ -118,16 +94,3 @@ def _headers(count: int, found: tuple[Any, ...] | None) -> pa.Array | None:
     elements = header_structs(_binary(headers, keys), _binary(headers, values))
     buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(lists)]
     return pa.Array.from_buffers(HEADERS, count, buffers, nulls, children=[elements])
-
-
-def header_structs(keys: pa.Array, values: pa.Array) -> pa.StructArray:
-    """Return headers as structs of a text key and a bytes value."""
-    return pa.StructArray.from_arrays([_as_text(keys), values], fields=list(HEADER_TYPE))
-
-
-def _as_text(keys: pa.Array) -> pa.Array:
-    """Return header keys as text; invalid UTF-8 is replaced, as in Java's clients."""
-    try:
-        return keys.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([key.as_py().decode(errors="replace") for key in keys], pa.string())

@@ -16,7 +16,8 @@ from tidelog.records.builder import NewRecord, build_batch
 from tidelog.spark import rows
 from tidelog.spark.numpy_rows import decode_with_numpy
 from tidelog.spark.record_fields import CorruptRecordsError
-from tidelog.spark.rows import RowBatch, decode_compiled, decode_rows
+from tidelog.spark.row_columns import RowBatch, Rows
+from tidelog.spark.rows import decode_compiled, decode_rows
 
 extension = compiled_extension("src/tidelog/spark/_rows.c")
 needs_compiler = pytest.mark.skipif(extension is None, reason="no C compiler")
@@ -52,7 +53,7 @@ def row_batch(records: list[NewRecord], base_offset: int = 0, **changed: Any) ->
     return batch._replace(**changed)
 
 
-def as_lists(found: rows.Rows) -> dict[str, list[Any]]:
+def as_lists(found: Rows) -> dict[str, list[Any]]:
     return {
         name: (column.cast("int64") if name == "timestamp" else column).to_pylist()
         for name, column in found.columns.items()

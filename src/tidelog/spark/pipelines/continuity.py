@@ -9,9 +9,9 @@ log has no holes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,6 @@ from tidelog.records.batch import iter_batches
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.decode import PartitionDecoder
 from tidelog.spark.planning import OffsetRange
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
 
 _FETCH_BYTES: Final = MIB
 #: Fetches without a batch, one after the other, after which the log has nothing more there.
@@ -124,22 +120,6 @@ class ContinuityProof:
     def dead(self) -> int:
         """Number of all dead letters."""
         return sum(each.dead for each in self.partitions)
-
-
-def span_table(frame: DataFrame) -> pa.Table:
-    """Return the spans of offsets that the rows of `frame` cover, found by Spark in one pass.
-
-    `frame` needs the columns partition and offset. Each task reduces its rows to spans, because
-    offsets in files follow each other: there is no sort and no shuffle.
-    """
-    from tidelog.spark.pipelines.spans import SPANS_DDL
-
-    def reduced(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from tidelog.spark.pipelines.spans import spans_of
-
-        return spans_of(batches)
-
-    return frame.select("partition", "offset").mapInArrow(reduced, SPANS_DDL).toArrow()
 
 
 def no_rows(wanted: Sequence[OffsetRange]) -> dict[TopicPartition, PartitionCount]:

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidelog.spark.pipelines.continuity import span_table
 from tidelog.spark.pipelines.table_files import TableFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Rows that the driver counts itself.
 DRIVER_ROWS: Final = 4_000_000
@@ -36,7 +35,23 @@ def spans_of_files(spark: SparkSession, files: TableFiles, names: Sequence[str])
     rows = spark.read.schema("partition int, offset long").parquet(
         *[files.path(name) for name in names]
     )
-    return span_table(rows)
+    return _span_table(rows)
+
+
+def _span_table(frame: DataFrame) -> pa.Table:
+    """Return the spans of offsets that the rows of `frame` cover, found by Spark in one pass.
+
+    `frame` needs the columns partition and offset. Each task reduces its rows to spans, because
+    offsets in files follow each other: there is no sort and no shuffle.
+    """
+    from tidelog.spark.pipelines.spans import SPANS_DDL
+
+    def reduced(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from tidelog.spark.pipelines.spans import spans_of
+
+        return spans_of(batches)
+
+    return frame.select("partition", "offset").mapInArrow(reduced, SPANS_DDL).toArrow()
 
 
 def parquet_names(files: TableFiles, folder: str) -> list[str]:

@@ -10,9 +10,8 @@ partitions (`pinned`): their start is the batch's end, which Spark stores before
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from tidelog.client.fetching import ListedOffset
 from tidelog.core.types import TopicPartition
@@ -22,13 +21,8 @@ from tidelog.spark.streaming.offset_json import Offsets
 
 _log = logging.getLogger("tidelog.spark")
 
-
-class ListingClient(Protocol):
-    """The client call that resolving start offsets needs."""
-
-    def list_offsets(
-        self, timestamps: Mapping[TopicPartition, int], isolation_level: int
-    ) -> dict[TopicPartition, ListedOffset]: ...
+#: A client's call: partitions with the timestamps to look for, and an isolation level.
+ListOffsets = Callable[[Mapping[TopicPartition, int], int], dict[TopicPartition, ListedOffset]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,7 @@ class Starts:
 
 
 def resolve_starts(
-    client: ListingClient,
+    list_offsets: ListOffsets,
     partitions: Sequence[TopicPartition],
     bounds: Bounds,
     isolation_level: int,
@@ -49,10 +43,10 @@ def resolve_starts(
     fail_on_data_loss: bool,
 ) -> Starts:
     """Return the first offset of each partition. Raises OptionError, DataLossError."""
-    earliest = _listed(client, partitions, EARLIEST, isolation_level)
-    latest = _listed(client, partitions, LATEST, isolation_level)
+    earliest = _listed(list_offsets, partitions, EARLIEST, isolation_level)
+    latest = _listed(list_offsets, partitions, LATEST, isolation_level)
     if bounds.timestamp is not None or bounds.timestamps is not None:
-        return _by_time(client, partitions, bounds, isolation_level, latest)
+        return _by_time(list_offsets, partitions, bounds, isolation_level, latest)
     _check_named(bounds, partitions)
     offsets: Offsets = {}
     pinned: set[TopicPartition] = set()
@@ -71,14 +65,17 @@ def resolve_starts(
 
 
 def _listed(
-    client: ListingClient, partitions: Sequence[TopicPartition], which: int, isolation_level: int
+    list_offsets: ListOffsets,
+    partitions: Sequence[TopicPartition],
+    which: int,
+    isolation_level: int,
 ) -> Offsets:
-    listed = client.list_offsets(dict.fromkeys(partitions, which), isolation_level)
+    listed = list_offsets(dict.fromkeys(partitions, which), isolation_level)
     return {tp: each.offset for tp, each in listed.items()}
 
 
 def _by_time(
-    client: ListingClient,
+    list_offsets: ListOffsets,
     partitions: Sequence[TopicPartition],
     bounds: Bounds,
     isolation_level: int,
@@ -89,7 +86,7 @@ def _by_time(
     for tp in partitions:
         each = bounds.timestamp if bounds.timestamps is None else bounds.timestamps[tp]
         wanted[tp] = 0 if each is None else each
-    listed = client.list_offsets(wanted, isolation_level)
+    listed = list_offsets(wanted, isolation_level)
     offsets: Offsets = {}
     pinned: set[TopicPartition] = set()
     for tp in partitions:

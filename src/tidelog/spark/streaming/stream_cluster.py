@@ -109,7 +109,7 @@ class StreamCluster:
         options = self._options
         return self._with_patience(
             lambda: resolve_starts(
-                self._client,
+                self._client.list_offsets,
                 partitions,
                 options.starting,
                 options.isolation_level,
