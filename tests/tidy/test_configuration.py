@@ -24,11 +24,14 @@ WITHOUT_READER = {
 }
 
 
+DECLARATIONS = ("core/broker_keys.py", "core/config.py", "core/topic_config.py")
+
+
 def attributes_read() -> list[str]:
     """Every `.name` in the package, the declarations of keys apart."""
     found: dict[str, None] = {}
     for source in python_sources(below="src/tidelog/"):
-        if not source.path.endswith(("core/config.py", "core/topic_config.py")):
+        if not source.path.endswith(DECLARATIONS):
             found.update(dict.fromkeys(re.findall(r"\.([a-z0-9_]+)\b", source.text)))
     return list(found)
 

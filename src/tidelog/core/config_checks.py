@@ -5,18 +5,14 @@ A contradiction is an error; a setting without the effect that its operator expe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tidelog.core import limits, log_dir_keys
+from tidelog.core.broker_keys import BrokerKeys
 from tidelog.core.errors import ConfigError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-    from tidelog.core.config import BrokerConfig
-
-
-def check_together(config: BrokerConfig, warnings: list[str]) -> None:
+def check_together(config: BrokerKeys, warnings: list[str]) -> None:
     """Check a whole configuration; add to `warnings`. Raises ConfigError for a contradiction."""
     log_dir_keys.check_cordoned(config.cordoned_log_dirs, config.log_dirs)
     log_dir_keys.check_draining(config.draining_log_dirs, config.log_dirs)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from tidelog.core.clock import Clock as Clock
+from tidelog.core.clock import TimerHandle as TimerHandle
 from tidelog.core.completion import Completion
 from tidelog.core.errors import StorageError
 from tidelog.core.operation_times import OperationTimes
@@ -21,29 +23,6 @@ from tidelog.core.receive_budget import ReceiveBudget
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
-
-
-class TimerHandle(Protocol):
-    """A timer that can be cancelled."""
-
-    def cancel(self) -> None:
-        """Cancel the timer; harmless if it has fired."""
-
-
-class Clock(Protocol):
-    """Time: monotonic for durations, wall time for timestamps in records and nodes only."""
-
-    def monotonic_ns(self) -> int:
-        """Return nanoseconds that never go back; comparable within one process only."""
-
-    def monotonic_ms(self) -> int:
-        """Return `monotonic_ns` in whole milliseconds."""
-
-    def wall_ms(self) -> int:
-        """Return milliseconds since 1970; may jump."""
-
-    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> TimerHandle:
-        """Call back on the loop after `delay_ms`, never before this call returns."""
 
 
 class Random(Protocol):

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Final
 from tidelog.core.limits import KIB, MIB
 
 if TYPE_CHECKING:
+    from tidelog.core.clock import Clock
     from tidelog.core.config import BrokerConfig
-    from tidelog.core.ports import Clock
 
 #: Smaller requests take no room in the budget; `max.connections` of them are 256 MiB.
 SMALL_REQUEST_BYTES: Final = 64 * KIB
