@@ -12,7 +12,6 @@ import os
 import select
 import threading
 from collections.abc import Callable
-from typing import Protocol
 
 from tidelog.runtime.stores.leases import Lease, ObservedLease, SessionRow
 from tidelog.runtime.stores.store_lock import HolderWatch, StoreLock
@@ -29,26 +28,6 @@ _DENIED_AFTER_TIMEOUTS = 1.5
 _REPORT_AGAIN_MS = 500
 
 
-class Reports(Protocol):
-    """The receiver of the keeper's reports; called on its thread."""
-
-    def peer_lost(self, session_id: int, silent_count: int | None) -> None:
-        """Report a lost peer: its process has ended, or its counter is silent.
-
-        `silent_count` is None for an ended process. Otherwise it is the counter that has not
-        changed for longer than the peer's session timeout.
-        """
-
-    def lock_delayed(self) -> None:
-        """Report a wait for the lock longer than a third of the session timeout."""
-
-    def lock_denied(self) -> None:
-        """Report a wait for the lock so long that killing its holder cannot have helped."""
-
-    def keeper_failed(self, error: BaseException) -> None:
-        """Report that the keeper has ended by a fault of its own."""
-
-
 class Keeper:
     """The keeper of one open store."""
 
@@ -59,13 +38,27 @@ class Keeper:
         lock: StoreLock,
         clock: Callable[[], int],
         log: Callable[[str], None],
-        reports: Reports,
+        on_peer_lost: Callable[[int, int | None], None],
+        on_lock_delayed: Callable[[], None],
+        on_lock_denied: Callable[[], None],
+        on_failed: Callable[[BaseException], None],
     ) -> None:
+        """The last four are called on the keeper's thread.
+
+        `on_peer_lost` gets the session of a peer whose process has ended, with None, or whose
+        counter is silent: the counter has not changed for longer than the peer's session timeout.
+        `on_lock_delayed` reports a wait for the lock longer than a third of the session timeout.
+        `on_lock_denied` reports a wait so long that killing the holder cannot have helped.
+        `on_failed` gets the fault by which the keeper itself has ended.
+        """
         self._directory = directory
         self._timeout_ms = timeout_ms
         self._lock = lock
         self._clock = clock
-        self._reports = reports
+        self._on_peer_lost = on_peer_lost
+        self._on_lock_delayed = on_lock_delayed
+        self._on_lock_denied = on_lock_denied
+        self._on_failed = on_failed
         self._holder_watch = HolderWatch(lock, timeout_ms, log)
         self._tick_ms = max(_MIN_TICK_MS, min(_MAX_TICK_MS, timeout_ms // _TICKS_PER_TIMEOUT))
         #: When the loop last proved that it turns (monotonic ns); set by the loop.
@@ -116,7 +109,7 @@ class Keeper:
             while not self._stopping:
                 self._turn()
         except BaseException as error:
-            self._reports.keeper_failed(error)
+            self._on_failed(error)
         finally:
             for peer in self._peers.values():
                 peer.close()
@@ -182,7 +175,7 @@ class Keeper:
         reported_ns = self._reported_ns.get(session_id)
         if reported_ns is None or now_ns - reported_ns >= _REPORT_AGAIN_MS * _NS_PER_MS:
             self._reported_ns[session_id] = now_ns
-            self._reports.peer_lost(session_id, None if abandoned else peer.count)
+            self._on_peer_lost(session_id, None if abandoned else peer.count)
 
     def _look_at_lock(self, elapsed_ms: float) -> None:
         since_ns = self._lock.waiting_since_ns
@@ -195,6 +188,6 @@ class Keeper:
         before_ms = self._waited_ms
         self._waited_ms += elapsed_ms
         if before_ms <= self._timeout_ms / 3 < self._waited_ms:
-            self._reports.lock_delayed()
+            self._on_lock_delayed()
         if self._waited_ms > self._timeout_ms * _DENIED_AFTER_TIMEOUTS:
-            self._reports.lock_denied()
+            self._on_lock_denied()

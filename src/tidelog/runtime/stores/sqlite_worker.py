@@ -94,7 +94,17 @@ class StoreThread:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._wake, select.POLLIN)
-        self.keeper = Keeper(directory, timeout_ms, self._database.lock, clock, log, self)
+        self.keeper = Keeper(
+            directory,
+            timeout_ms,
+            self._database.lock,
+            clock,
+            log,
+            self._peer_lost,
+            self._suspended,
+            self._lock_denied,
+            self._keeper_failed,
+        )
         self._thread = threading.Thread(target=self._run, name="tidelog-store", daemon=True)
         self._thread.start()
 
@@ -113,16 +123,12 @@ class StoreThread:
 
     # called by the keeper
 
-    def peer_lost(self, session_id: int, silent_count: int | None) -> None:
+    def _peer_lost(self, session_id: int, silent_count: int | None) -> None:
         """Note that a peer's lease is free or silent."""
         self._lost_peers.append((session_id, silent_count))
         os.eventfd_write(self._wake, 1)
 
-    def lock_delayed(self) -> None:
-        """Suspend the session: the store cannot be written to for now."""
-        self._suspended()
-
-    def lock_denied(self) -> None:
+    def _lock_denied(self) -> None:
         """Fail the requests that have waited long enough: they were certainly not applied."""
         with self._claims:
             given_up = [
@@ -135,7 +141,7 @@ class StoreThread:
         )
         self._deliver(failures(given_up, error))
 
-    def keeper_failed(self, error: BaseException) -> None:
+    def _keeper_failed(self, error: BaseException) -> None:
         """Fail the store: no session without a keeper, and the process must learn of it."""
         self._deliver([self._failed(error)])
 
