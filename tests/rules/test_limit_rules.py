@@ -133,7 +133,7 @@ def test_what_is_unread_has_a_bound_and_each_fetch_gets_its_turn() -> None:
     readers: list[tuple[Reader, ResponseShare]] = []
     for _ in range(80):
         reader = Reader()
-        share = budget.share(reader)
+        share = budget.share("reader", reader.abort)
         readers.append((reader, share))
         share.hold(budget.clients.grant_bytes or MIB, has_progress=False)
         clock.advance(0)

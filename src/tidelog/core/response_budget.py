@@ -75,17 +75,6 @@ class WaitingRead(Protocol):
         """Read up to so many bytes, or respond without records."""
 
 
-class HoldingConnection(Protocol):
-    """A connection with responses that its peer has not taken."""
-
-    @property
-    def peer(self) -> str:
-        """`host:port` of the other side."""
-
-    def abort(self, reason: str) -> None:
-        """Close the connection now; queued bytes are dropped."""
-
-
 class ResponseRoom:
     """The budget of the connections of clients, or of those of brokers."""
 
@@ -273,7 +262,7 @@ class ResponseRoom:
         self._logged_ms = now_ms
         largest = sorted(self.holders, key=lambda share: -share.size_bytes)[:_NAMED]
         named = ", ".join(
-            f"{share.connection.peer} {share.size_bytes:,}" for share in largest if share.connection
+            f"{share.peer} {share.size_bytes:,}" for share in largest if share.is_open
         )
         self._log(
             f"{len(self.holders)} connections of {self._of} do not read their responses of"
@@ -286,11 +275,14 @@ class ResponseRoom:
 class ResponseShare:
     """The part of a room that one connection holds."""
 
-    __slots__ = ("_clock", "connection", "progress_ms", "room", "size_bytes")
+    __slots__ = ("_abort", "_clock", "peer", "progress_ms", "room", "size_bytes")
 
-    def __init__(self, connection: HoldingConnection, room: ResponseRoom, clock: Clock) -> None:
-        #: None once it is closed.
-        self.connection: HoldingConnection | None = connection
+    def __init__(
+        self, peer: str, abort: Callable[[str], None], room: ResponseRoom, clock: Clock
+    ) -> None:
+        self.peer = peer
+        #: None once the connection is closed: no cycle keeps it.
+        self._abort: Callable[[str], None] | None = abort
         self.room = room
         self._clock = clock
         #: Bytes that the connection holds for its peer.
@@ -298,9 +290,14 @@ class ResponseShare:
         #: When the peer took bytes last, or the connection began to hold some.
         self.progress_ms = 0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection is not gone."""
+        return self._abort is not None
+
     def hold(self, size_bytes: int, has_progress: bool) -> None:
         """Count the bytes that the connection holds now; `has_progress`: the peer took some."""
-        if self.connection is None:
+        if self._abort is None:
             return
         if has_progress or not self.size_bytes:
             self.progress_ms = self._clock.monotonic_ms()
@@ -315,15 +312,15 @@ class ResponseShare:
 
     def abort(self, reason: str) -> None:
         """Close the connection, which frees its bytes."""
-        connection = self.connection
+        abort = self._abort
         self.close()
-        if connection is not None:
-            connection.abort(reason)
+        if abort is not None:
+            abort(reason)
 
     def close(self) -> None:
         """Hold nothing any more: the connection is gone."""
-        if self.connection is not None:
-            self.connection = None  # no cycle keeps a closed connection
+        if self._abort is not None:
+            self._abort = None
             self.room.changed(self, 0)
 
 
@@ -338,6 +335,10 @@ class ResponseBudget:
         self.clients = ResponseRoom("clients", max_bytes, clock, log, directories)
         self.brokers = ResponseRoom("brokers", max_bytes, clock, log, directories)
 
-    def share(self, connection: HoldingConnection) -> ResponseShare:
-        """Return the share of a new connection, a client's until it proves to be a broker's."""
-        return ResponseShare(connection, self.clients, self._clock)
+    def share(self, peer: str, abort: Callable[[str], None]) -> ResponseShare:
+        """Return the share of a new connection, a client's until it proves to be a broker's.
+
+        `peer` is `host:port` of the other side. `abort` closes the connection and drops queued
+        bytes.
+        """
+        return ResponseShare(peer, abort, self.clients, self._clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from tests.support.broker.connections import FakeBroker, FakeTransport, frame
@@ -11,6 +12,7 @@ from tests.support.ports import ManualClock
 from tidelog.broker.server.connections import Connection
 from tidelog.broker.server.idle_connections import TICKS, IdleConnections
 from tidelog.broker.server.requests import Pending
+from tidelog.broker.server.server import close_older
 from tidelog.broker.server.timers import BUCKET_MS, TimerWheel
 from tidelog.wire.messages.describe_cluster import DescribeClusterResponse
 
@@ -27,7 +29,9 @@ class IdleHarness:
         self.clock = ManualClock()
         self.timers = TimerWheel(self.clock)
         self.connections: dict[Connection, None] = {}
-        self.idle = IdleConnections(self.timers, max_idle_ms, self.connections)
+        self.idle = IdleConnections(
+            self.timers, max_idle_ms, partial(close_older, self.connections)
+        )
         self.pending = Pending()
         self.broker = cast(Any, FakeBroker(lambda request: self.pending))
         self.broker.idle = self.idle

@@ -18,17 +18,6 @@ from tidelog.core.response_budget import (
 MAX_BYTES = 128 * MIB
 
 
-class Held:
-    """A connection that holds bytes, and notes its end."""
-
-    def __init__(self, harness: Harness, name: str) -> None:
-        self.peer = name
-        self._harness = harness
-
-    def abort(self, reason: str) -> None:
-        self._harness.closed[self.peer] = reason
-
-
 class Fetch:
     """A fetch that reads all that it is granted."""
 
@@ -55,9 +44,12 @@ class Harness:
         self.room = self.budget.clients
 
     def holds(self, name: str, size_bytes: int) -> ResponseShare:
-        share = self.budget.share(Held(self, name))
+        share = self.budget.share(name, lambda reason: self._closed(name, reason))
         share.hold(size_bytes, has_progress=False)
         return share
+
+    def _closed(self, name: str, reason: str) -> None:
+        self.closed[name] = reason
 
     def fetch(self, *, is_due: bool = False) -> Fetch:
         """Read at once where there is a grant, else wait."""

@@ -12,7 +12,6 @@ request, and closes after `MAX_REQUEST_HOLD_MS`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from tidelog.broker.server.fence import Fence
 from tidelog.broker.server.timers import Timeout, TimerWheel
@@ -29,16 +28,6 @@ from tidelog.wire.registry import (
 #: Requests that a broker answers by the partitions that it leads, without a view of the cluster.
 _BY_ROLE = (API_VERSIONS, PRODUCE, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
 _KEY_BYTES = 2
-
-
-class WaitingConnection(Protocol):
-    """A connection whose first request may wait."""
-
-    def begin(self) -> None:
-        """Send the waiting responses and begin the waiting requests."""
-
-    def close(self, reason: str) -> None:
-        """Close the connection from this broker's side."""
 
 
 class Admission:
@@ -63,12 +52,12 @@ class Admission:
         #: Requests are read only once this broker is registered. A command for an earlier process
         #: under its id must find no broker that obeys it (V30).
         self.is_serving = False
-        #: The accepted connections that are open, in their order.
-        self.connections: dict[WaitingConnection, None] = {}
+        #: Has all open connections begin the requests that wait, in their order.
+        self.begin_all: Callable[[], None] = lambda: None
         #: Whether no request has to wait: connections check this first.
         self.is_open = False
-        #: Connections whose first request waits, with the timeout that closes each.
-        self._waiting: dict[WaitingConnection, Timeout] = {}
+        #: How to close each connection whose first request waits, with the timeout that does it.
+        self._waiting: dict[Callable[[str], None], Timeout] = {}
 
     def holds(self, frame: memoryview) -> bool:
         """Whether the request in `frame` waits."""
@@ -84,16 +73,16 @@ class Admission:
         """Whether responses may leave."""
         return self.is_open or not self._fence.is_fenced
 
-    def waits(self, connection: WaitingConnection) -> None:
-        """Note that the first request of a connection waits."""
-        if connection not in self._waiting:
-            self._waiting[connection] = self._timers.after(
-                MAX_REQUEST_HOLD_MS, lambda: self._too_long(connection)
+    def waits(self, close: Callable[[str], None]) -> None:
+        """Note that the first request of the connection that `close` closes waits."""
+        if close not in self._waiting:
+            self._waiting[close] = self._timers.after(
+                MAX_REQUEST_HOLD_MS, lambda: self._too_long(close)
             )
 
-    def gone(self, connection: WaitingConnection) -> None:
-        """Note that a connection is closed."""
-        timeout = self._waiting.pop(connection, None)
+    def gone(self, close: Callable[[str], None]) -> None:
+        """Note that the connection is closed."""
+        timeout = self._waiting.pop(close, None)
         if timeout is not None:
             timeout.cancel()
 
@@ -105,9 +94,8 @@ class Admission:
             waiting, self._waiting = self._waiting, {}
             for timeout in waiting.values():
                 timeout.cancel()
-            for connection in list(self.connections):
-                connection.begin()
+            self.begin_all()
 
-    def _too_long(self, connection: WaitingConnection) -> None:
-        del self._waiting[connection]
-        connection.close(f"a request could not be begun for {MAX_REQUEST_HOLD_MS} ms")
+    def _too_long(self, close: Callable[[str], None]) -> None:
+        del self._waiting[close]
+        close(f"a request could not be begun for {MAX_REQUEST_HOLD_MS} ms")

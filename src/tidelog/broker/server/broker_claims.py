@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from tidelog.core.errors import ProtocolError
 from tidelog.wire.codec import UnsupportedVersion, decode_header, decode_request
@@ -44,26 +44,6 @@ class Members(NamedTuple):
     is_host_of: Callable[[int, str], bool]
     #: Whether an API is one between brokers.
     is_inter_broker: Callable[[int], bool]
-
-
-class ClaimingConnection(Protocol):
-    """A connection as far as its claim is concerned."""
-
-    @property
-    def peer(self) -> str:
-        """`host:port` of the other side."""
-
-    @property
-    def is_broker(self) -> bool:
-        """Whether a request that only brokers send has come."""
-
-    @property
-    def broker_id(self) -> int:
-        """The broker that such a request named."""
-
-    @property
-    def client_id(self) -> str | None:
-        """The client id of its last request."""
 
 
 def host_of(peer: str) -> str:
@@ -101,16 +81,20 @@ def of_frame(frame: memoryview, members: Members) -> int | None:
     return UNNAMED if members.is_inter_broker(header.api_key) else None
 
 
-def standing(connection: ClaimingConnection, members: Members) -> Standing:
-    """Return how good the claim of a connection is that has sent requests."""
-    named = connection.broker_id if connection.is_broker else UNNAMED
+def standing(peer: str, claimed: int | None, client_id: str | None, members: Members) -> Standing:
+    """Return how good the claim of a connection is that has sent requests.
+
+    `claimed` is the broker that a request which only brokers send named, `UNNAMED` where it named
+    none; None where no such request has come. `client_id` is that of the last request.
+    """
+    named = UNNAMED if claimed is None else claimed
     if named == UNNAMED:
-        said = _of_client_id(connection.client_id)
+        said = _of_client_id(client_id)
         if said is not None and members.is_registered(said):
             named = said
-    if named == UNNAMED and not connection.is_broker:
+    if named == UNNAMED and claimed is None:
         return Standing.CLIENT
-    is_from_there = members.is_host_of(named, host_of(connection.peer))
+    is_from_there = members.is_host_of(named, host_of(peer))
     return Standing.BROKER if is_from_there else Standing.CLAIMED
 
 

@@ -182,7 +182,8 @@ class ConnectionLimit:
     def _standing(self, connection: Connection) -> Standing:
         if connection.listener == self._broker_listener and self._has_client_listener:
             return Standing.BROKER
-        return standing(connection, self._members)
+        claimed = connection.broker_id if connection.is_broker else None
+        return standing(connection.peer, claimed, connection.client_id, self._members)
 
     def _report(self, limit: int) -> None:
         """Log once that the limit is reached, and which hosts hold most connections."""

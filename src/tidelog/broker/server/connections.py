@@ -122,7 +122,7 @@ class Connection:
         #: Bytes of responses in the slots, which wait for earlier responses.
         self._held_bytes = 0
         self._responses = parts.responses
-        self._share = parts.responses.share(self)
+        self._share = parts.responses.share(transport.peer, self.abort)
         #: Who is at the other side; connections of PLAINTEXT listeners are not authenticated.
         self.principal = ANONYMOUS
         #: Whether the other side has proved to be a broker, by a request that only brokers send.
@@ -261,7 +261,7 @@ class Connection:
         if admission.is_open or not self._frames or not admission.holds(self._frames[0]):
             return False
         self.keep_frames()
-        admission.waits(self)
+        admission.waits(self.close)
         return True
 
     def _advance(self, now_ms: int | None = None) -> None:

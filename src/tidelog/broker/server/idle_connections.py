@@ -11,8 +11,7 @@ Selector.IdleExpiryManager.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable
 
 from tidelog.broker.server.timers import TimerWheel
 
@@ -22,27 +21,19 @@ TICKS = 16
 _UNLIMITED_TICK_MS = 30_000
 
 
-class ActiveConnection(Protocol):
-    """A connection that notes the tick of its last traffic."""
-
-    @property
-    def active_tick(self) -> int:
-        """`IdleConnections.tick` at its last traffic."""
-
-    def close(self, reason: str) -> None:
-        """Close the connection from this broker's side."""
-
-
 class IdleConnections:
     """The watch over the accepted connections of one broker."""
 
     def __init__(
-        self, timers: TimerWheel, max_idle_ms: int, connections: Iterable[ActiveConnection]
+        self, timers: TimerWheel, max_idle_ms: int, close_older: Callable[[int, str], None]
     ) -> None:
-        """`connections` is read again with every tick; `max_idle_ms` below 0: never close."""
+        """`max_idle_ms` below 0: never close.
+
+        `close_older` closes, for a reason, the connections whose last traffic was before a tick.
+        """
         self._timers = timers
         self._max_idle_ms = max_idle_ms
-        self._connections = connections
+        self._close_older = close_older
         #: The present tick, which a connection notes with its traffic.
         self.tick = 0
 
@@ -55,8 +46,6 @@ class IdleConnections:
     def _tick(self) -> None:
         self.tick += 1
         if self._max_idle_ms >= 0:
-            oldest = self.tick - TICKS
-            for connection in list(self._connections):
-                if connection.active_tick < oldest:
-                    connection.close(f"idle for connections.max.idle.ms={self._max_idle_ms}")
+            reason = f"idle for connections.max.idle.ms={self._max_idle_ms}"
+            self._close_older(self.tick - TICKS, reason)
         self.start()

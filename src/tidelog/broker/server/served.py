@@ -6,20 +6,15 @@ Handlers are bound to the rooms that they work with (`apis.support.context`) bef
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 
 #: Returns the response, a `Pending`, or None for no response (DESIGN.md, rule 5).
 Handler = Callable[[Request[Any]], Any]
-
-
-class ErrorResponse(Protocol):
-    """The maker of the response to a request that failed as a whole."""
-
-    def __call__(self, request: Request[Any], error: ErrorCode, message: str | None = None) -> Any:
-        """Return the response; None for a request that wants no response."""
+#: Makes the response to a request that failed as a whole, None where it wants no response.
+ErrorResponse = Callable[[Request[Any], ErrorCode], Any]
 
 
 class Served(NamedTuple):

@@ -7,7 +7,7 @@ once the broker is registered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from tidelog.broker.server.admission import Admission
@@ -46,7 +46,10 @@ class Server:
         self._ports = ports
         self._admission = admission
         self._connections: dict[Connection, None] = {}
-        self.idle = IdleConnections(timers, config.connections_max_idle_ms, self._connections)
+        self.idle = IdleConnections(
+            timers, config.connections_max_idle_ms, partial(close_older, self._connections)
+        )
+        admission.begin_all = self._begin_all
         self._parts = ConnectionParts(
             dispatcher,
             admission,
@@ -115,22 +118,23 @@ class Server:
     def begin(self) -> None:
         """Begin requests from now on: the broker is registered."""
         self._admission.is_serving = True
+        self._begin_all()
+        self.idle.start()
+
+    def _begin_all(self) -> None:
         for connection in self.connections():
             connection.begin()
-        self.idle.start()
 
     def accept(self, listener: str, transport: Transport) -> FrameHandler:
         """Return the handler of a connection that the listener of that name accepted."""
         serves_own = listener == self._config.inter_broker_listener_name
         connection = Connection(self._parts, transport, serves_own, listener)
         self._connections[connection] = None
-        self._admission.connections[connection] = None
         return self._limit.accepted(connection)
 
     def _connection_closed(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
-        self._admission.connections.pop(connection, None)
-        self._admission.gone(connection)
+        self._admission.gone(connection.close)
 
     def connections(self) -> list[Connection]:
         """Return the accepted connections that are open."""
@@ -150,3 +154,10 @@ class Server:
         """Close every connection; the broker stops."""
         for connection in self.connections():
             connection.close("the broker is stopping")
+
+
+def close_older(connections: Iterable[Connection], oldest_tick: int, reason: str) -> None:
+    """Close the connections whose last traffic was before a tick (`idle_connections`)."""
+    for connection in list(connections):
+        if connection.active_tick < oldest_tick:
+            connection.close(reason)
