@@ -249,7 +249,7 @@ def a_writer() -> tuple[FakeBroker, FakeClock, Leader, _Creation]:
     broker = a_cluster(1, cluster_events_enable="true")[1]
     creation = _Creation()
     made: Any = broker
-    made.cluster_events = ClusterEvents(broker.services, Ids(), creation)
+    made.cluster_events = ClusterEvents(broker.services, Ids().wait, creation.create)
     made.view.partition = lambda _: _Topic()
     return broker, broker.clock, Leader(broker), creation
 

@@ -47,7 +47,7 @@ class Parts:
 
 
 class Registered:
-    """A session as it is, and its tenant, which keeps the calls in order."""
+    """A session as it is, and what it calls, in order."""
 
     def __init__(self, cluster: Any, store: Any) -> None:
         self.store = store
@@ -57,7 +57,15 @@ class Registered:
         self.identity, self.tracer = parts.identity, parts.tracer
         self.failures: list[BaseException] = parts.failures
         fencing: Any = SimpleNamespace(registered=lambda: None)
-        self.session = Session(parts, fencing, self, StoreHistory(parts, dict), lambda: ())
+        self.session = Session(
+            parts,
+            fencing,
+            StoreHistory(parts, dict),
+            lambda: (),
+            self.session_expired,
+            self.registered,
+            self.session_renewed,
+        )
 
     def session_expired(self, reason: str) -> None:
         self.ended.append(reason)

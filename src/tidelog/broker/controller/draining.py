@@ -7,9 +7,9 @@ meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
+from tidelog.broker.controller.drains import Drains
 from tidelog.broker.controller.term import Term
 from tidelog.broker.services import Services
 from tidelog.controller.events import Event
@@ -22,26 +22,13 @@ from tidelog.core.types import PartitionState, TopicPartition
 _DRAIN_LOOK_MS = 500
 
 
-class GroupProgress(Protocol):
-    """The progress of consumer groups."""
-
-    async def read_to_the_end(
-        self, leaders: Mapping[TopicPartition, int], coordinators: Iterable[int]
-    ) -> list[TopicPartition]:
-        """Return which of these partitions every group with offsets in them has read to their end.
-
-        `leaders`: the leader of each partition; `coordinators`: every broker that coordinates
-        groups.
-        """
-
-
 class Draining:
     """The drains of one term."""
 
     def __init__(
         self,
         services: Services,
-        progress: GroupProgress,
+        progress: Drains,
         term: Term,
         is_on: Callable[[], bool],
         offer: Callable[[Event], None],

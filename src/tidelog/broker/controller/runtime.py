@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.controller.draining import Draining, GroupProgress
+from tidelog.broker.controller.draining import Draining
+from tidelog.broker.controller.drains import Drains
 from tidelog.broker.controller.observed_store import ObservedStore
 from tidelog.broker.controller.store_watches import StoreWatches
 from tidelog.broker.controller.store_writer import DeposedError
@@ -100,9 +101,7 @@ _EVENTS: Final[dict[type, tuple[Callable[[int, Any], Event], bool]]] = {
 class ControllerRuntime:
     """This broker's part in controlling the cluster."""
 
-    def __init__(
-        self, services: Services, cluster_events: ClusterEvents, progress: GroupProgress
-    ) -> None:
+    def __init__(self, services: Services, cluster_events: ClusterEvents, progress: Drains) -> None:
         self.services = services
         self._cluster_events = cluster_events
         self._progress = progress

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from tidelog.broker.events.metrics import EVENTS_DROPPED
 from tidelog.broker.services import Services
@@ -59,20 +59,6 @@ _PASSING: Final = (
 )
 
 
-class ProducerIdSource(Protocol):
-    """The source of the producer id for the events."""
-
-    async def wait(self) -> int | None:
-        """Return an id, None when the controller did not give any in time."""
-
-
-class TopicCreation(Protocol):
-    """The creator of topics on first use."""
-
-    def create(self, names: Iterable[str]) -> None:
-        """Have these topics made, unless they are being made already."""
-
-
 class _TimedEvent(NamedTuple):
     """An event, and when it was recorded by the wall clock."""
 
@@ -94,11 +80,18 @@ class ClusterEvents:
     """The events of one broker."""
 
     def __init__(
-        self, services: Services, producer_ids: ProducerIdSource, topics: TopicCreation
+        self,
+        services: Services,
+        producer_id: Callable[[], Awaitable[int | None]],
+        create_topics: Callable[[Iterable[str]], None],
     ) -> None:
+        """`producer_id` returns an id, None when the controller did not give any in time.
+
+        `create_topics` has topics made, unless they are being made already.
+        """
         self._services = services
-        self._producer_ids = producer_ids
-        self._topics = topics
+        self._next_producer_id = producer_id
+        self._create_topics = create_topics
         self._queue: deque[_Recorded] = deque()
         #: Events in the queue.
         self._waiting = 0
@@ -184,7 +177,7 @@ class ClusterEvents:
         if partition.leader == NO_LEADER:
             return self._failed("it has no leader")
         if self._producer_id < 0 or (not self._batch and self._sequence > _MAX_SEQUENCE):
-            taken = await self._producer_ids.wait()
+            taken = await self._next_producer_id()
             if taken is None:
                 return self._failed("no producer id yet")
             self._producer_id, self._sequence = taken, 0
@@ -222,7 +215,7 @@ class ClusterEvents:
         )
         if live < wanted and now_ms - self._lacking_since_ms < _FEW_BROKERS_MS:
             return f"the topic does not exist yet: {live} of {wanted} brokers are alive"
-        self._topics.create([CLUSTER_EVENTS])
+        self._create_topics([CLUSTER_EVENTS])
         return "the topic does not exist yet"
 
     def _answered(self, code: ErrorCode) -> bool:

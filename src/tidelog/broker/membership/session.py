@@ -21,7 +21,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidelog.broker.membership.registration_watch import RegistrationWatch
 from tidelog.broker.membership.store_history import OlderStoreError
@@ -56,19 +56,6 @@ class BrokerIdInUseError(TidelogError):
     """Another live broker is registered under this broker's id."""
 
 
-class Tenant(Protocol):
-    """The parts of a broker that act under its registration."""
-
-    def session_expired(self, reason: str) -> None:
-        """Stop acting under the registration, which is gone for this reason."""
-
-    def registered(self, stamp: int) -> None:
-        """Keep the stamp of a registration in the log directories (E8); do not wait for them."""
-
-    def session_renewed(self) -> None:
-        """Catch up: the broker is registered again, with changes missed meanwhile."""
-
-
 class Session:
     """The session and the registration of this broker, which it keeps alive."""
 
@@ -76,14 +63,24 @@ class Session:
         self,
         services: Services,
         fencing: SelfFencing,
-        tenant: Tenant,
         history: StoreHistory,
         advertised_endpoints: Callable[[], tuple[Endpoint, ...]],
+        on_expired: Callable[[str], None],
+        on_registered: Callable[[int], None],
+        on_renewed: Callable[[], None],
     ) -> None:
+        """`on_expired` stops what acts under the registration, which is gone for this reason.
+
+        `on_registered` keeps the stamp of a registration in the log directories (E8), without a
+        wait for them. `on_renewed` catches up: the broker is registered again, with changes missed
+        meanwhile.
+        """
         self._services = services
         self._history = history
         self._fencing = fencing
-        self._tenant = tenant
+        self._on_expired = on_expired
+        self._on_registered = on_registered
+        self._on_renewed = on_renewed
         self._advertised_endpoints = advertised_endpoints
         self._store = services.store
         self._closing = False
@@ -121,7 +118,7 @@ class Session:
         await self._until_registered()
         if self._expiries and not self._closing:
             # The watches that the start has set went with their session.
-            self._tenant.session_renewed()
+            self._on_renewed()
 
     async def stamp(self) -> None:
         """Stamp the store before a clean stop (E8); without a store the last stamp stays."""
@@ -155,7 +152,7 @@ class Session:
         self._expiries += 1
         services.tracer.log("server", logging.WARNING, "the session with the store has expired")
         services.identity.session_expired()
-        self._tenant.session_expired("the session has expired")
+        self._on_expired("the session has expired")
         if not self._may_register:
             services.tracer.mark("session_lost_during_start")
             if self._opening is None or self._opening.done():
@@ -180,7 +177,7 @@ class Session:
             f" {services.broker_epoch} is lost; registering again",
         )
         services.identity.session_expired()
-        self._tenant.session_expired(reason)
+        self._on_expired(reason)
         services.tasks.spawn("register again", self._register_again())
 
     async def _open_again(self) -> None:
@@ -197,7 +194,7 @@ class Session:
     async def _register_again(self) -> None:
         await self._until_registered()
         if not self._closing:
-            self._tenant.session_renewed()
+            self._on_renewed()
 
     async def _until_registered(self) -> None:
         """Register, in another session wherever one ends meanwhile.
@@ -222,7 +219,7 @@ class Session:
             self._registering = False
         if not self._closing:
             self._watch.begin()
-            self._tenant.registered(self._history.seen)
+            self._on_registered(self._history.seen)
 
     # registration
 

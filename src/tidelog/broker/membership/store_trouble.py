@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from tidelog.broker.server.requests import Pending, Request
-from tidelog.broker.server.served import ErrorResponse
 from tidelog.broker.services import Services
 from tidelog.core.errors import ErrorCode
 from tidelog.metadata.store import SessionEvent
@@ -25,7 +24,10 @@ DEFAULT_TIMEOUT_MS = 30_000
 class StoreTrouble:
     """The outage of the metadata store as this broker sees it, and its explanation to clients."""
 
-    def __init__(self, services: Services, error_response: ErrorResponse) -> None:
+    def __init__(
+        self, services: Services, error_response: Callable[[Request[Any], ErrorCode, str], Any]
+    ) -> None:
+        """`error_response` makes the response from an error and a message."""
         self._services = services
         self._error_response = error_response
         self._since_ms: int | None = None
