@@ -84,7 +84,7 @@ class Scene:
     def append(self, log_end_offset: int, partition: int = 0) -> None:
         """Append up to this offset."""
         replica = self.broker.partition(TopicPartition(TOPIC, partition))
-        replica.append(b"r" * (log_end_offset - replica.log.log_end_offset), -1, 0)
+        replica.role.append(b"r" * (log_end_offset - replica.log.log_end_offset), -1, 0)
         replica.flush_appends()
 
     def slow(self, partition: int = 0) -> None:

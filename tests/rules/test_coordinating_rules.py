@@ -79,7 +79,7 @@ async def test_a_load_outlives_an_isr_below_the_minimum_not_its_leadership(
         await harness.lead(3, isr=(1, 2))
     else:
         partition = harness.broker.partition(P0)
-        partition.watchers.isr_below_minimum(partition, "the ISR is too small")
+        partition.watchers.isr_below_minimum("the ISR is too small")
     await harness.clock.advance(0)
     assert fetch(harness) == (LOADING, -1)
     harness.replicate()
@@ -97,7 +97,7 @@ async def test_a_load_ends_where_its_records_are_committed_the_moment_its_wait_i
     harness.log.put(stored_offset(5))
     await harness.lead(1, isr=(1, 2))
     partition = harness.broker.partition(P0)
-    partition.watchers.isr_below_minimum(partition, "the ISR is too small")
+    partition.watchers.isr_below_minimum("the ISR is too small")
     harness.replicate()
     await harness.clock.advance(0)
     assert fetch(harness) == (NONE, 5)

@@ -30,7 +30,6 @@ from tests.support.replication import LAG_MS
 from tidelog.broker.apis import produce
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.replicas.isr.frozen_watermarks import FrozenWatermarks
-from tidelog.broker.replicas.upkeep import ReplicaUpkeep
 from tidelog.controller.controller import Controller
 from tidelog.controller.partitions.alter_partition import AlterPartitionAsked
 from tidelog.core.errors import ErrorCode
@@ -198,9 +197,7 @@ def test_it_is_looked_for_whenever_followers_are_examined() -> None:
         broker = await a_leader(2, eligible=(3,))
         broker.produce(1)
         broker.partition().watchers.wait_for_acks(1, Waiting())
-        upkeep = ReplicaUpkeep(
-            broker.services, broker.replicas, broker.takeovers, broker.replicas.throttles
-        )
+        upkeep = broker.replicas.upkeep
         upkeep.start()
         await settle()
         await broker.clock.advance(LAG_MS // 2)

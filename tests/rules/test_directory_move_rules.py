@@ -83,7 +83,14 @@ class TwoDisks:
         await replicas.open(directories)
         services, rest = self.broker.services, self.broker.commands.rest
         reports, no_events = SimpleNamespace(is_closed=True), SimpleNamespace()
-        failed = FailedDirectories(services, replicas, rest, reports, no_events)  # type: ignore[arg-type]  # closed
+        failed = FailedDirectories(
+            services,
+            replicas,
+            replicas.moves,
+            rest,
+            reports,  # type: ignore[arg-type]  # closed
+            no_events,  # type: ignore[arg-type]  # no event
+        )
         self.broker.config = self.broker.config.with_dynamic({})
         for directory in directories:
             directory.on_failure = lambda error, each=directory: failed.failed(each.path, error)
@@ -135,7 +142,7 @@ class TwoDisks:
         return partition
 
     def produce(self, value: bytes) -> Any:
-        completion = self.broker.partition().append(batch_of([value]), -1, 0)
+        completion = self.broker.partition().role.append(batch_of([value]), -1, 0)
         self.broker.partition().flush_appends()
         return completion
 
@@ -275,10 +282,11 @@ def test_moves_that_cannot_be_are_refused_with_the_reason(tmp_path: Path) -> Non
         two.files(1).refuse = lambda call, path: errno.ENOSPC if call == "mkdir" else 0
         assert await two.ask(two.paths[1]) is FAILED and T0 not in two.b.future_logs.found
         two.files(1).refuse = lambda call, path: 0
-        two.broker.replicas.failed["/failed"] = StorageError("/failed", "read", "/failed", 5, 0)
+        error = StorageError("/failed", "read", "/failed", 5, 0)
+        two.broker.replicas.log_dirs.failed["/failed"] = error
         assert await two.ask("/failed") is FAILED
         offline = OfflineReplica(bytes(16), 0)
-        two.broker.replicas.offline[TopicPartition("gone", 0)] = offline
+        two.broker.replicas.log_dirs.offline[TopicPartition("gone", 0)] = offline
         assert await two.ask(two.paths[1], TopicPartition("gone", 0)) is FAILED
         assert two.names() == ["a/t-0"]
 
@@ -429,7 +437,7 @@ def test_a_future_replica_begins_again_where_the_records_begin(tmp_path: Path) -
     async def play(two: TwoDisks) -> None:
         partition = await two.leading()
         await two.held()
-        assert partition.delete_records_before(8) == 8
+        assert partition.role.delete_records_before(8) == 8
         await two.let_go()
         assert partition.directory is two.b and two.values() == values(12)[8:]
         assert partition.log.log_start_offset == 8 and "directory_move_restarted" in two.marks()

@@ -58,7 +58,7 @@ class TestDescribeLogDirs:
         broker.directory.path, broker.directory.lane = "/data", Lane(outcome)  # type: ignore[assignment]  # a fake stands in
         broker.directory.speed.is_slow = is_slow
         broker.directory.space.free.volume = last
-        broker.replicas.failed.update(failed or {})
+        broker.replicas.log_dirs.failed.update(failed or {})
         message = DescribeLogDirsRequest(topics=None if topics is None else list(topics))
         asked: Any = Request(RequestHeader(35, 4, 0, None), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
         pending = describe_log_dirs.handle(broker, asked)  # type: ignore[arg-type]  # a fake stands in

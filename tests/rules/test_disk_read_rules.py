@@ -58,7 +58,7 @@ class TwoDisks:
         )
         for number in both:
             partition = self.broker.partition(TopicPartition(TOPIC, number))
-            partition.append(b"rr", -1, 0)
+            partition.role.append(b"rr", -1, 0)
             partition.flush_appends()
         hung = self.broker.partition(TopicPartition(TOPIC, HUNG))
         hung.directory = SimpleNamespace(path="/hung")  # type: ignore[assignment]  # a fake
@@ -203,9 +203,10 @@ def test_what_hangs_in_a_directory_that_failed_holds_no_command_up() -> None:
         first, second = FakeDirectory(), FakeDirectory()
         first.path, second.path = "/a", "/b"
         fakes: Any = [first, second]
-        replicas.directories = fakes
+        replicas.log_dirs.good = fakes
         nothing: Any = SimpleNamespace(is_closed=True)
-        failed = FailedDirectories(services, replicas, broker.commands.rest, nothing, nothing)
+        rest = broker.commands.rest
+        failed = FailedDirectories(services, replicas, replicas.moves, rest, nothing, nothing)
         await broker.command(state(1, is_new=True), state(1, partition=1, is_new=True))
         hanging: Completion[None] = Completion()
         first.lane.hanging.append(hanging)

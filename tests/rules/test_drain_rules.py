@@ -92,7 +92,7 @@ class ThreeDisks(TwoDisks):
             )
             hosted = replicas.get(key)
             assert hosted is not None
-            hosted.append(batch_of([b"x" * size]), -1, 0)
+            hosted.role.append(batch_of([b"x" * size]), -1, 0)
             hosted.flush_appends()
 
     def places(self) -> list[str]:

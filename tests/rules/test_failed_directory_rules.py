@@ -194,10 +194,11 @@ class TwoDirectories:
         self.first, self.second = FakeDirectory(), FakeDirectory()
         self.first.path, self.second.path = "/a", "/b"
         self.replicas = self.broker.replicas
-        self.replicas.directories = [self.first, self.second]  # type: ignore[list-item]  # fakes
+        self.replicas.log_dirs.good = [self.first, self.second]  # type: ignore[list-item]  # fakes
         self.failed = FailedDirectories(
             services,
             self.replicas,
+            self.replicas.moves,
             self.broker.commands.rest,
             OfflineReports(services, CommandRequests(services)),
             SimpleNamespace(record=self.events.extend),  # type: ignore[arg-type]  # a fake
@@ -556,7 +557,7 @@ def test_a_directory_that_fails_at_the_end_leaves_no_mark_and_the_others_do(
 ) -> None:
     async def story() -> None:
         broker = harness.broker(log_dirs="/a,/b")
-        broker.replicas.directories = await broker._open_directories()
+        broker.replicas.log_dirs.good = await broker._open_directories()
         broker.replicas.directories[0].failure = StorageError("/a", "fsync", "/a/t-0", EIO, 0)
         epochs = broker.services.identity.clean_epochs.followed_by(5)
         with pytest.raises(StorageError):

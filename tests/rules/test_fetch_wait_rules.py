@@ -71,7 +71,7 @@ async def leading(
 
 def append(broker: FakeBroker, count: int, topic_partition: TopicPartition = T0) -> None:
     partition = broker.partition(topic_partition)
-    partition.append(b"r" * count, 1, 0)
+    partition.role.append(b"r" * count, 1, 0)
     partition.flush_appends()
 
 
@@ -351,9 +351,9 @@ def test_a_fetch_whose_records_are_removed_is_refused_at_once(follower: int) -> 
     async def story() -> None:
         broker = await leading(5)
         waiting, at_the_end = (Asked(broker, offset, follower=follower) for offset in (2, 5))
-        broker.partition().delete_records_before(2)
+        broker.partition().role.delete_records_before(2)
         assert waiting.waits, "its first record is still there"
-        broker.partition().delete_records_before(4)
+        broker.partition().role.delete_records_before(4)
         assert waiting.errors == [ErrorCode.OFFSET_OUT_OF_RANGE]
         assert at_the_end.waits
 
@@ -406,6 +406,7 @@ def test_a_failed_directory_ends_the_wait_with_its_error(follower: int) -> None:
         failed = FailedDirectories(
             broker.services,
             broker.replicas,
+            broker.replicas.moves,
             lambda partition: partition.rest(),
             SimpleNamespace(is_closed=True),  # type: ignore[arg-type]  # no controller here
             SimpleNamespace(),  # type: ignore[arg-type]  # no event

@@ -56,7 +56,7 @@ def test_one_request_carries_all_partitions_of_a_source_and_later_ones_only_news
         assert (first.session_epoch, second.session_epoch) == (0, 1)
         assert second.topics == []
         partition = cluster[1].partition(TopicPartition("t", 2))
-        partition.append(b"rr", -1, 0)
+        partition.role.append(b"rr", -1, 0)
         partition.flush_appends()
         await settle()
         news = fetches(cluster[2])[-1].topics
@@ -96,7 +96,7 @@ def test_a_slow_partition_does_not_hold_the_others_back() -> None:
         cluster[1].produce(5)
         await cluster[2].clock.advance(40)
         partition = cluster[1].partition(quick)
-        partition.append(b"rrr", -1, 0)
+        partition.role.append(b"rrr", -1, 0)
         partition.flush_appends()
         await settle()
         assert cluster[2].log(quick).log_end_offset == 3
@@ -123,7 +123,7 @@ def test_errors_back_off_a_partition_alone_and_longer_each_time() -> None:
         cluster[2].log(bad).append_error = KafkaError(ErrorCode.CORRUPT_MESSAGE, "bad")
         cluster[1].produce(5)
         partition = cluster[1].partition(good)
-        partition.append(b"rrr", -1, 0)
+        partition.role.append(b"rrr", -1, 0)
         partition.flush_appends()
         await settle()
         assert cluster[2].log(good).log_end_offset == 3
@@ -255,7 +255,7 @@ def test_a_partition_that_comes_later_does_not_wait_for_the_held_fetch() -> None
         for broker in cluster.values():
             await broker.command(late)
         partition = cluster[1].partition(TopicPartition("t", 1))
-        partition.append(b"rrr", -1, 0)
+        partition.role.append(b"rrr", -1, 0)
         partition.flush_appends()
         await settle()
         assert partition.high_watermark == 3

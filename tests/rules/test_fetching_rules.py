@@ -690,7 +690,7 @@ def test_the_followers_log_start_follows_the_leaders() -> None:
         cluster[1].produce(6)
         await settle()
         cluster[1].log().advance_log_start(4)
-        cluster[1].partition().watchers.isr_or_log_start_changed(cluster[1].partition())
+        cluster[1].partition().watchers.isr_or_log_start_changed()
         await cluster[1].clock.advance(1_200)
         assert cluster[2].log().log_start_offset == 4
         role = cluster[2].partition().followership

@@ -476,7 +476,7 @@ def test_a_produce_to_a_full_disk_gets_an_error_after_which_clients_look_for_a_l
 
         log.plan_leader_append = full  # type: ignore[method-assign]  # a full disk
         with pytest.raises(StorageError) as error:
-            broker.partition().append(batch_of([b"a"], producer=Producer(5, 0, 0)), -1, 0)
+            broker.partition().role.append(batch_of([b"a"], producer=Producer(5, 0, 0)), -1, 0)
         assert error.value.is_full
         assert len(log.producers.refused) == 1, "no batch behind it may come first"
 
@@ -488,7 +488,7 @@ def test_new_replicas_go_to_the_directory_that_has_room() -> None:
     async def story() -> None:
         broker = a_cluster()[1]
         full, other = broker.directory, FakeDirectory()
-        broker.replicas.directories.append(other)  # type: ignore[arg-type]  # a fake directory
+        broker.replicas.log_dirs.good.append(other)  # type: ignore[arg-type]  # a fake directory
         full.space.is_full = True
         responses = [
             await broker.command(commanded(partition=number, is_new=True)) for number in range(2)

@@ -64,11 +64,11 @@ def test_the_minimum_counts_at_once_for_what_is_produced() -> None:
         partition = broker.partition()
         await configure(broker, min_insync_replicas="2")
         with pytest.raises(KafkaError, match=r"min\.insync\.replicas=2") as caught:
-            partition.append(b"r", -1, 0)
+            partition.role.append(b"r", -1, 0)
         assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
-        partition.append(b"r", 1, 0)
+        partition.role.append(b"r", 1, 0)
         await configure(broker)
-        assert partition.append(b"r", -1, 0) is not None
+        assert partition.role.append(b"r", -1, 0) is not None
 
     run(story())
 
@@ -92,7 +92,7 @@ def test_the_watermark_stands_below_the_minimum_and_moves_when_it_is_lowered() -
         broker = await lone_leader()
         await configure(broker, min_insync_replicas="2")
         partition = broker.partition()
-        partition.append(b"rrr", 1, 0)
+        partition.role.append(b"rrr", 1, 0)
         partition.flush_appends()
         await settle()
         assert partition.high_watermark == 0
@@ -112,7 +112,7 @@ def test_a_default_of_the_brokers_counts_for_topics_that_say_nothing() -> None:
         broker.config = broker.config.with_dynamic({"min.insync.replicas": "2"})
         broker.replicas.defaults_changed()
         partition = broker.partition()
-        partition.append(b"r", 1, 0)
+        partition.role.append(b"r", 1, 0)
         partition.flush_appends()
         await settle()
         assert partition.high_watermark == 0

@@ -136,10 +136,10 @@ class TwoDirectories:
         self.first, self.second = self.broker.directory, FakeDirectory()
         self.first.path, self.second.path = "/a", "/b"
         self.second.lane.device = 2
-        self.broker.replicas.directories.append(self.second)  # type: ignore[arg-type]  # a fake
+        self.broker.replicas.log_dirs.good.append(self.second)  # type: ignore[arg-type]  # a fake
         self.configure(**config)
         error = StorageError("/b", "use", "/b", EIO, 0)
-        self.second.on_marked = lambda: self.broker.replicas.failed.update({"/b": error})
+        self.second.on_marked = lambda: self.broker.replicas.log_dirs.failed.update({"/b": error})
 
     def configure(self, **config: str) -> None:
         given = {"broker.id": "1", "metadata.store": "embedded:/nowhere", "log.dirs": "/a,/b"}

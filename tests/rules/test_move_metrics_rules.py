@@ -33,7 +33,7 @@ def moving(leader_epoch: int, *, leader: int = 1) -> LeaderAndIsrPartitionState:
 
 def fill(broker: FakeBroker, count: int) -> None:
     partition = broker.partition()
-    partition.append(b"r" * count, 1, 0)
+    partition.role.append(b"r" * count, 1, 0)
     partition.flush_appends()
 
 

@@ -23,7 +23,7 @@ from tidelog.core.limits import (
     STORED_BATCH_AWAITED_MS,
 )
 from tidelog.core.types import RECOVERED, RECOVERING
-from tidelog.log.append_queue import AppendInfo, NotFlushedError
+from tidelog.log.append_plan import AppendInfo, NotFlushedError
 from tidelog.log.append_validation import CostlyBatch
 from tidelog.log.refused_batches import EarlierBatchRefusedError, SentBatch
 from tidelog.records.batch import BatchView
@@ -39,7 +39,7 @@ def batch(sequence: int) -> memoryview:
 def refused(broker: FakeBroker, sequence: int) -> BaseException | None:
     """Append a batch as a client's; returns its error."""
     try:
-        completion = broker.partition().append(batch(sequence), -1, 0)
+        completion = broker.partition().role.append(batch(sequence), -1, 0)
     except (KafkaError, StorageError) as error:
         return error
     return completion.error
@@ -208,7 +208,7 @@ def test_a_batch_behind_one_whose_check_outlived_the_leadership_gets_the_same_er
         log: Any = leader.log()
         log.plan_leader_append = plan
         log.check_on_thread = lambda records: SimpleNamespace(then=lambda done: None)
-        completion = leader.partition().append(batch(0), -1, 0)
+        completion = leader.partition().role.append(batch(0), -1, 0)
         leader.replicas.stop_leading("expired")
         assert isinstance(completion.error, KafkaError)
         assert completion.error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -408,7 +408,7 @@ class Asked:
     def commit(self, high_watermark: int) -> None:
         assert self.partition.leadership is not None
         self.partition.leadership.high_watermark = high_watermark
-        self.partition.watchers.high_watermark_moved(self.partition)
+        self.partition.watchers.high_watermark_moved(self.partition.high_watermark)
 
     def codes(self, *sequences: int) -> list[ErrorCode]:
         assert all(self.answers[sequence].done for sequence in sequences)

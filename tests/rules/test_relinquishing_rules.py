@@ -97,7 +97,7 @@ class Hanging:
         broker = self.broker
         broker.see(1, 2, 3, controller_id=9)
         await broker.command(commanded(isr=(1, 2, 3), is_new=True, leader_epoch=4))
-        broker.partition().append(b"rr", -1, 0)
+        broker.partition().role.append(b"rr", -1, 0)
         broker.partition().flush_appends()
         core = broker.partition().leadership
         assert core is not None

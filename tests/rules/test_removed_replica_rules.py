@@ -142,7 +142,7 @@ def test_a_leader_that_is_to_go_takes_no_more_records_and_is_read_on() -> None:
         await settle()
         await leader.command(state(is_closing=True))
         with pytest.raises(KafkaError) as refused:
-            leader.partition().append(memoryview(b"x"), -1, 0)
+            leader.partition().role.append(memoryview(b"x"), -1, 0)
         assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert "is being removed" in refused.value.message
         assert leader.partition().is_leader

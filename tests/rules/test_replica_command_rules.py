@@ -413,7 +413,7 @@ def test_a_starting_broker_holds_what_it_finds_without_a_role_until_the_full_com
         await broker.open_replicas()
         assert [partition.has_role for partition in broker.replicas.all()] == [False, False]
         with pytest.raises(KafkaError) as raised:
-            broker.partition().append(b"r", 1, 0)
+            broker.partition().role.append(b"r", 1, 0)
         assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         response = await broker.command(state(leader_epoch=3), full=True)
         assert errors(response) == [0]

@@ -25,7 +25,7 @@ from tidelog.broker.replicas.hosting.role import NoRole
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import RECOVERED, RECOVERING
-from tidelog.log.append_queue import AppendInfo
+from tidelog.log.append_plan import AppendInfo
 from tidelog.wire.messages.produce import PartitionProduceResponse
 
 
@@ -128,7 +128,7 @@ def test_acks_all_is_refused_before_the_append_naming_isr_size_and_minimum() -> 
         broker = a_cluster(min_insync_replicas="2")[1]
         await broker.command(state(isr=(1,), is_new=True))
         with pytest.raises(KafkaError) as raised:
-            broker.partition().append(b"r", -1, 0)
+            broker.partition().role.append(b"r", -1, 0)
         assert raised.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
         assert "[1]" in raised.value.message
         assert "1 in-sync replicas, 2 are needed" in raised.value.message
@@ -194,7 +194,7 @@ def test_a_produce_with_acks_all_is_answered_when_its_last_offset_is_passed() ->
         for high_watermark, is_done in ((2, False), (3, True)):
             assert partition.leadership is not None
             partition.leadership.high_watermark = high_watermark
-            partition.watchers.high_watermark_moved(partition)
+            partition.watchers.high_watermark_moved(partition.high_watermark)
             assert appends[0].done is is_done
 
     run(story())

@@ -295,7 +295,7 @@ class TwoDirectories:
         self.first, self.second = self.broker.directory, FakeDirectory()
         self.first.path, self.second.path = "/a", "/b"
         self.second.lane.device = 2
-        self.broker.replicas.directories.append(self.second)  # type: ignore[arg-type]  # a fake
+        self.broker.replicas.log_dirs.good.append(self.second)  # type: ignore[arg-type]  # a fake
         self.broker.config = config_of(action)
         self.events: list[ClusterEvent] = []
         self.slow = SlowDirectories(
@@ -502,7 +502,7 @@ def test_no_directory_is_given_up_unless_another_one_is_known_to_be_fast(
         at.second.speed.counts = OperationCounts(writes, slow_writes)
         at.second.speed.is_slow = is_slow
         if has_failed:
-            at.broker.replicas.failed["/b"] = None  # type: ignore[assignment]  # any error
+            at.broker.replicas.log_dirs.failed["/b"] = None  # type: ignore[assignment]  # any error
         await at.stay_slow(at.first)
         await at.stay_slow(at.first)
         assert not at.first.is_marked
@@ -516,7 +516,7 @@ def test_the_last_log_directory_is_never_given_up() -> None:
     async def story() -> None:
         at = TwoDirectories(OFFLINE)
         await at.begin()
-        at.broker.replicas.directories.pop()
+        at.broker.replicas.log_dirs.good.pop()
         await at.turn_slow(at.first)
         await at.stay_slow(at.first)
         assert not at.first.is_marked and len(at.asked) == 1, "its leaders move away"

@@ -179,7 +179,7 @@ def a_broker(leader: int, leader_epoch: int = 1) -> tuple[Any, FakeStrays]:
     """Return broker 1 with a stray, after a command that names the partition."""
     broker: Any = a_cluster()[1]
     broker.directory.path = "/logs"
-    broker.replicas.directories = [broker.directory]
+    broker.replicas.log_dirs.good = [broker.directory]
     view = PartitionView(leader, leader_epoch, (1, 2), (1,), (), 0)
     broker.view.topics["t"] = TopicView("t", TOPIC_ID, {0: view})
     requests: Any = SimpleNamespace(ask=lambda why: broker.directory.calls.append(("asked", None)))

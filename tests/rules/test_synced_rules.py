@@ -21,7 +21,7 @@ from tidelog.broker.apis import produce
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, StorageError
-from tidelog.log.append_queue import AppendInfo
+from tidelog.log.append_plan import AppendInfo
 from tidelog.metadata import layout
 from tidelog.replication.effects import MOVED, NOTHING, SendAlterPartition
 from tidelog.replication.isr import must_leave

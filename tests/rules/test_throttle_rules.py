@@ -28,7 +28,6 @@ from tidelog.broker.replicas.metrics import (
     FOLLOWER_REPLICATION_BYTE_RATE,
     LEADER_REPLICATION_BYTE_RATE,
 )
-from tidelog.broker.replicas.upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
 from tidelog.core.dynamic_config import Alteration, dynamic_keys
 from tidelog.core.errors import ErrorCode
@@ -109,7 +108,7 @@ async def moving(
 
 def fill(broker: FakeBroker, count: int, topic_partition: TopicPartition = T0) -> None:
     partition = broker.partition(topic_partition)
-    partition.append(b"r" * count, 1, 0)
+    partition.role.append(b"r" * count, 1, 0)
     partition.flush_appends()
 
 
@@ -373,7 +372,7 @@ def test_a_follower_that_has_all_records_waits_for_none_of_them() -> None:
         [waiting] = session.throttled
         assert leader.replicas.throttles.leader_is_exceeded()
         waiting.fetch_offset = end(leader)
-        leader.partition().watchers.log_end_moved(leader.partition())
+        leader.partition().watchers.log_end_moved()
         assert not session.throttled
 
     run(story())
@@ -471,9 +470,7 @@ async def watched(
     cluster: dict[int, FakeBroker], broker: FakeBroker, per_second: int, seconds: int
 ) -> list[str]:
     """Producers write while a broker examines its replicas; return its warnings."""
-    upkeep = ReplicaUpkeep(
-        broker.services, broker.replicas, broker.takeovers, broker.replicas.throttles
-    )
+    upkeep = broker.replicas.upkeep
     upkeep.start()
     for _ in range(seconds):
         fill(cluster[1], per_second)

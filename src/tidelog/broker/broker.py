@@ -41,9 +41,9 @@ from tidelog.broker.replicas.directories.offline_reports import OfflineReports
 from tidelog.broker.replicas.directories.slow_directories import SlowDirectories
 from tidelog.broker.replicas.fetching.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetching.fetchers import Fetchers
-from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
-from tidelog.broker.replicas.hosting.planned_appends import PlannedAppends
+from tidelog.broker.replicas.hosting.partition import PlannedAppends
 from tidelog.broker.replicas.hosting.takeovers import Takeovers
+from tidelog.broker.replicas.hosting.throttles import ReplicationThrottles
 from tidelog.broker.replicas.isr.foreign_isr_changes import ForeignIsrChanges
 from tidelog.broker.replicas.isr.isr_changes import isr_changes
 from tidelog.broker.replicas.replica_set import ReplicaSet
@@ -82,11 +82,19 @@ class Broker:
         self._make_server()
         self.producer_ids = ProducerIds(services)
         self.auto_creation = AutoCreation(services)
-        self.cluster_events = ClusterEvents(services, self.producer_ids, self.auto_creation)
+        self.cluster_events = ClusterEvents(
+            services, self.producer_ids.wait, self.auto_creation.create
+        )
         self._make_replicas()
         self.controller = ControllerRuntime(services, self.cluster_events, Drains(services))
         self.config_store = ConfigStore(services)
-        self.live_configs = LiveConfigs(services, self.replicas, self.controller)
+        self.live_configs = LiveConfigs(
+            services,
+            self.replicas,
+            self.controller.configs_changed,
+            self.controller.every_config_changed,
+            self.controller.defaults_changed,
+        )
         self._make_membership()
         self.dispatcher.serve(apis.handlers(self._api_context()), steps=(proving_broker,))
 
@@ -152,7 +160,12 @@ class Broker:
         self.offline_reports = OfflineReports(services, requests)
         self.foreign_isr_changes = ForeignIsrChanges(services, self.replicas, requests)
         self.failed_directories = FailedDirectories(
-            services, self.replicas, self.commands.rest, self.offline_reports, self.cluster_events
+            services,
+            self.replicas,
+            self.replicas.moves,
+            self.commands.rest,
+            self.offline_reports,
+            self.cluster_events,
         )
         damaged = DamagedReplicas(services, self.commands.rest, self.offline_reports)
         self.replicas.connect(damaged.give_up, damaged.stopped)
@@ -171,7 +184,13 @@ class Broker:
         self.store_history = StoreHistory(services, self.replicas.log_epochs)
         self.stamps = DirectoryStamps(lambda: self.replicas.directories)
         self.session = Session(
-            services, self.fencing, self, self.store_history, self.server.advertised_endpoints
+            services,
+            self.fencing,
+            self.store_history,
+            self.server.advertised_endpoints,
+            self.session_expired,
+            self.registered,
+            self.session_renewed,
         )
 
     def _api_context(self) -> ApiContext:
@@ -384,7 +403,7 @@ class Broker:
         self.slow_directories.watch(directory)
         return directory
 
-    # the session's tenant
+    # called by the session
 
     def session_expired(self, reason: str) -> None:
         """Stop acting under the registration, which is gone (V40)."""

@@ -9,7 +9,8 @@ when a read of that directory has ended. Knows no log and no disk: fetches repor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tidelog.core.ports import Clock
@@ -20,11 +21,8 @@ if TYPE_CHECKING:
 HUNG_MS: Final = 10_000
 
 
-class HeldFetch(Protocol):
-    """A fetch that lacks records of a directory, which may not be read for it now."""
-
-    def directory_ready(self) -> None:
-        """Look again: the directory may be read."""
+#: Has a fetch look again that lacks records of a directory, which may not be read for it now.
+LookAgain = Callable[[], object]
 
 
 class _Directory:
@@ -49,7 +47,7 @@ class DiskReads:
         self._clock = clock
         self._max_bytes = max_bytes
         self._directories: dict[str, _Directory] = {}
-        self._waiting: dict[str, dict[HeldFetch, None]] = {}
+        self._waiting: dict[str, dict[LookAgain, None]] = {}
 
     def may_begin(self, directory: str) -> bool:
         """Return whether a fetch may have records read from this directory's disk."""
@@ -81,19 +79,19 @@ class DiskReads:
         for _ in range(len(waiting or ())):
             if not waiting or not self.may_begin(directory):
                 break
-            fetch = next(iter(waiting))
-            del waiting[fetch]
-            fetch.directory_ready()
+            look_again = next(iter(waiting))
+            del waiting[look_again]
+            look_again()
         if not waiting:
             self._waiting.pop(directory, None)
 
-    def wait(self, directory: str, fetch: HeldFetch) -> None:
+    def wait(self, directory: str, look_again: LookAgain) -> None:
         """Let a fetch look again when the directory may be read."""
-        self._waiting.setdefault(directory, {})[fetch] = None
+        self._waiting.setdefault(directory, {})[look_again] = None
 
-    def leave(self, directory: str, fetch: HeldFetch) -> None:
+    def leave(self, directory: str, look_again: LookAgain) -> None:
         """Forget a fetch that waits no longer."""
         waiting = self._waiting.get(directory, {})
-        waiting.pop(fetch, None)
+        waiting.pop(look_again, None)
         if not waiting:
             self._waiting.pop(directory, None)

@@ -9,8 +9,8 @@ shared by all its logs. Replicas come and go with `replica_directories`, `new_re
 `recovery_walk` judges its batches.
 
 One log: `partition_log` with `config`, its state in `log_state`. Appends: `append_validation` under
-a `loop_budget`, then `append_queue`; `refused_batches` keeps sequence numbers in order. The other
-operations: `log_reads`, `flush`, `retention` and `truncation`.
+a `loop_budget`, then `append_plan` and `append_queue`; `refused_batches` keeps sequence numbers in
+order. The other operations: `log_reads`, `flush`, `retention` and `truncation`.
 
 Compaction: `compaction` decides which records stay; `log_cleaner` chooses a log and rewrites it.
 
@@ -24,6 +24,6 @@ in terms of `log_dir_plan`). `known_log_dirs` remembers what the directories hel
 Moves between directories (D11): `future_logs` (copies), `replacement` (of the log by its copy),
 `held_requests` (meanwhile), `moved_from` (which of two copies is the newer one).
 
-Directories in trouble: `free_space` and `directory_space` (full, D14), `slow_directories` and
-`directory_speed` (slow, D13).
+Directories in trouble: `directory_disk` (failed, D1), `free_space` and `directory_space` (full,
+D14), `slow_directories` and `directory_speed` (slow, D13).
 """

@@ -1,113 +1,35 @@
 """The appends of one log between their plans and their responses (DESIGN.md, rule 3).
 
-A plan says what an append will be once it is written, and how to undo it. It holds its caller's
-buffer: the caller keeps the memory valid until the completion is done.
-
-All planned appends are written in one operation of the directory's lane, split over segments where
-they roll. The queue applies them when that operation is done. A short write is continued until the
-disk refuses. A failed write undoes its append and every append planned behind it: offsets, producer
-state, leader epochs. The bytes that it left behind the end of the file are removed. One write is
-under way at a time: the log gives it a turn. Loop only. Rules V31 (epochs assigned while records
-wait), V38, D1, D17.
+All planned appends (`append_plan`) are written in one operation of the directory's lane, split over
+segments where they roll. The queue applies them when that operation is done. A short write is
+continued until the disk refuses. A failed write undoes its append and every append planned behind
+it: offsets, producer state, leader epochs. The bytes that it left behind the end of the file are
+removed. One write is under way at a time: the log gives it a turn. Loop only. Rules V31 (epochs
+assigned while records wait), V38, D1, D17.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import MAX_IOVECS
 from tidelog.core.ports import Buffer, Files, Handle, Work
+from tidelog.log.append_plan import AppendInfo, AppendPlan, NotFlushedError
 from tidelog.log.flush import Flushes
 from tidelog.log.index import MAX_RELATIVE_OFFSET
 from tidelog.log.log_state import LogState
 from tidelog.log.open_files import OpenFile
-from tidelog.log.producer_state import Undo
-from tidelog.log.refused_batches import SentBatch
 from tidelog.log.segment import Segment
 from tidelog.log.segment_reads import RECENT_BYTES, LogSlice, Recent
 
 
-@dataclass(slots=True)
-class AppendInfo:
-    """The result of an append."""
-
-    base_offset: int
-    last_offset: int
-    #: Timestamp that the log gave all records, -1 unless the topic says LogAppendTime.
-    log_append_time_ms: int
-    record_count: int
-    size_bytes: int
-    leader_epoch: int
-    #: An idempotent producer had sent the batch before: offsets are those of the original (V38).
-    duplicate: bool = False
-    #: The batch among those of its idempotent producer; None of another producer, or of a leader.
-    sent: SentBatch | None = None
-
-
-class NotFlushedError(StorageError):
-    """A batch is stored, and the flush that it needed has failed; `sent` as in AppendInfo."""
-
-    def __init__(self, error: StorageError, sent: SentBatch | None) -> None:
-        super().__init__(error.directory, error.operation, error.path, error.errno, error.at_ms)
-        self.args = error.args
-        self.sent = sent
-
-
 def _not_flushed(error: BaseException, info: AppendInfo) -> BaseException:
     return NotFlushedError(error, info.sent) if isinstance(error, StorageError) else error
-
-
-class PlannedBatch(NamedTuple):
-    """The fields of a batch that applying it needs."""
-
-    base_offset: int
-    last_offset: int
-    size_bytes: int
-    max_timestamp_ms: int
-
-
-class AppendPlan:
-    """One append between `plan_*` and the end of its write."""
-
-    __slots__ = (
-        "batches",
-        "buffer",
-        "completion",
-        "epochs_before",
-        "has_gap",
-        "info",
-        "max_timestamp_ms",
-        "now_ms",
-        "start_offset",
-        "undos",
-    )
-
-    def __init__(
-        self,
-        buffer: Buffer,
-        batches: list[PlannedBatch],
-        info: AppendInfo,
-        max_timestamp_ms: int,
-        now_ms: int,
-    ) -> None:
-        self.buffer = buffer
-        self.batches = batches
-        self.info = info
-        self.max_timestamp_ms = max_timestamp_ms
-        self.now_ms = now_ms
-        #: Where the log ended before: below the first batch where the leader's log has a gap.
-        self.start_offset = info.base_offset
-        #: The leader's log has gaps before or between these batches.
-        self.has_gap = False
-        self.completion: Completion[AppendInfo] = Completion()
-        #: Producer entries before each batch, in order.
-        self.undos: list[Undo] = []
-        #: Leader epochs before this append, where it added one.
-        self.epochs_before: list[tuple[int, int]] | None = None
 
 
 class WriteStep:
@@ -220,17 +142,11 @@ class AppendQueue:
         "_flush_failed_below",
         "_flushes",
         "_log",
-        "is_wanted",
-        "planned",
     )
 
     def __init__(self, log: LogState, flushes: Flushes) -> None:
         self._log = log
         self._flushes = flushes
-        #: In the order of their offsets.
-        self.planned: list[AppendPlan] = []
-        #: A caller asked for a write while another operation was under way.
-        self.is_wanted = False
         self._being_written: list[AppendPlan] = []
         #: The flushes that written appends wait for, in order.
         self._awaited: deque[_AwaitedFlush] = deque()
@@ -241,31 +157,32 @@ class AppendQueue:
 
     def epoch_assigned(self, epoch: int, start_offset: int) -> None:
         """Note a leader epoch that the log was assigned; undoing a plan must not undo the epoch."""
-        if self.planned or self._being_written:
+        if self._log.planned or self._being_written:
             self._assigned_epochs.append((epoch, start_offset))
 
     def take_over(self, former: AppendQueue) -> None:
         """Write the planned appends of another log, in whose place this one is."""
-        assert not self.planned and not former._being_written, f"{self._log.path} is at work"
-        self.planned, former.planned = former.planned, []
-        self.is_wanted, former.is_wanted = former.is_wanted, False
+        log, before = self._log, former._log
+        assert not log.planned and not former._being_written, f"{log.path} is at work"
+        log.planned, before.planned = before.planned, []
+        log.is_write_wanted, before.is_write_wanted = before.is_write_wanted, False
         self._assigned_epochs, former._assigned_epochs = former._assigned_epochs, []
 
     def refuse_planned(self, error: KafkaError) -> None:
         """Fail the appends that are planned and not being written."""
-        failed = self.planned
-        self.planned = []
+        failed, self._log.planned = self._log.planned, []
         self._take_back(failed, error.code)
         for plan in failed:
             plan.completion.fail(error)
 
-    def write(self) -> None:
+    def __call__(self) -> None:
         """Write all planned appends; the log's turn ends when that is done, perhaps at once."""
-        plans = self._being_written = self.planned
-        self.planned = []
-        self.is_wanted = False
+        log = self._log
+        plans = self._being_written = log.planned
+        log.planned = []
+        log.is_write_wanted = False
         operation, groups = self._write_operation(plans)
-        directory = self._log.directory
+        directory = log.directory
         pin = directory.open_files.pin
         for step in operation.steps:
             pin(step.file)
@@ -340,10 +257,10 @@ class AppendQueue:
         self._being_written = []
         failed: list[AppendPlan] = []
         if error is not None:
-            failed = plans[operation.plans_written :] + self.planned
-            self.planned = []
+            failed = plans[operation.plans_written :] + log.planned
+            log.planned = []
             self._take_back(failed, ErrorCode.KAFKA_STORAGE_ERROR)
-        elif not self.planned:
+        elif not log.planned:
             self._assigned_epochs.clear()
         self._answer(done)
         if error is not None:
@@ -410,29 +327,13 @@ class AppendQueue:
 
         Where the original needed a flush that failed, the duplicate needs one, too.
         """
-        completion: Completion[AppendInfo] = Completion()
-
-        def settle(done: Completion[Any]) -> None:
-            if done.error is not None:
-                completion.fail(done.error)
-            else:
-                completion.resolve(original)
-
         unflushed = [plan for each in self._awaited for plan in (*each.plans, *each.behind)]
-        for plan in (*unflushed, *self._being_written, *self.planned):
+        for plan in (*unflushed, *self._being_written, *self._log.planned):
             if plan.info.last_offset == original.last_offset:
-                plan.completion.then(settle)
-                return completion
+                return _after(plan.completion, original, lambda error: error)
         if self._log.recovery_point <= original.last_offset < self._flush_failed_below:
-
-            def flushed(done: Completion[None]) -> None:
-                if done.error is not None:
-                    completion.fail(_not_flushed(done.error, original))
-                else:
-                    completion.resolve(original)
-
-            self._flushes.start().then(flushed)
-            return completion
+            flush = self._flushes.start()
+            return _after(flush, original, lambda error: _not_flushed(error, original))
         return Completion.of(original)
 
     def _take_back(self, plans: list[AppendPlan], error: ErrorCode) -> None:
@@ -485,14 +386,33 @@ class AppendQueue:
 
     def producers_at(self, offset: int) -> bytes:
         """Return a snapshot of the producers before the plans that begin at or beyond `offset`."""
-        producers = self._log.producers
-        later = [p for p in (*self._being_written, *self.planned) if p.info.base_offset >= offset]
+        log = self._log
+        producers = log.producers
+        later = [p for p in (*self._being_written, *log.planned) if p.info.base_offset >= offset]
         if any(plan.undos for plan in later):
             producers = producers.copy()
             for plan in reversed(later):
                 for undo in reversed(plan.undos):
                     producers.undo(undo)
         return producers.to_snapshot()
+
+
+def _after(
+    awaited: Completion[Any],
+    info: AppendInfo,
+    failure: Callable[[BaseException], BaseException],
+) -> Completion[AppendInfo]:
+    """Return a completion of `info`; `failure` makes its error from that of `awaited`."""
+    completion: Completion[AppendInfo] = Completion()
+
+    def settle(done: Completion[Any]) -> None:
+        if done.error is not None:
+            completion.fail(failure(done.error))
+        else:
+            completion.resolve(info)
+
+    awaited.then(settle)
+    return completion
 
 
 def _first_offset(plan: AppendPlan) -> int:

@@ -17,7 +17,7 @@ from tidelog.core import limits
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.ports import Buffer, Files, Work
-from tidelog.log.append_queue import AppendInfo, AppendPlan, PlannedBatch
+from tidelog.log.append_plan import AppendInfo, AppendPlan, PlannedBatch
 from tidelog.log.config import LOG_APPEND_TIME, NEVER, LogConfig
 from tidelog.log.log_state import LogState
 from tidelog.log.refused_batches import RefusedBatches, SentBatch

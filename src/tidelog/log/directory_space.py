@@ -16,12 +16,13 @@ import hashlib
 import logging
 from collections.abc import Callable
 from errno import ENOSPC
-from typing import Final, Protocol
+from typing import Final
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import FULL_ERRNOS, StorageError
-from tidelog.core.ports import Clock, Files, Lane, Tracer, VolumeSize, Work
+from tidelog.core.ports import Files, VolumeSize, Work
 from tidelog.log import names
+from tidelog.log.directory_disk import DirectoryDisk
 from tidelog.log.free_space import PROBE_BYTES, FreeSpace
 
 #: Time before the first probe of a full directory; doubled with each one up to the longest.
@@ -33,30 +34,14 @@ _PROBE_FILE: Final = f"space-probe{names.TEMPORARY}"
 _PROBE: Final = hashlib.shake_128(b"space").digest(PROBE_BYTES)
 
 
-class SpaceOwner(Protocol):
-    """The log directory whose space this is."""
-
-    lane: Lane
-    path: str
-    clock: Clock
-    tracer: Tracer
-    failure: StorageError | None
-    is_closed: bool
-
-    def failed(self, error: BaseException) -> None:
-        """Judge a failed operation."""
-
-    def log_note(self, level: int, text: str) -> None:
-        """Log a line about the directory."""
-
-
 class DirectorySpace:
     """The free space of one log directory."""
 
-    __slots__ = ("_is_looking", "_is_probing", "_owner", "free", "on_change", "on_still_full")
+    __slots__ = ("_disk", "_is_looking", "_is_probing", "free", "on_change", "on_still_full")
 
-    def __init__(self, owner: SpaceOwner, reserve_bytes: int = 0) -> None:
-        self._owner = owner
+    def __init__(self, disk: DirectoryDisk, reserve_bytes: int = 0) -> None:
+        self._disk = disk
+        disk.on_no_space = self.refused
         self.free = FreeSpace(reserve_bytes)
         #: Called when the directory turns read-only, and when it is writable again.
         self.on_change: Callable[[], None] | None = None
@@ -72,42 +57,42 @@ class DirectorySpace:
 
     def error(self) -> StorageError:
         """Return the error of an operation that a full directory does not begin."""
-        owner = self._owner
+        disk = self._disk
         return StorageError(
-            owner.path, "write", owner.path, ENOSPC, owner.clock.wall_ms(),
+            disk.path, "write", disk.path, ENOSPC, disk.clock.wall_ms(),
             "the directory is read-only until space returns",
         )  # fmt: skip
 
     def wrote(self, size_bytes: int) -> None:
         """Count bytes of records that were written; look at the volume where that is due."""
-        if self.free.is_look_due(size_bytes, self._owner.clock.monotonic_ms()):
+        if self.free.is_look_due(size_bytes, self._disk.clock.monotonic_ms()):
             self.look()
 
     def look(self) -> Completion[None]:
         """Look at the volume; turn read-only where its reserve is touched."""
-        owner = self._owner
+        disk = self._disk
         completion: Completion[None] = Completion()
-        if self._is_looking or owner.failure is not None:
+        if self._is_looking or disk.failure is not None:
             return Completion.of(None)
         self._is_looking = True
 
         def seen(done: Completion[VolumeSize]) -> None:
             self._is_looking = False
             if done.error is not None:
-                owner.failed(done.error)
-            elif self.free.looked(done.result(), owner.clock.monotonic_ms()):
+                disk.failed(done.error)
+            elif self.free.looked(done.result(), disk.clock.monotonic_ms()):
                 self._turned_full(
                     f"{done.result().usable_bytes:,} usable bytes are less than the reserve of"
                     f" {self.free.reserve_of(done.result()):,} (log.dir.reserve.bytes)"
                 )
             completion.resolve(None)
 
-        owner.lane.submit(_volume_size(owner.path), Work.SLOW, "volume_size").then(seen)
+        disk.lane.submit(_volume_size(disk.path), Work.SLOW, "volume_size").then(seen)
         return completion
 
     def refused(self, error: StorageError) -> None:
         """Note that the disk refused a write for lack of space (ENOSPC, EDQUOT)."""
-        if self.free.refused(self._owner.clock.monotonic_ms()):
+        if self.free.refused(self._disk.clock.monotonic_ms()):
             self._turned_full(str(error))
 
     def freed(self) -> None:
@@ -116,15 +101,15 @@ class DirectorySpace:
             self._probe()
 
     def _turned_full(self, why: str) -> None:
-        owner, volume = self._owner, self.free.volume
-        owner.tracer.mark("directory_full")
-        owner.tracer.event(
-            "log_directory_full", directory=owner.path,
+        disk, volume = self._disk, self.free.volume
+        disk.tracer.mark("directory_full")
+        disk.tracer.event(
+            "log_directory_full", directory=disk.path,
             usable_bytes=-1 if volume is None else volume.usable_bytes,
         )  # fmt: skip
-        owner.log_note(
+        disk.log_note(
             logging.ERROR,
-            f"log directory {owner.path} is full and read-only: {why}; it serves reads, and"
+            f"log directory {disk.path} is full and read-only: {why}; it serves reads, and"
             " refuses records and new replicas until space returns",
         )
         self._tick_later(FIRST_PROBE_MS)
@@ -132,7 +117,7 @@ class DirectorySpace:
             self.on_change()
 
     def _is_over(self) -> bool:
-        return self._owner.is_closed or self._owner.failure is not None or not self.is_full
+        return self._disk.is_closed or self._disk.failure is not None or not self.is_full
 
     def _tick_later(self, delay_ms: int) -> None:
         """Probe after a time, and again after twice that, while the directory stays full."""
@@ -143,45 +128,45 @@ class DirectorySpace:
                 self._tick_later(min(2 * delay_ms, PROBE_MS))
                 self._probe()
 
-        self._owner.clock.call_later(delay_ms, tick)
+        self._disk.clock.call_later(delay_ms, tick)
 
     def _probe(self) -> None:
         if self._is_probing or self._is_over():
             return
         self._is_probing = True
-        owner, free = self._owner, self.free
-        path = f"{owner.path}/{_PROBE_FILE}"
+        disk, free = self._disk, self.free
+        path = f"{disk.path}/{_PROBE_FILE}"
 
         def probe(files: Files) -> tuple[VolumeSize, bool]:
-            volume = files.volume_size(owner.path)
+            volume = files.volume_size(disk.path)
             return volume, free.may_be_writable(volume) and _can_write(files, path)
 
-        owner.lane.submit(probe, Work.SLOW, "probe space").then(self._probed)
+        disk.lane.submit(probe, Work.SLOW, "probe space").then(self._probed)
 
     def _probed(self, done: Completion[tuple[VolumeSize, bool]]) -> None:
         self._is_probing = False
-        owner, free = self._owner, self.free
+        disk, free = self._disk, self.free
         if done.error is not None:
-            owner.failed(done.error)
+            disk.failed(done.error)
             return
         if self._is_over():
             return
         volume, is_writable = done.result()
-        now_ms = owner.clock.monotonic_ms()
+        now_ms = disk.clock.monotonic_ms()
         free.looked(volume, now_ms)
         if not is_writable:
             if self.on_still_full is not None:
                 self.on_still_full()
             return
         full_ms = free.healed(now_ms)
-        owner.tracer.mark("directory_writable_again")
-        owner.tracer.event(
-            "log_directory_writable", directory=owner.path, usable_bytes=volume.usable_bytes,
+        disk.tracer.mark("directory_writable_again")
+        disk.tracer.event(
+            "log_directory_writable", directory=disk.path, usable_bytes=volume.usable_bytes,
             full_ms=full_ms,
         )  # fmt: skip
-        owner.log_note(
+        disk.log_note(
             logging.WARNING,
-            f"log directory {owner.path} is writable again after {full_ms:,} ms:"
+            f"log directory {disk.path} is writable again after {full_ms:,} ms:"
             f" {volume.usable_bytes:,} usable bytes",
         )
         if self.on_change is not None:

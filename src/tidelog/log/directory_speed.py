@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from tidelog.core.completion import Completion
-from tidelog.core.errors import StorageError
 from tidelog.core.operation_times import NO_LIMIT_NS, OperationCounts
-from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
+from tidelog.core.ports import Files, Work
 from tidelog.log import names
+from tidelog.log.directory_disk import DirectoryDisk
 from tidelog.log.directory_space import DirectorySpace
 from tidelog.log.slow_directories import LEAST_OPERATIONS, SlowDirectory, SlowVerdict
 
@@ -40,27 +40,6 @@ _LOOKS_PER_WINDOW: Final = 4
 _LOOKS_PER_HANG: Final = 10
 
 
-class SpeedOwner(Protocol):
-    """The log directory whose speed this is."""
-
-    lane: Lane
-    path: str
-    clock: Clock
-    tracer: Tracer
-    failure: StorageError | None
-    is_closed: bool
-    space: DirectorySpace
-
-    def failed(self, error: BaseException) -> None:
-        """Judge a failed operation."""
-
-    def give_up_hanging(self, why: str) -> None:
-        """Fail the directory, and all operations that have not ended."""
-
-    def log_note(self, level: int, text: str) -> None:
-        """Log a line about the directory."""
-
-
 class DirectorySpeed:
     """The speed of one log directory."""
 
@@ -68,13 +47,14 @@ class DirectorySpeed:
         "_began",
         "_counts_from_ms",
         "_decision",
+        "_disk",
         "_hang_ms",
         "_is_looking",
         "_is_touching",
         "_is_watching",
-        "_owner",
         "_probes_left",
         "_slow_since_ms",
+        "_space",
         "_touched_ms",
         "_window_ms",
         "last",
@@ -84,9 +64,10 @@ class DirectorySpeed:
         "threshold_ms",
     )
 
-    def __init__(self, owner: SpeedOwner) -> None:
+    def __init__(self, disk: DirectoryDisk, space: DirectorySpace) -> None:
         """Nothing is watched before `configure`."""
-        self._owner = owner
+        self._disk = disk
+        self._space = space
         self._decision = SlowDirectory()
         self.threshold_ms = 0
         self._window_ms = 0
@@ -115,8 +96,8 @@ class DirectorySpeed:
         self.on_change: Callable[[], None] | None = None
         #: Called after each window of a slow directory.
         self.on_still_slow: Callable[[], None] | None = None
-        owner.lane.times.on_slow = self._met_slow_operation
-        owner.lane.times.on_open = self._operation_opened
+        disk.lane.times.on_slow = self._met_slow_operation
+        disk.lane.times.on_open = self._operation_opened
 
     @property
     def is_slow(self) -> bool:
@@ -126,29 +107,29 @@ class DirectorySpeed:
     @property
     def counts(self) -> OperationCounts:
         """The operations so far."""
-        return self._owner.lane.times.counts
+        return self._disk.lane.times.counts
 
     @property
     def slow_ms(self) -> int:
         """For how long the directory has been slow."""
-        return self._owner.clock.monotonic_ms() - self._slow_since_ms
+        return self._disk.clock.monotonic_ms() - self._slow_since_ms
 
     @property
     def longest_ms(self) -> int:
         """The longest operation since the watch began."""
-        return self._owner.lane.times.longest_ns // _NS_PER_MS
+        return self._disk.lane.times.longest_ns // _NS_PER_MS
 
     @property
     def is_stuck(self) -> bool:
         """Whether a slow operation is under way."""
-        return self._owner.lane.times.is_stuck
+        return self._disk.lane.times.is_stuck
 
     def configure(self, threshold_ms: int, window_ms: int, hang_ms: int = 0) -> None:
         """Set the threshold of slow operations and the length of windows; threshold 0: no watch.
 
         `hang_ms` is the age at which an open write ends the use of the directory; 0: never.
         """
-        times = self._owner.lane.times
+        times = self._disk.lane.times
         self._window_ms, self._hang_ms = window_ms, hang_ms
         if threshold_ms == self.threshold_ms:
             return
@@ -162,14 +143,14 @@ class DirectorySpeed:
             self._turned_fast("log.dir.slow.threshold.ms was changed")
 
     def _is_over(self) -> bool:
-        owner = self._owner
-        return owner.is_closed or owner.failure is not None
+        disk = self._disk
+        return disk.is_closed or disk.failure is not None
 
     def _met_slow_operation(self) -> None:
         """Begin the watch."""
         if self._is_watching or self._is_over() or not self.threshold_ms:
             return
-        now, before = self._owner.lane.times.counts, self._began
+        now, before = self._disk.lane.times.counts, self._began
         # The slow operations belong to the window that they begin.
         writes, reads = now.slow_writes - before.slow_writes, now.slow_reads - before.slow_reads
         self._began = OperationCounts(
@@ -181,10 +162,10 @@ class DirectorySpeed:
     def _operation_opened(self) -> None:
         """Look at the operations that threads have, until there are none."""
         is_watched = self.threshold_ms or self._hang_ms
-        if self._is_looking or self._owner.failure is not None or not is_watched:
+        if self._is_looking or self._disk.failure is not None or not is_watched:
             return
         self._is_looking = True
-        clock = self._owner.clock
+        clock = self._disk.clock
         interval_ms = self._look_interval_ms()
         due_ms = clock.monotonic_ms() + interval_ms
         clock.call_later(interval_ms, lambda: self._look(due_ms, interval_ms))
@@ -199,12 +180,12 @@ class DirectorySpeed:
 
     def _look(self, due_ms: int, interval_ms: int) -> None:
         self._is_looking = False
-        if self._owner.failure is not None:
+        if self._disk.failure is not None:
             return
-        now_ms = self._owner.clock.monotonic_ms()
+        now_ms = self._disk.clock.monotonic_ms()
         if now_ms - due_ms > 2 * interval_ms:
             self._counts_from_ms = now_ms
-        times = self._owner.lane.times
+        times = self._disk.lane.times
         ages = times.open_ages()
         if not max(ages):
             return
@@ -214,9 +195,9 @@ class DirectorySpeed:
         counts_ms = now_ms - self._counts_from_ms
         counted_ms = min(ages.write_ns // _NS_PER_MS, counts_ms)
         if self._hang_ms and counted_ms >= self._hang_ms:
-            self._owner.tracer.mark("hanging_directory_given_up")
-            self._owner.give_up_hanging(
-                f"a write in {self._owner.path} has not answered for {counted_ms:,} ms"
+            self._disk.tracer.mark("hanging_directory_given_up")
+            self._disk.give_up_hanging(
+                f"a write in {self._disk.path} has not answered for {counted_ms:,} ms"
                 " (metadata.session.timeout.ms): the device hangs"
             )
             return
@@ -229,27 +210,27 @@ class DirectorySpeed:
         if self._is_touching or now_ms - self._touched_ms < self._hang_ms:
             return
         self._is_touching, self._touched_ms = True, now_ms
-        path = f"{self._owner.path}/{_TOUCHED_FILE}"
+        path = f"{self._disk.path}/{_TOUCHED_FILE}"
 
         def done(touch: Completion[None]) -> None:
             self._is_touching = False
             if touch.error is not None:
-                self._owner.failed(touch.error)
+                self._disk.failed(touch.error)
 
-        self._owner.tracer.mark("quiet_directory_written_to")
-        self._owner.lane.submit(
+        self._disk.tracer.mark("quiet_directory_written_to")
+        self._disk.lane.submit(
             lambda files: _write_and_remove(files, path), Work.FAST, "look for a hang"
         ).then(done)
 
     def _watch(self) -> None:
         self._is_watching = True
-        self._owner.clock.call_later(self._window_ms, self._window_ended)
+        self._disk.clock.call_later(self._window_ms, self._window_ended)
 
     def _window_ended(self) -> None:
         self._is_watching = False
         if self._is_over() or not self.threshold_ms:
             return
-        times = self._owner.lane.times
+        times = self._disk.lane.times
         now = times.counts
         self.last, self._began = now.since(self._began), now
         verdict = self._decision.ended(self.last, self._window_ms * _NS_PER_MS)
@@ -269,17 +250,17 @@ class DirectorySpeed:
                 self.on_still_slow()
 
     def _turned_slow(self) -> None:
-        owner, last = self._owner, self.last
+        disk, last = self._disk, self.last
         self.periods += 1
-        self._slow_since_ms = owner.clock.monotonic_ms()
-        owner.tracer.mark("directory_slow")
-        owner.tracer.event(
-            "log_directory_slow", directory=owner.path, operations=last.operations, slow=last.slow,
+        self._slow_since_ms = disk.clock.monotonic_ms()
+        disk.tracer.mark("directory_slow")
+        disk.tracer.event(
+            "log_directory_slow", directory=disk.path, operations=last.operations, slow=last.slow,
             longest_ms=self.longest_ms,
         )  # fmt: skip
-        owner.log_note(
+        disk.log_note(
             logging.WARNING,
-            f"log directory {owner.path} is slow: {last.slow_writes} of {last.writes} writes and"
+            f"log directory {disk.path} is slow: {last.slow_writes} of {last.writes} writes and"
             f" {last.slow_reads} of {last.reads} reads of the last {self._window_ms:,} ms took"
             f" {self.threshold_ms} ms or longer (log.dir.slow.threshold.ms), up to"
             f" {self.longest_ms:,} ms",
@@ -288,19 +269,19 @@ class DirectorySpeed:
             self.on_change()
 
     def _turned_fast(self, why: str) -> None:
-        owner, slow_ms = self._owner, self.slow_ms
-        owner.tracer.mark("directory_fast_again")
-        owner.tracer.event("log_directory_fast_again", directory=owner.path, slow_ms=slow_ms)
-        owner.log_note(
+        disk, slow_ms = self._disk, self.slow_ms
+        disk.tracer.mark("directory_fast_again")
+        disk.tracer.event("log_directory_fast_again", directory=disk.path, slow_ms=slow_ms)
+        disk.log_note(
             logging.WARNING,
-            f"log directory {owner.path} is fast again after {slow_ms:,} ms: {why}",
+            f"log directory {disk.path} is fast again after {slow_ms:,} ms: {why}",
         )
         if self.on_change is not None:
             self.on_change()
 
     def _probe(self) -> None:
         """Begin probes, as many as decide a window; a full disk has no room for them."""
-        if not self._probes_left and not self._owner.space.is_full:
+        if not self._probes_left and not self._space.is_full:
             self._probes_left = LEAST_OPERATIONS
             self._next_probe()
 
@@ -308,16 +289,16 @@ class DirectorySpeed:
         if not self._probes_left or self._is_over() or not self.is_slow:
             self._probes_left = 0
             return
-        path = f"{self._owner.path}/{_PROBE_FILE}"
+        path = f"{self._disk.path}/{_PROBE_FILE}"
 
         def done(probe: Completion[None]) -> None:
             self._probes_left -= 1
             if probe.error is not None:
                 self._probes_left = 0
-                self._owner.failed(probe.error)
+                self._disk.failed(probe.error)
             self._next_probe()
 
-        self._owner.lane.submit(
+        self._disk.lane.submit(
             lambda files: _write_and_read(files, path), Work.READ, "probe speed"
         ).then(done)
 

@@ -10,30 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 from tidelog.core.completion import Completion
-from tidelog.core.errors import StorageError
-from tidelog.core.ports import Files, Lane, Work
+from tidelog.core.ports import Files, Work
 from tidelog.core.types import NO_STAMP
+from tidelog.log.directory_disk import DirectoryDisk
 from tidelog.log.directory_files import META_PROPERTIES, format_meta_properties
-
-
-class StampedDirectory(Protocol):
-    """A log directory as its stamps see it."""
-
-    lane: Lane
-    path: str
-    failure: StorageError | None
-
-    def failed(self, error: BaseException) -> None:
-        """Judge a failed operation."""
 
 
 class DirectoryStamps:
     """The stamps in the log directories of one broker."""
 
-    def __init__(self, directories: Callable[[], Sequence[StampedDirectory]]) -> None:
+    def __init__(self, directories: Callable[[], Sequence[DirectoryDisk]]) -> None:
         """`directories` returns those in use; a failed one is left out."""
         self._directories = directories
         self._data = b""
@@ -56,7 +44,7 @@ class DirectoryStamps:
                 self._is_written = Completion()
             await self._is_written
 
-    def _write(self, directory: StampedDirectory) -> None:
+    def _write(self, directory: DirectoryDisk) -> None:
         if directory.failure is not None or directory.path in self._writing:
             return
         self._writing[directory.path] = None
@@ -68,7 +56,7 @@ class DirectoryStamps:
         write = directory.lane.submit(replace, Work.SLOW, "stamp")
         write.then(partial(self._ended, directory, data))
 
-    def _ended(self, directory: StampedDirectory, data: bytes, write: Completion[None]) -> None:
+    def _ended(self, directory: DirectoryDisk, data: bytes, write: Completion[None]) -> None:
         del self._writing[directory.path]
         if write.error is not None:
             directory.failed(write.error)

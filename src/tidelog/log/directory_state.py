@@ -1,7 +1,5 @@
-"""State that all logs of one directory share: lane, open files, indexes, checkpoints, failure.
+"""State that all logs of one directory share: its disk, open files, indexes, checkpoints.
 
-The first device error, or any failed fsync, fails the directory for good. `on_failure` is called
-once for it (D1, D17). A full disk makes the directory read-only instead (D14, `directory_space`).
 Checkpoints are written for all logs at once. Before a log is truncated, or a replica recreated
 under an old name, its entries are lowered on disk (V34, V38). Loop only. Knows of a log only its
 checkpointed offsets.
@@ -12,10 +10,9 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from tidelog.core.completion import Completion
-from tidelog.core.errors import DEVICE_ERRNOS, StorageError
+from tidelog.core.errors import StorageError
 from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
 from tidelog.core.types import TopicPartition
 from tidelog.log import names
@@ -28,6 +25,7 @@ from tidelog.log.checkpoints import (
     all_of,
 )
 from tidelog.log.config import LogConfig
+from tidelog.log.directory_disk import DirectoryDisk
 from tidelog.log.directory_space import DirectorySpace
 from tidelog.log.directory_speed import DirectorySpeed
 from tidelog.log.index import DamagedIndex
@@ -38,21 +36,21 @@ from tidelog.log.segment_files import read_indexes, rebuild_indexes
 from tidelog.log.segment_reads import Recent
 from tidelog.records.batch import CorruptBatch
 
-_LOGGER = "log"
 
-
-class CheckpointedLog(Protocol):
+class LogOffsets:
     """The offsets of a log that checkpoints hold."""
 
-    @property
-    def base_offsets(self) -> Sequence[int]: ...
-    @property
-    def log_start_offset(self) -> int: ...
-    @property
-    def recovery_point(self) -> int: ...
+    __slots__ = ("base_offsets", "log_start_offset", "recovery_point")
+
+    #: The first offset of each segment, oldest first; never empty.
+    base_offsets: list[int]
+    #: First offset that may be read.
+    log_start_offset: int
+    #: Everything below is on the disk.
+    recovery_point: int
 
 
-class DirectoryState:
+class DirectoryState(DirectoryDisk):
     """The state that the logs of one directory share. `LogDirectory` is made of it."""
 
     def __init__(
@@ -62,14 +60,11 @@ class DirectoryState:
         tracer: Tracer,
         default_config: LogConfig,
         max_open_files: int,
-        checkpointed_logs: Mapping[TopicPartition, CheckpointedLog],
+        checkpointed_logs: Mapping[TopicPartition, LogOffsets],
         reserve_bytes: int = 0,
     ) -> None:
         """`checkpointed_logs` are the directory's logs at any time."""
-        self.lane = lane
-        self.path = lane.directory
-        self.clock = clock
-        self.tracer = tracer
+        super().__init__(lane, clock, tracer)
         self.default_config = default_config
         self.open_files = OpenFiles(lane, max_open_files)
         self.indexes = IndexCache()
@@ -78,16 +73,10 @@ class DirectoryState:
         self.recent: Recent | None = None
         #: For how many further appends `recent` is kept although no read reaches a log end.
         self.recent_wanted = 0
-        #: The error that failed the directory; nothing is written after it.
-        self.failure: StorageError | None = None
-        #: Nothing is removed any more: the directory is closed.
-        self.is_closed = False
         #: Whether the directory is read-only because its disk is full.
         self.space = DirectorySpace(self, reserve_bytes)
         #: Whether the directory is slow.
-        self.speed = DirectorySpeed(self)
-        #: Called once when the directory fails.
-        self.on_failure: Callable[[StorageError], None] | None = None
+        self.speed = DirectorySpeed(self, self.space)
         #: Called for a log whose first damaged offset is known now (`LogState.damage`).
         self.on_damage: Callable[[TopicPartition], None] | None = None
         #: By file name.
@@ -99,7 +88,7 @@ class DirectoryState:
         #: which the checkpoints name already.
         self.returning: dict[TopicPartition, tuple[int, int]] = {}
         #: Replicas on their way into the directory, whose present ones are in others (D11).
-        self.futures: dict[TopicPartition, CheckpointedLog] = {}
+        self.futures: dict[TopicPartition, LogOffsets] = {}
         self._checkpointed_logs = checkpointed_logs
         self._loading_index: dict[Segment, Completion[None]] = {}
 
@@ -229,45 +218,7 @@ class DirectoryState:
         self.lane.submit(read, Work.SLOW, "read index").then(done)
         return completion
 
-    # failure and notes
-
-    def failed(self, error: BaseException) -> None:
-        """Judge a failed operation: a device error fails the directory, once (D1, D17).
-
-        A write refused for lack of space makes it read-only (D14). Any error but a StorageError is
-        a defect of this program and raised.
-        """
-        if not isinstance(error, StorageError):
-            raise error
-        if not error.is_device_failure:
-            self.log_note(logging.WARNING, str(error))
-            if error.is_full:
-                self.space.refused(error)
-            else:
-                self.tracer.mark("files_failed_beside_the_disk")
-            return
-        if error.errno not in DEVICE_ERRNOS:
-            self.tracer.mark("sync_failed_beside_the_device")
-        if self.failure is None:
-            self.failure = error
-            self.log_note(logging.ERROR, str(error))
-            self.tracer.event(
-                "log_directory_failed", directory=self.path, operation=error.operation,
-                error=errno.errorcode.get(error.errno, str(error.errno)),
-            )  # fmt: skip
-            if self.on_failure is not None:
-                self.on_failure(error)
-
-    def mark_bad(self, why: str = "an operator marked it bad") -> None:
-        """Fail the directory at an operator's request (D12), or for another reason."""
-        at_ms = self.clock.wall_ms()
-        self.failed(StorageError(self.path, "use", self.path, errno.EIO, at_ms, why))
-
-    def give_up_hanging(self, why: str) -> None:
-        """Fail the directory, whose device hangs, and every operation that has not ended."""
-        error = StorageError(self.path, "use", self.path, errno.EIO, self.clock.wall_ms(), why)
-        self.failed(error)
-        self.lane.abandon(error)
+    # damage
 
     def damaged(
         self, topic_partition: TopicPartition, path: str, error: CorruptBatch, *, is_located: bool
@@ -308,7 +259,3 @@ class DirectoryState:
                 self.on_failure(error)
 
         self.lower(topic_partition, offset).then(lowered)
-
-    def log_note(self, level: int, text: str) -> None:
-        """Log a line about this directory."""
-        self.tracer.log(_LOGGER, level, text)

@@ -9,37 +9,24 @@ written.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, TypeVar
 
 from tidelog.core.completion import Completion
 
-
-class GoingOn(Protocol):
-    """The log that goes on after a replacement."""
-
-    def flush(self) -> Completion[None]:
-        """Make all written records durable."""
-
-    def truncate_to(self, offset: int) -> Completion[None]:
-        """Remove all records at or beyond `offset`."""
-
-    def truncate_fully_and_start_at(self, offset: int) -> Completion[None]:
-        """Drop everything; the next record gets `offset`."""
+#: The log that goes on after a replacement.
+L = TypeVar("L")
 
 
-Request = Callable[[GoingOn], Completion[None]]
-
-
-class HeldRequests:
+class HeldRequests(Generic[L]):
     """The requests on one log during one replacement, in the order in which they came."""
 
     __slots__ = ("_going_on", "_waiting")
 
     def __init__(self) -> None:
-        self._going_on: GoingOn | None = None
-        self._waiting: list[tuple[Request, Completion[None]]] = []
+        self._going_on: L | None = None
+        self._waiting: list[tuple[Callable[[L], Completion[None]], Completion[None]]] = []
 
-    def later(self, request: Request) -> Completion[None]:
+    def later(self, request: Callable[[L], Completion[None]]) -> Completion[None]:
         """Return the completion of a request that is made when the replacement has ended."""
         if self._going_on is not None:
             return request(self._going_on)
@@ -47,7 +34,7 @@ class HeldRequests:
         self._waiting.append((request, completion))
         return completion
 
-    def make(self, log: GoingOn) -> None:
+    def make(self, log: L) -> None:
         """Make all requests on the log that goes on, now and later."""
         self._going_on = log
         waiting, self._waiting = self._waiting, []

@@ -16,30 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.log import names
+from tidelog.log.append_plan import AppendPlan
 from tidelog.log.config import LogConfig
-from tidelog.log.directory_state import DirectoryState
+from tidelog.log.directory_state import DirectoryState, LogOffsets
 from tidelog.log.held_requests import HeldRequests
 from tidelog.log.producer_state import ProducerState
 from tidelog.log.segment import BatchStarts, Segment
-
-
-class LogAppends(Protocol):
-    """The planned appends of a log, as turns know them."""
-
-    #: A caller asked for a write while another operation was under way.
-    is_wanted: bool
-
-    @property
-    def planned(self) -> Sequence[object]:
-        """Appends that are not being written yet, in the order of their offsets."""
-
-    def write(self) -> None:
-        """Write what is planned, and end the turn when that is done."""
 
 
 class Damage(NamedTuple):
@@ -59,7 +46,7 @@ class _Turn(NamedTuple):
     after_queue: bool
 
 
-class LogState:
+class LogState(LogOffsets):
     """The state of one replica's log.
 
     Its directory has a `name`, or that of its partition. There are ten thousand of these.
@@ -72,7 +59,6 @@ class LogState:
         "_closed",
         "_truncating",
         "_turns",
-        "base_offsets",
         "batch_starts",
         "closed_state",
         "config",
@@ -80,8 +66,8 @@ class LogState:
         "directory",
         "epochs",
         "held",
+        "is_write_wanted",
         "log_end_offset",
-        "log_start_offset",
         "metadata_unsynced",
         "names_changed",
         "names_syncing",
@@ -89,9 +75,9 @@ class LogState:
         "next_offset",
         "oldest_unflushed_ms",
         "path",
+        "planned",
         "producers",
         "read_ends",
-        "recovery_point",
         "segments",
         "size_bytes",
         "snapshots",
@@ -102,7 +88,8 @@ class LogState:
         "truncations",
     )
 
-    _appends: LogAppends
+    #: Writes what is planned, and ends the turn when that is done.
+    _appends: Callable[[], None]
 
     def __init__(
         self,
@@ -162,6 +149,10 @@ class LogState:
         self.batch_starts = BatchStarts()
         #: Where reads ended: offset -> (base offset of the segment, position).
         self.read_ends: dict[int, tuple[int, int]] = {}
+        #: Appends that are not being written yet, in the order of their offsets.
+        self.planned: list[AppendPlan] = []
+        #: A caller asked for their write while another operation was under way.
+        self.is_write_wanted = False
         self._busy = False
         self._turns: list[_Turn] = []
         #: Truncations that wait or run: nothing can be planned meanwhile.
@@ -169,7 +160,7 @@ class LogState:
         #: The first known damage; None where no read has found any.
         self.damage: Damage | None = None
         #: Flushes and truncations that wait while these files are being replaced; None otherwise.
-        self.held: HeldRequests | None = None
+        self.held: HeldRequests[Any] | None = None
         #: Why the log accepts no more operations: deleted, set aside, directory closed.
         self._closed = ""
         self.check_invariants()
@@ -218,12 +209,11 @@ class LogState:
         On a quick disk that is before this call returns. While an earlier operation of this log is
         under way, it is when that operation is done.
         """
-        appends = self._appends
         if self._busy:
-            appends.is_wanted = True
-        elif appends.planned:
+            self.is_write_wanted = True
+        elif self.planned:
             self._busy = True
-            appends.write()
+            self._appends()
 
     def take_turn(self, start: Callable[[], None], *, after_queue: bool) -> None:
         """Run `start` when no other operation of this log is under way; it ends with `end_turn`."""
@@ -243,11 +233,11 @@ class LogState:
 
     def _next_turn(self) -> None:
         while not self._busy:
-            turns, appends = self._turns, self._appends
-            if turns and not (turns[0].after_queue and appends.planned):
+            turns = self._turns
+            if turns and not (turns[0].after_queue and self.planned):
                 self._busy = True
                 turns.pop(0).start()
-            elif appends.planned and (turns or appends.is_wanted):
+            elif self.planned and (turns or self.is_write_wanted):
                 self.submit_planned()
             else:
                 return

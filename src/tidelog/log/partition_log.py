@@ -21,7 +21,8 @@ from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.ports import Buffer
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.log import log_reads, retention, truncation
-from tidelog.log.append_queue import AppendInfo, AppendPlan, AppendQueue
+from tidelog.log.append_plan import AppendInfo, AppendPlan
+from tidelog.log.append_queue import AppendQueue
 from tidelog.log.append_validation import (
     Checked,
     check_on_loop,
@@ -32,6 +33,7 @@ from tidelog.log.append_validation import (
 from tidelog.log.config import LogConfig
 from tidelog.log.directory_state import DirectoryState
 from tidelog.log.flush import Flushes
+from tidelog.log.held_requests import HeldRequests
 from tidelog.log.log_state import LogState
 from tidelog.log.producer_state import ProducerState
 from tidelog.log.segment import Segment
@@ -46,6 +48,7 @@ class PartitionLog(LogState):
     __slots__ = ("flushes",)
 
     _appends: AppendQueue
+    held: HeldRequests[PartitionLog] | None
 
     def __init__(
         self,
@@ -102,7 +105,7 @@ class PartitionLog(LogState):
         found = check_on_loop(self, records) if checked is None else checked
         plan_or_original = plan_from_client(self, found, leader_epoch, now_ms)
         if isinstance(plan_or_original, AppendPlan):
-            self._appends.planned.append(plan_or_original)
+            self.planned.append(plan_or_original)
             return plan_or_original.completion
         return self._appends.repeated(plan_or_original)
 
@@ -118,7 +121,7 @@ class PartitionLog(LogState):
         plan = plan_from_leader(self, records)
         if plan is None:
             return Completion.of(AppendInfo(self.next_offset, self.next_offset - 1, -1, 0, 0, -1))
-        self._appends.planned.append(plan)
+        self.planned.append(plan)
         if plan.has_gap and not self.config.compact_enabled:
             plan.completion.then(lambda _: self._settle_gaps())
         return plan.completion

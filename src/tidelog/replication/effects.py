@@ -1,9 +1,10 @@
 """Effects: the actions that a replica's decision requests of its broker, in order.
 
-Effects are small slotted values without behaviour. The broker's partition runs the effects
-(`tidelog.broker.replicas.hosting.partition`), and the model checker interprets them. The effects of
-the hot path carry no values, because their state is the replica's own. These effects are shared, so
-that no object is allocated when a batch is appended or a follower fetches.
+Effects are small slotted values without behaviour. The broker runs the effects (`leader_effects`
+in `tidelog.broker.replicas.hosting`, `followed_partition` in `fetching`), and the model checker
+interprets them. The effects of the hot path carry no values, because their state is the replica's
+own. These effects are shared, so that no object is allocated when a batch is appended or a follower
+fetches.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.operation_times import OperationCounts
 from tidelog.core.ports import VolumePlace, VolumeSize
 from tidelog.core.types import TopicPartition
-from tidelog.log.append_queue import AppendInfo
+from tidelog.log.append_plan import AppendInfo
 from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerState
 from tidelog.log.segment_reads import LogSlice

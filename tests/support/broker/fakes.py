@@ -30,10 +30,9 @@ from tidelog.broker.replicas.command_requests import CommandRequests
 from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetching.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetching.fetchers import Fetchers
-from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
-from tidelog.broker.replicas.hosting.partition import Partition
-from tidelog.broker.replicas.hosting.planned_appends import PlannedAppends
+from tidelog.broker.replicas.hosting.partition import Partition, PlannedAppends
 from tidelog.broker.replicas.hosting.takeovers import Takeovers
+from tidelog.broker.replicas.hosting.throttles import ReplicationThrottles
 from tidelog.broker.replicas.isr.foreign_isr_changes import ForeignIsrChanges
 from tidelog.broker.replicas.isr.isr_changes import isr_changes
 from tidelog.broker.replicas.replica_set import ReplicaSet
@@ -316,7 +315,9 @@ class FakeBroker:
         self.appends = PlannedAppends()
         self.fetch_sessions = FetchSessions()
         self.auto_creation = AutoCreation(services)
-        self.cluster_events = ClusterEvents(services, ProducerIds(services), self.auto_creation)
+        self.cluster_events = ClusterEvents(
+            services, ProducerIds(services).wait, self.auto_creation.create
+        )
         self.takeovers = Takeovers(services, self.cluster_events)
         self.alter_partition_manager = isr_changes(services)
         self.groups = GroupCoordinators(services, self.appends.submit, self.request_failed)
@@ -332,7 +333,7 @@ class FakeBroker:
             {each.topic: each for each in (self.groups, *self.other_coordinators())},
             self.cluster_events,
         )
-        self.replicas.directories = [self.directory]  # type: ignore[list-item]  # a fake
+        self.replicas.log_dirs.good = [self.directory]  # type: ignore[list-item]  # a fake
         self.foreign_isr_changes = ForeignIsrChanges(
             services, self.replicas, CommandRequests(services)
         )
@@ -392,7 +393,7 @@ class FakeBroker:
 
     def produce(self, count: int = 1, acks: int = -1) -> Completion[Any]:
         """Append records as leader and write them."""
-        completion = self.partition().append(b"r" * count, acks, 0)
+        completion = self.partition().role.append(b"r" * count, acks, 0)
         self.partition().flush_appends()
         return completion
 

@@ -321,8 +321,14 @@ class Candidate:
         self.view, self.auto_creation = _View(), _Creation()
         self.services = services_of(self)
         self.producer_ids = ProducerIds(self.services)
-        self.cluster_events = ClusterEvents(self.services, self.producer_ids, self.auto_creation)
-        self.controller = ControllerRuntime(self.services, self.cluster_events, self.drains)
+        self.cluster_events = ClusterEvents(
+            self.services, self.producer_ids.wait, self.auto_creation.create
+        )
+        self.controller = ControllerRuntime(
+            self.services,
+            self.cluster_events,
+            self.drains,  # type: ignore[arg-type]  # a fake
+        )
         self.tasks.spawn("main", self._main())
 
     @property

@@ -26,7 +26,7 @@ def failed_sync_tried_again(_: Any) -> Any:
     return property(lambda error: error.errno in DEVICE_ERRNOS and error.operation != "fsync")
 
 
-@_breaks("D4", "tidelog.log.directory_state:DirectoryState.failed", profile="jbod")
+@_breaks("D4", "tidelog.log.directory_disk:DirectoryDisk.failed", profile="jbod")
 def failed_directory_served(original: Any) -> Any:
     """A broker goes on to lead and to follow with the replicas in a failed directory."""
 
@@ -40,7 +40,7 @@ def failed_directory_served(original: Any) -> Any:
 
 @_breaks(
     "D1",
-    "tidelog.log.directory_state:DirectoryState.failed",
+    "tidelog.log.directory_disk:DirectoryDisk.failed",
     "tidelog.broker.replicas.directories.failed_directories:FailedDirectories._count",
     profile="jbod",
 )
@@ -119,15 +119,15 @@ def damaged_leader_stays_in_isr(*_: Any) -> Any:
 
 @_breaks(
     "V68",
-    "tidelog.broker.replicas.hosting.partition:Partition.become_follower",
+    "tidelog.broker.replicas.hosting.role_changes:RoleChanges.become_follower",
     profile="damaged_leaders",
 )
 def damage_forgotten_with_the_role(original: Any) -> Any:
     """A leader that was replaced because of damage follows with the damaged log."""
 
-    def become_follower(partition: Any, state: Any) -> None:
+    def become_follower(changes: Any, partition: Any, state: Any) -> None:
         partition.log.damage = None
-        original(partition, state)
+        original(changes, partition, state)
 
     return become_follower
 
@@ -241,7 +241,7 @@ def age_from_the_making_of_a_segment(_: Any) -> Any:
 
 @_breaks(
     "D13",
-    "tidelog.log.directory_state:DirectoryState.give_up_hanging",
+    "tidelog.log.directory_disk:DirectoryDisk.give_up_hanging",
     profile="hanging_directories",
 )
 def hanging_directory_waited_for(_: Any) -> Any:
@@ -251,7 +251,7 @@ def hanging_directory_waited_for(_: Any) -> Any:
 
 @_breaks(
     "D13",
-    "tidelog.log.directory_state:DirectoryState.give_up_hanging",
+    "tidelog.log.directory_disk:DirectoryDisk.give_up_hanging",
     profile="hanging_directories",
 )
 def hanging_directory_ends_the_broker(_: Any) -> Any:

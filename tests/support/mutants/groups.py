@@ -52,17 +52,24 @@ def loaded_to_hw_only(_: Any) -> Any:
 @_breaks(
     "G1",
     "tidelog.broker.coordinators.runtime:CoordinatorRuntime.role_ended",
+    "tidelog.broker.coordinators.runtime:CoordinatorRuntime.replica_gone",
     "tidelog.broker.coordinators.shards:CoordinatorShards.load",
     profile="leader_returns",
 )
-def coordinator_goes_on(role_ended: Any, load: Any) -> Any:
+def coordinator_goes_on(role_ended: Any, replica_gone: Any, load: Any) -> Any:
     """A coordinator keeps its state while other brokers lead, and continues with it when it leads
     again, under any leader epoch.
     """
 
+    gone: dict[Any, None] = {}
+
     def role_ended_with_replica(groups: Any, partition: Any) -> None:
-        if partition._context.hosted(partition.topic_partition) is not partition:
+        if partition in gone:
             role_ended(groups, partition)
+
+    def note_gone(groups: Any, partition: Any) -> None:
+        gone[partition] = None
+        replica_gone(groups, partition)
 
     def load_once(partitions: Any, partition: int, leader_epoch: int) -> Any:
         former = partitions._loaded.get(partition)
@@ -71,7 +78,7 @@ def coordinator_goes_on(role_ended: Any, load: Any) -> Any:
         former.leader_epoch = partitions._epochs[partition] = leader_epoch
         return None, ()
 
-    return role_ended_with_replica, load_once
+    return role_ended_with_replica, note_gone, load_once
 
 
 @_breaks(

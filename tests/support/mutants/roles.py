@@ -115,15 +115,15 @@ def truncation_unfenced(readable: Any) -> Any:
 
 @_breaks(
     "V31",
-    "tidelog.broker.replicas.hosting.partition:Partition.become_leader",
+    "tidelog.broker.replicas.hosting.role_changes:RoleChanges.become_leader",
     profile="leader_returns",
 )
 def follower_state_kept(become_leader: Any) -> Any:
     """A new leader keeps the follower state of its earlier leadership."""
     earlier: dict[Any, LeaderReplica] = {}
 
-    def become_leader_again(partition: Any, state: Any) -> None:
-        become_leader(partition, state)
+    def become_leader_again(changes: Any, partition: Any, state: Any) -> None:
+        become_leader(changes, partition, state)
         leadership = partition.leadership
         before = earlier.get(partition)
         if before is not None:
@@ -141,7 +141,7 @@ def follower_state_kept(become_leader: Any) -> Any:
 
 @_breaks(
     "V31",
-    "tidelog.broker.replicas.hosting.partition:Partition._starting_high_watermark",
+    "tidelog.broker.replicas.hosting.role_changes:_starting_high_watermark",
     profile="slow_followers",
 )
 def new_leader_commits_its_log(_: Any) -> Any:
@@ -246,12 +246,12 @@ def ack_before_replication(original: Any) -> Any:
 def lost_leadership_acknowledges(original: Any) -> Any:
     """Requests that wait for acks=all succeed when the leadership ends."""
 
-    def leadership_lost(watchers: Any, partition: Any, error: Any) -> None:
+    def leadership_lost(watchers: Any, topic_partition: Any, error: Any) -> None:
         waiting = list(watchers._acks)
         watchers._acks.clear()
         for _, wait in waiting:
             wait.acknowledged()
-        original(watchers, partition, error)
+        original(watchers, topic_partition, error)
 
     return leadership_lost
 

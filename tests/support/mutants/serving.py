@@ -55,15 +55,16 @@ def retention_of_uncommitted(original: Any) -> Any:
 
 @_breaks(
     "V60",
-    "tidelog.broker.replicas.hosting.partition:Partition.delete_records_before",
+    "tidelog.broker.replicas.hosting.leader_role:LeaderRole.delete_records_before",
     profile="lookups",
 )
 def deletion_to_log_end(original: Any) -> Any:
     """DeleteRecords of all records deletes uncommitted ones, too."""
 
-    def delete_records_before(partition: Any, offset: int) -> Any:
-        if offset != _EVERYTHING or not partition.is_leader:
-            return original(partition, offset)
+    def delete_records_before(role: Any, offset: int) -> Any:
+        if offset != _EVERYTHING:
+            return original(role, offset)
+        partition = role._partition
         wanted = partition.log.log_end_offset
         if partition.log.advance_log_start(wanted):
             partition.log_start_moved()

@@ -69,7 +69,7 @@ def session_lost_behind_registration(original: Any) -> Any:
     async def until_registered(session: Any) -> None:
         await original(session)
         session._registering = True
-        await session._tenant.stamps.written()
+        await session._on_registered.__self__.stamps.written()
         session._registering = False
 
     return until_registered

@@ -71,7 +71,7 @@ def throttled_partition_never_fetched_again(_: Any) -> Any:
 
 
 @_breaks(
-    "R4", "tidelog.broker.replicas.fetching.throttles:ReplicationThrottles.moved", profile=_PROFILE
+    "R4", "tidelog.broker.replicas.hosting.throttles:ReplicationThrottles.moved", profile=_PROFILE
 )
 def move_throttle_outlives_its_move(original: Any) -> Any:
     """The throttle that a move brought along stays when the move has ended."""
@@ -84,7 +84,7 @@ def move_throttle_outlives_its_move(original: Any) -> Any:
 
 
 @_breaks(
-    "R4", "tidelog.broker.replicas.fetching.throttles:ReplicationThrottles.moved", profile=_PROFILE
+    "R4", "tidelog.broker.replicas.hosting.throttles:ReplicationThrottles.moved", profile=_PROFILE
 )
 def operators_throttle_removed_with_a_move(original: Any) -> Any:
     """With the throttle of a move, a broker drops what an operator has configured."""

@@ -45,11 +45,11 @@ def fetched(partition: Partition, replica_id: int, offset: int, log_start_offset
 def test_the_log_starts_where_it_is_told_to() -> None:
     async def story() -> None:
         partition = await a_partition(a_cluster()[1])
-        assert partition.delete_records_before(2) == 2
+        assert partition.role.delete_records_before(2) == 2
         assert partition.log.log_start_offset == 2
-        assert partition.delete_records_before(1) == 1, "it is so already"
+        assert partition.role.delete_records_before(1) == 1, "it is so already"
         assert partition.log.log_start_offset == 2
-        assert partition.delete_records_before(TO_HIGH_WATERMARK) == 4
+        assert partition.role.delete_records_before(TO_HIGH_WATERMARK) == 4
         assert partition.log.log_start_offset == 4
 
     asyncio.run(story())
@@ -60,7 +60,7 @@ def test_what_is_not_committed_cannot_be_deleted(offset: int) -> None:
     async def story() -> None:
         partition = await a_partition(a_cluster()[1])
         with pytest.raises(KafkaError) as caught:
-            partition.delete_records_before(offset)
+            partition.role.delete_records_before(offset)
         assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert partition.log.log_start_offset == 0
 
@@ -71,7 +71,7 @@ def test_a_topic_that_is_only_compacted_refuses() -> None:
     async def story() -> None:
         partition = await a_partition(a_cluster(log_cleanup_policy="compact")[1])
         with pytest.raises(KafkaError) as caught:
-            partition.delete_records_before(1)
+            partition.role.delete_records_before(1)
         assert caught.value.code == ErrorCode.POLICY_VIOLATION
 
     asyncio.run(story())
@@ -82,7 +82,7 @@ def test_a_follower_refuses() -> None:
         broker = a_cluster()[2]
         await broker.command(state(is_new=True))
         with pytest.raises(KafkaError) as caught:
-            broker.partition().delete_records_before(0)
+            broker.partition().role.delete_records_before(0)
         assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert broker.partition().low_watermark == -1
 
@@ -94,7 +94,7 @@ def test_all_live_replicas_are_waited_for() -> None:
         broker = a_cluster()[1]
         partition = await a_partition(broker)
         wait, later = Wait(), Wait()
-        assert partition.delete_records_before(3) == 3
+        assert partition.role.delete_records_before(3) == 3
         partition.watchers.wait_for_low_watermark(3, wait)
         partition.watchers.wait_for_low_watermark(4, later)
         fetched(partition, 2, 5, 3)
@@ -115,7 +115,7 @@ def test_a_replica_that_died_is_not_waited_for() -> None:
         broker = a_cluster()[1]
         partition = await a_partition(broker)
         wait = Wait()
-        partition.delete_records_before(3)
+        partition.role.delete_records_before(3)
         partition.watchers.wait_for_low_watermark(3, wait)
         fetched(partition, 2, 5, 3)
         broker.see(1, 2)

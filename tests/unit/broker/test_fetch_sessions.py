@@ -101,7 +101,7 @@ async def leading(records: bytes = b"rr") -> FakeBroker:
 
 def append(broker: FakeBroker, records: bytes) -> None:
     if records:
-        broker.partition().append(records, -1, 0)
+        broker.partition().role.append(records, -1, 0)
         broker.partition().flush_appends()
 
 
@@ -215,7 +215,7 @@ def test_a_full_fetch_names_the_partitions_too_that_have_no_room() -> None:
         await broker.command(*(state(partition=number, **alone) for number in range(3)))
         for number in range(2):
             partition = broker.partition(TopicPartition(TOPIC, number))
-            partition.append(b"rrrr", -1, 0)
+            partition.role.append(b"rrrr", -1, 0)
             partition.flush_appends()
         everything = [wanted(0, number) for number in range(3)]
         for epoch in (-1, 0):

@@ -157,9 +157,9 @@ class TestAppends:
         await harness.lead(isr=(1, 2))
         pending = commit(harness, 5)
         partition = harness.broker.partition(P0)
-        partition.watchers.isr_below_minimum(partition, "too few")
+        partition.watchers.isr_below_minimum("too few")
         assert commit_error(answered(pending)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        partition.watchers.isr_below_minimum(partition, "still")
+        partition.watchers.isr_below_minimum("still")
         harness.replicate()
         assert fetch(harness) == (NONE, 5)
 

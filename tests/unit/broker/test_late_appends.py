@@ -53,7 +53,7 @@ class AppendHarness:
         return self.broker.partition()
 
     def append(self, records: bytes) -> Completion[Any]:
-        found = self.partition.append(records, -1, 0)
+        found = self.partition.role.append(records, -1, 0)
         self.partition.flush_appends()
         return found
 

@@ -87,7 +87,13 @@ class FollowingBroker:
         self.replicas = Replicas(self.services)
         self.controller = Controller()
         self.config_store = ConfigStore(self.services)
-        self.live = LiveConfigs(self.services, self.replicas, self.controller)
+        self.live = LiveConfigs(
+            self.services,
+            self.replicas,  # type: ignore[arg-type]  # a fake
+            self.controller.configs_changed,
+            self.controller.every_config_changed,
+            self.controller.defaults_changed,
+        )
         self.store.on_session(self._session)
         self.do(self._start())
 

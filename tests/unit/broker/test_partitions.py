@@ -62,7 +62,7 @@ def test_several_appends_of_one_event_are_looked_at_once() -> None:
         seen: list[int] = []
         partition.watchers.watch(Watcher(lambda: seen.append(partition.high_watermark)), True)
         for _ in range(3):
-            partition.append(b"rr", -1, 0)
+            partition.role.append(b"rr", -1, 0)
         assert partition.flush_appends()
         assert partition.high_watermark == 6
         assert len(seen) == 1
@@ -80,9 +80,6 @@ class Watcher:
     def look_again(self) -> None:
         raise AssertionError("no segment changes here")
 
-    def went_back(self, other: object) -> None:
-        raise AssertionError("no offset goes back here")
-
 
 def test_nothing_planned_is_written_at_once() -> None:
     async def story() -> None:
@@ -99,10 +96,10 @@ def test_a_repeated_batch_that_is_done_first_hides_no_other() -> None:
         await broker.command(state(isr=(1,), replicas=(1,), is_new=True))
         partition, log = broker.partition(), broker.log()
         log.is_slow = True
-        partition.append(b"r", -1, 0)
+        partition.role.append(b"r", -1, 0)
         repeated: Completion[Any] = Completion()
         log.plan_leader_append = lambda *args: repeated  # type: ignore[method-assign]  # replaced by the test
-        partition.append(b"r", -1, 0)
+        partition.role.append(b"r", -1, 0)
         assert not partition.flush_appends()
         repeated.resolve(None)
         assert partition.high_watermark == 0
@@ -188,7 +185,6 @@ def test_outcomes_of_changes_mean_nothing_to_a_replica_that_does_not_lead() -> N
         partition.role.brokers_changed()
         partition.role.examine()
         assert partition.role is before
-        assert not partition.role.is_change_to_be_sent(change)
 
     asyncio.run(story())
 

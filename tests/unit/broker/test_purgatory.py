@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tidelog.broker.replicas.hosting.purgatory import PartitionWatchers
 from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
 
 
 class Waiter:
@@ -35,13 +35,6 @@ class Watcher:
     def look_again(self) -> None:
         raise AssertionError("no segment changes here")
 
-    def went_back(self, other: object) -> None:
-        raise AssertionError("no offset goes back here")
-
-
-def partition(high_watermark: int) -> Any:
-    return SimpleNamespace(high_watermark=high_watermark, topic_partition="t-0")
-
 
 @pytest.mark.rule("V64")
 def test_the_high_watermark_releases_exactly_what_it_has_reached() -> None:
@@ -49,7 +42,7 @@ def test_the_high_watermark_releases_exactly_what_it_has_reached() -> None:
     waiters = {offset: Waiter() for offset in (5, 10, 15)}
     for offset, waiter in waiters.items():
         watchers.wait_for_acks(offset, waiter)
-    watchers.high_watermark_moved(partition(10))
+    watchers.high_watermark_moved(10)
     assert [waiters[offset].outcome for offset in (5, 10, 15)] == [
         "acknowledged",
         "acknowledged",
@@ -64,9 +57,9 @@ def test_a_repeated_batch_waits_for_the_offset_of_its_original_not_behind_later_
     later, repeated = Waiter(), Waiter()
     watchers.wait_for_acks(20, later)
     watchers.wait_for_acks(10, repeated)
-    watchers.high_watermark_moved(partition(9))
+    watchers.high_watermark_moved(9)
     assert repeated.outcome is None
-    watchers.high_watermark_moved(partition(10))
+    watchers.high_watermark_moved(10)
     assert repeated.outcome == "acknowledged"
     assert later.outcome is None
 
@@ -92,9 +85,9 @@ def test_a_batch_that_is_repeated_within_an_acknowledgement_is_acknowledged_once
     watchers.wait_for_acks(10, Repeating())
     watchers.wait_for_acks(20, Named("second"))
     watchers.wait_for_acks(30, Named("third"))
-    watchers.high_watermark_moved(partition(20))
+    watchers.high_watermark_moved(20)
     assert acknowledged == ["first", "repeated", "second"]
-    watchers.high_watermark_moved(partition(30))
+    watchers.high_watermark_moved(30)
     assert acknowledged == ["first", "repeated", "second", "third"]
 
 
@@ -106,7 +99,7 @@ def test_losing_leadership_answers_everything_that_waits() -> None:
     for offset, waiter in enumerate(waiters, 1):
         watchers.wait_for_acks(offset, waiter)
     watchers.watch(fetch, follower=True)
-    watchers.leadership_lost(partition(0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    watchers.leadership_lost(TopicPartition("t", 0), ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert [waiter.outcome[0] for waiter in waiters] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
     assert "t-0" in waiters[0].outcome[1]
     assert fetch.calls == ["readable"]
@@ -118,7 +111,7 @@ def test_an_isr_confirmed_below_the_minimum_refuses_what_waits_and_says_why() ->
     watchers = PartitionWatchers()
     waiter = Waiter()
     watchers.wait_for_acks(1, waiter)
-    watchers.isr_below_minimum(partition(0), "ISR [1] has 1 member, 2 are needed")
+    watchers.isr_below_minimum("ISR [1] has 1 member, 2 are needed")
     assert waiter.outcome == (
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         "ISR [1] has 1 member, 2 are needed",
@@ -131,10 +124,10 @@ def test_the_high_watermark_wakes_consumers_and_only_marks_followers() -> None:
     consumer, follower = Watcher(), Watcher()
     watchers.watch(consumer, follower=False)
     watchers.watch(follower, follower=True)
-    watchers.high_watermark_moved(partition(1))
+    watchers.high_watermark_moved(1)
     assert consumer.calls == ["readable"]
     assert follower.calls == ["changed"]
-    watchers.log_end_moved(partition(1))
+    watchers.log_end_moved()
     assert consumer.calls == ["readable"]
     assert follower.calls == ["changed", "readable"]
 
@@ -145,6 +138,6 @@ def test_who_does_not_watch_any_more_is_told_nothing() -> None:
     watchers.watch(watcher, follower=True)
     watchers.unwatch(watcher)
     watchers.unwatch(watcher)
-    watchers.log_end_moved(partition(1))
-    watchers.high_watermark_moved(partition(1))
+    watchers.log_end_moved()
+    watchers.high_watermark_moved(1)
     assert watcher.calls == []

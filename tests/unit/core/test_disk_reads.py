@@ -17,14 +17,14 @@ class Held:
         self.looks = 0
         self._reads = reads
         self._size_bytes = size_bytes
-        reads.wait(BAD, self)
+        reads.wait(BAD, self.look_again)
 
-    def directory_ready(self) -> None:
+    def look_again(self) -> None:
         self.looks += 1
         if self._reads.may_begin(BAD):
             self._reads.begin(BAD, self._size_bytes)
         else:
-            self._reads.wait(BAD, self)
+            self._reads.wait(BAD, self.look_again)
 
 
 def test_a_directory_gets_no_read_beyond_its_part_and_the_others_do() -> None:
@@ -60,7 +60,7 @@ def test_fetches_look_again_in_their_order_and_once_each() -> None:
     held = [Held(reads), Held(reads), Held(reads)]
     reads.ended(BAD, PART)
     assert [each.looks for each in held] == [1, 0, 0]
-    reads.leave(BAD, held[1])
+    reads.leave(BAD, held[1].look_again)
     reads.ended(BAD, PART)
     assert [each.looks for each in held] == [1, 0, 1]
 

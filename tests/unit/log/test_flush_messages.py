@@ -7,7 +7,7 @@ import errno
 from tests.support.log import NOW_MS, LogHarness, batch_of
 
 from tidelog.core.errors import StorageError
-from tidelog.log.append_queue import NotFlushedError
+from tidelog.log.append_plan import NotFlushedError
 from tidelog.log.config import LogConfig
 from tidelog.log.refused_batches import SentBatch
 from tidelog.records.builder import Producer

@@ -118,7 +118,7 @@ def _begin(
     partition = context.replicas.get(topic_partition)
     if partition is None:
         raise KafkaError(context.replicas.missing_replica_error(topic_partition))
-    wanted = partition.delete_records_before(offset)
+    wanted = partition.role.delete_records_before(offset)
     if partition.low_watermark >= wanted:
         answer.low_watermark = partition.low_watermark
         return

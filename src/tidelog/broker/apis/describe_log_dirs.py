@@ -104,7 +104,7 @@ def _held(context: ApiContext, path: str) -> dict[TopicPartition, int]:
         for partition in context.replicas.all()
         if partition.directory.path == path
     }
-    return {**context.replicas.held_by_failed.get(path, {}), **held}
+    return {**context.replicas.log_dirs.held_by_failed(path), **held}
 
 
 def _last_known(

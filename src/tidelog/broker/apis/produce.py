@@ -26,7 +26,7 @@ from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import MAX_RECORD_ERRORS
 from tidelog.core.names import CLUSTER_EVENTS, is_internal_topic
 from tidelog.core.types import TopicPartition
-from tidelog.log.append_queue import NotFlushedError
+from tidelog.log.append_plan import NotFlushedError
 from tidelog.log.append_validation import RecordsRejected
 from tidelog.log.refused_batches import EarlierBatchRefusedError
 from tidelog.records.walk import Bad
@@ -300,7 +300,7 @@ def _begin(
         _set_error(produce, topic_partition, answer, KafkaError(error))
         return
     try:
-        completion = partition.append(records, produce.acks, now_ms)
+        completion = partition.role.append(records, produce.acks, now_ms)
     except (KafkaError, StorageError) as error:
         _set_error(produce, topic_partition, answer, error)
         return

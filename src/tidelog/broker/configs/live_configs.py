@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from tidelog.broker.configs.config_store import BROKERS, TOPICS
+from tidelog.broker.replicas.replica_set import ReplicaSet
 from tidelog.broker.services import Services
 from tidelog.broker.store_access import RETRY_MS, UNREACHED, patiently
 from tidelog.core.config import BrokerConfig
@@ -29,47 +29,27 @@ from tidelog.metadata.store import ANY_VERSION, Delete, Node, TransactionFailed,
 EXPIRATION_MS = 15 * 60_000
 
 
-class ConfiguredReplicas(Protocol):
-    """The hosted replicas, whose topics' configuration changes."""
-
-    def topics(self) -> Collection[str]:
-        """Return the topics that have a replica here."""
-
-    async def load_configs(self, topics: Iterable[str]) -> None:
-        """Read the configuration of these topics again."""
-
-    def configs_changed(self, topics: Iterable[str]) -> None:
-        """Apply the configuration that was read."""
-
-    def defaults_changed(self) -> None:
-        """Apply the broker's own configuration, which has changed."""
-
-
-class ConfiguredController(Protocol):
-    """The controller, if it is this broker."""
-
-    def configs_changed(self, topics: Sequence[str]) -> None:
-        """Take over the changed configuration of these topics."""
-
-    def every_config_changed(self) -> None:
-        """Take over all configuration: any of it may have changed."""
-
-    def defaults_changed(self) -> None:
-        """Take over the changed configuration of the broker."""
-
-
 class LiveConfigs:
     """The configuration of one broker and its topics, kept up to date."""
 
     def __init__(
         self,
         services: Services,
-        replicas: ConfiguredReplicas,
-        controller: ConfiguredController,
+        replicas: ReplicaSet,
+        on_topics: Callable[[Sequence[str]], None],
+        on_every_config: Callable[[], None],
+        on_defaults: Callable[[], None],
     ) -> None:
+        """The controller, if it is this broker, takes changes over, too.
+
+        `on_topics` gets topics whose configuration changed. `on_every_config` is called when any
+        of it may have changed, `on_defaults` when the broker's own has.
+        """
         self._services = services
         self._replicas = replicas
-        self._controller = controller
+        self._on_topics = on_topics
+        self._on_every_config = on_every_config
+        self._on_defaults = on_defaults
         self._static = services.config
         self._wake = Signal(services.ports.loop)
         self._closing = False
@@ -153,7 +133,7 @@ class LiveConfigs:
         if everything or any(node is None for node in nodes):
             await self._read_broker_settings()
             await self._topics_changed(list(self._replicas.topics()))
-            self._controller.every_config_changed()
+            self._on_every_config()
         else:
             await self._apply(self._entities(paths, nodes))
         await self._purge()
@@ -195,7 +175,7 @@ class LiveConfigs:
         topics = [name for kind, name in entities if kind == TOPICS]
         if topics:
             await self._topics_changed(topics)
-            self._controller.configs_changed(topics)
+            self._on_topics(topics)
 
     async def _topics_changed(self, topics: Sequence[str]) -> None:
         replicas = self._replicas
@@ -227,7 +207,7 @@ class LiveConfigs:
             self._log(logging.INFO, "the configuration of this broker has changed")
             services.tracer.event("broker_config_applied", broker=services.broker_id)
             self._replicas.defaults_changed()
-            self._controller.defaults_changed()
+            self._on_defaults()
 
     async def _purge(self) -> None:
         """Remove old notifications; other brokers do the same."""

@@ -21,7 +21,7 @@ from tidelog.records.builder import NewRecord, build_batch, record_size_bytes
 from tidelog.wire.schema import SchemaError
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.replicas.hosting.purgatory import AcksWait
     from tidelog.broker.server.timers import Timeout
     from tidelog.broker.services import Services
@@ -54,7 +54,7 @@ class _Gathered(NamedTuple):
     size_bytes: int
 
 
-def await_replication(partition: HostedReplica, offset: int, wait: AcksWait) -> None:
+def await_replication(partition: Partition, offset: int, wait: AcksWait) -> None:
     """Acknowledge `wait` when all in-sync replicas have everything below `offset`."""
     partition.watchers.wait_for_acks(offset, wait)
 
@@ -76,7 +76,7 @@ class LedPartition(Generic[S]):
         self,
         services: Services,
         shard: S,
-        partition: HostedReplica,
+        partition: Partition,
         encode: Callable[[Any, int], NewRecord],
         settings: Callable[[], TopicSettings],
         carry_out: Callable[[LedPartition[S], Effects], None],
@@ -179,7 +179,8 @@ class LedPartition(Generic[S]):
             [record for entry in gathered for record in entry.records], codec=settings.codec
         )
         try:
-            completion = partition.append(memoryview(batch), -1, self._services.clock.wall_ms())
+            now_ms = self._services.clock.wall_ms()
+            completion = partition.role.append(memoryview(batch), -1, now_ms)
         except KafkaError as error:
             self.failed(numbers, error.code)
             return

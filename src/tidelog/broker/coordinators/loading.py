@@ -22,7 +22,7 @@ from tidelog.records.batch import BatchView, CorruptBatch, iter_batches
 from tidelog.records.reader import read_columns
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
 
 #: Returns the record behind a key, a value and headers, None for an unknown kind; raises
@@ -34,14 +34,14 @@ RECORDS_PER_TURN = 200
 _RETRY_MS = 1_000
 
 
-def load_end(partition: HostedReplica) -> int:
+def load_end(partition: Partition) -> int:
     """Return the end of a load: everything before may have been acknowledged."""
     return partition.log.log_end_offset
 
 
 async def load(
     services: Services,
-    partition: HostedReplica,
+    partition: Partition,
     shard: CoordinatorShard,
     decode: Decode,
     buffer_bytes: int,
@@ -76,7 +76,7 @@ async def load(
 
 
 async def committed(
-    services: Services, partition: HostedReplica, shard: CoordinatorShard, offset: int
+    services: Services, partition: Partition, shard: CoordinatorShard, offset: int
 ) -> None:
     """Wait until all in-sync replicas have everything below `offset`, or the load is over.
 
@@ -115,7 +115,7 @@ class _Replay:
     def __init__(
         self,
         services: Services,
-        partition: HostedReplica,
+        partition: Partition,
         shard: CoordinatorShard,
         decode: Decode,
     ) -> None:

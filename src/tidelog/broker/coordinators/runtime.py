@@ -38,7 +38,7 @@ from tidelog.core.coordinator_shard import (
 from tidelog.core.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
     from tidelog.records.builder import NewRecord
 
@@ -143,7 +143,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         if topic is not None:
             self.shards.partition_count = len(topic.partitions)
 
-    def role_taken(self, partition: HostedReplica, leader_epoch: int) -> None:
+    def role_taken(self, partition: Partition, leader_epoch: int) -> None:
         """Coordinate a partition of the topic that this broker leads from now on."""
         number = partition.topic_partition.partition
         shard, last = self.shards.load(number, leader_epoch)
@@ -155,7 +155,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         )
         self.services.tasks.spawn(f"load {led.name}", self._load(led))
 
-    def role_ended(self, partition: HostedReplica) -> None:
+    def role_ended(self, partition: Partition) -> None:
         """Give up a partition that this broker leads no longer."""
         number = partition.topic_partition.partition
         led = self._led.get(number)
@@ -167,7 +167,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         if last is not None:
             self._end(number, last)
 
-    def replica_gone(self, partition: HostedReplica) -> None:
+    def replica_gone(self, partition: Partition) -> None:
         """Forget a replica that is gone, perhaps because the topic was deleted."""
         self.role_ended(partition)
         self.shards.forget(partition.topic_partition.partition)

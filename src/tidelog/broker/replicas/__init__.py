@@ -6,11 +6,11 @@ A `Partition` joins a log with the role that the pure decisions of `tidelog.repl
 Five rooms hold the parts. Each imports those before it only, and `isr`, `fetching` and `placement`
 do not know each other.
 
-Begin with `hosting`: one replica, its role, its appends, and the requests that wait on it.
+Begin with `hosting`: the replicas, their roles and appends, and the requests that wait on them.
 
 `isr` sends ISR changes to the controller, or writes them into the store. `fetching` has the fetches
-that this broker serves and sends, and their throttle (R15). `placement` chooses the log directory
-of a replica, and moves replicas to other directories (D2, D11).
+that this broker serves and sends. `placement` chooses the log directory of a replica, and moves
+replicas to other directories (D2, D11).
 
 `directories` looks after log directories at a start and in trouble.
 

@@ -130,7 +130,7 @@ class _LeaderAndIsr:
             placement = commands.placement(
                 broker_id=broker_id,
                 own_topic_id=None if partition is None else partition.topic_id,
-                offline=self.replicas.offline.get(topic_partition),
+                offline=self.replicas.log_dirs.offline.get(topic_partition),
                 has_failed_directory=bool(self.replicas.failed),
                 topic_id=topic_id,
                 leader_epoch=state.leader_epoch,
@@ -185,7 +185,8 @@ class _LeaderAndIsr:
 
         Nothing was committed while the ISR counted on it, so an empty one is right.
         """
-        return self.replicas.refused_new.get(command.topic_partition) == command.topic_id
+        refused = self.replicas.log_dirs.refused_new
+        return refused.get(command.topic_partition) == command.topic_id
 
     def _stop_serving(self) -> None:
         """Stop every replica that changes role, at once.
@@ -258,7 +259,8 @@ class _LeaderAndIsr:
         for command in share:
             self.errors[command.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
             if command.state.is_new:
-                self.replicas.refused_new[command.topic_partition] = command.topic_id
+                refused = self.replicas.log_dirs.refused_new
+                refused[command.topic_partition] = command.topic_id
         self.services.tracer.log("server", logging.ERROR, f"cannot create replicas: {why}")
 
     def _replica(self, command: _Command) -> tuple[TopicPartition, TopicId, LogConfig]:
@@ -275,11 +277,11 @@ class _LeaderAndIsr:
                 continue
             self.replicas.adopt_topic_id(partition, topic_id)
             if partition.has_role_of(state.leader_epoch):
-                partition.recommanded(state)
+                self.replicas.roles.recommanded(partition, state)
             elif state.leader == broker_id:
-                partition.become_leader(state)
+                self.replicas.roles.become_leader(partition, state)
             else:
-                partition.become_follower(state)
+                self.replicas.roles.become_follower(partition, state)
                 if broker_id in state.isr or not self.services.identity.is_leaving:
                     followers.append(partition)
         self.fetchers.add(followers)
@@ -428,7 +430,7 @@ class ReplicaCommands:
             for state in topic.partition_states:
                 topic_partition = TopicPartition(topic.topic_name, state.partition_index)
                 partition = self._replicas.get(topic_partition)
-                self._replicas.refused_new.pop(topic_partition, None)
+                self._replicas.log_dirs.refused_new.pop(topic_partition, None)
                 outcome = ErrorCode.NONE
                 if topic_partition in self._replicas.offline:
                     # It goes when the broker returns with the directory (D9, V45).

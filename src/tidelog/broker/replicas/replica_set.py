@@ -1,25 +1,25 @@
 """All replicas that this broker hosts: found at start, commanded by the controller.
 
-The set knows the place of each partition and the configuration of its topic. It fences controllers
-(V30) and runs commands one after another (V31 to V35, V45). `commands` carries commands out;
-`upkeep` does the periodic work. At start every log found is a replica without a role: roles come
+The set adds replicas to `hosted_partitions` and knows the configuration of each topic. It fences
+controllers (V30) and runs commands one after another (V31 to V35, V45). `commands` carries commands
+out; `upkeep` does the periodic work. At start every log found is a replica without a role: roles come
 from the controller (V44).
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.broker import store_access
 from tidelog.broker.replicas.directories import duplicate_replicas
 from tidelog.broker.replicas.hosting.context import IsrChanges, PartitionContext, TopicCoordinators
 from tidelog.broker.replicas.hosting.early_batches import EarlyBatches
-from tidelog.broker.replicas.hosting.partition import Partition
+from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
+from tidelog.broker.replicas.hosting.partition import Partition, PlannedAppends
 from tidelog.broker.replicas.hosting.reassignment_meters import ReassignmentMeters
-from tidelog.broker.replicas.metrics import OFFLINE_REPLICAS
+from tidelog.broker.replicas.hosting.role_changes import RoleChanges
 from tidelog.broker.replicas.placement.directory_balance import DirectoryBalance
 from tidelog.broker.replicas.placement.directory_drains import DirectoryDrains
 from tidelog.broker.replicas.placement.directory_moves import DirectoryMoves
@@ -30,25 +30,17 @@ from tidelog.core.config_keys import INT64_MAX
 from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.shared_keys import CODECS
 from tidelog.core.topic_config import TopicConfig, settings_without_effect
-from tidelog.core.types import (
-    NO_BROKER_EPOCH,
-    ZERO_TOPIC_ID,
-    TopicId,
-    TopicPartition,
-    topic_id_to_text,
-)
+from tidelog.core.types import NO_BROKER_EPOCH
 from tidelog.log.config import LogConfig
 from tidelog.metadata import layout
 from tidelog.metadata.json_fields import LayoutError
 from tidelog.replication import commands
-from tidelog.replication.commands import OfflineReplica
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.replicas.fetching.fetchers import Fetchers
-    from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
-    from tidelog.broker.replicas.hosting.planned_appends import PlannedAppends
     from tidelog.broker.replicas.hosting.takeovers import Takeovers
+    from tidelog.broker.replicas.hosting.throttles import ReplicationThrottles
     from tidelog.broker.server.requests import Request
     from tidelog.broker.services import Services
     from tidelog.log.log_directory import LogDirectory
@@ -61,15 +53,8 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", "LeaderAndIsrRequest", "StopReplicaRequest", "UpdateMetadataRequest")
 
 
-class HostedLog(NamedTuple):
-    """What a replica of this broker says of its partition's history (E8)."""
-
-    topic_id: TopicId
-    latest_epoch: int
-
-
-class ReplicaSet:
-    """The replicas of one broker."""
+class ReplicaSet(HostedPartitions):
+    """The replicas of one broker, the configuration of their topics, and their commands."""
 
     def __init__(
         self,
@@ -82,42 +67,25 @@ class ReplicaSet:
         coordinators: Mapping[str, TopicCoordinators],
         events: ClusterEvents,
     ) -> None:
-        self._services = services
-        self.takeovers = takeovers
-        #: Both sides of the replication throttle (R15).
-        self.throttles = throttles
-        self._fetchers = fetchers
-        #: What reassignments copy from and to this broker (R16).
-        self.reassignments = ReassignmentMeters(services)
-        self._context = PartitionContext(
+        context = PartitionContext(
             services,
             appends,
             alter_partition_manager,
             takeovers,
             coordinators,
             events,
-            self.get,
             self.topic_config,
-            self.throttles,
-            self.reassignments,
+            throttles,
+            ReassignmentMeters(services),
         )
-        self._partitions: dict[TopicPartition, Partition] = {}
-        #: topic id -> (topic, how many of its partitions are here).
-        self._topics: dict[TopicId, tuple[str, int]] = {}
+        super().__init__(context)
+        self._fetchers = fetchers
+        #: The changes of the replicas' roles.
+        self.roles = RoleChanges(context)
         #: The topics' own settings, as stored; only for topics that have any.
         self._overrides: dict[str, dict[str, str]] = {}
         self._configs: dict[str, TopicConfig] = {}
         self._default_config = TopicConfig.of(services.config, {})
-        #: The good log directories.
-        self.directories: list[LogDirectory] = []
-        #: Log directories that have failed, by path (D1).
-        self.failed: dict[str, StorageError] = {}
-        #: Bytes of the replicas that a directory held when it failed at run time, by path.
-        self.held_by_failed: dict[str, dict[TopicPartition, int]] = {}
-        #: Replicas in directories that failed at run time (D4).
-        self.offline: dict[TopicPartition, OfflineReplica] = {}
-        #: Topic ids of replicas that the disk refused to create as new; none was here since (D3).
-        self.refused_new: dict[TopicPartition, TopicId] = {}
         #: Clients' batches that came before their partitions' replicas.
         self.early_batches = EarlyBatches()
         self.controller_epoch = 0
@@ -128,25 +96,22 @@ class ReplicaSet:
         self._latest_broker_epoch = NO_BROKER_EPOCH
         #: Rises when this broker itself ends its leaderships: a command under way stops there.
         self.generation = 0
-        #: One command is run at a time, in the order of arrival.
-        self.command_order = asyncio.Lock()
         #: The choice of the directories of new replicas (D2).
         self.placement = LogDirPlacement(services)
         #: Replicas on their way between the log directories (D11).
-        self.moves = DirectoryMoves(services, self)
-        self.upkeep = ReplicaUpkeep(services, self, takeovers, self.throttles)
-        self._plan_directory_moves()
+        self.moves = DirectoryMoves(
+            services, self, self._directory_move_ended, self.placement.moved
+        )
+        #: Moves that this broker plans itself (D12, D15).
+        self.drains = DirectoryDrains(services, self, self.moves, self.placement)
+        self.balance = DirectoryBalance(services, self, self.moves, self.placement, self.drains)
+        self.upkeep = ReplicaUpkeep(
+            services, self, self.placement, self.least_flush_ms, self.give_up_damaged
+        )
         self._give_up_damaged: Callable[[Partition], None] = lambda partition: None
         self._on_stopped: Callable[[Partition], None] = lambda partition: None
         #: Live brokers when the partitions last learned of them.
         self._alive: list[int] = []
-
-    def _plan_directory_moves(self) -> None:
-        #: Moves that this broker plans itself (D12, D15).
-        self.drains = DirectoryDrains(self._services, self)
-        self.balance = DirectoryBalance(self._services, self, self.drains)
-        self.moves.on_ended = self._directory_move_ended
-        self.moves.on_replaced = self.placement.moved
 
     def connect(
         self, give_up_damaged: Callable[[Partition], None], on_stopped: Callable[[Partition], None]
@@ -160,70 +125,21 @@ class ReplicaSet:
 
     # hosted replicas
 
-    def get(self, topic_partition: TopicPartition) -> Partition | None:
-        """Return the replica of a partition, None when there is none."""
-        return self._partitions.get(topic_partition)
-
-    def log_epochs(self) -> dict[TopicPartition, HostedLog]:
-        """Return topic id and last leader epoch of each log here."""
-        return {
-            partition.topic_partition: HostedLog(
-                partition.log.topic_id, partition.log.epochs.latest_epoch
-            )
-            for partition in self.all()
-        }
-
-    def all(self) -> list[Partition]:
-        """Return every replica, in the order in which they came."""
-        return list(self._partitions.values())
-
-    def __len__(self) -> int:
-        return len(self._partitions)
-
-    def topics(self) -> dict[str, None]:
-        """Return the topics that have a replica here."""
-        return {name: None for name, _ in self._topics.values()}
-
-    def topic_name(self, topic_id: TopicId) -> str | None:
-        """Return the name of a topic that has a replica here."""
-        entry = None if topic_id == ZERO_TOPIC_ID else self._topics.get(topic_id)
-        return None if entry is None else entry[0]
-
-    def published_topic_name(self, topic_id: TopicId) -> str | None:
-        """Return the name of a topic id, by published state or by a replica that is here."""
-        return self._services.view.topic_name(topic_id) or self.topic_name(topic_id)
-
-    def missing_replica_error(self, topic_partition: TopicPartition) -> ErrorCode:
-        """Return the error for a partition without a replica here.
-
-        It is in a failed log directory (D4), elsewhere, or unknown.
-        """
-        if topic_partition in self.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        view = self._services.view
-        if not view.is_known or view.partition(topic_partition) is not None:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    def by_topic_id(self, topic_id: TopicId, partition: int) -> Partition | None:
-        """Return the replica of a partition, named by topic id."""
-        entry = self._topics.get(topic_id)
-        if entry is None:
-            return None
-        found = self._partitions.get(TopicPartition(entry[0], partition))
-        return found if found is not None and found.topic_id == topic_id else None
-
     def add(self, directory: LogDirectory, log: PartitionLog, high_watermark: int) -> Partition:
         """Host an existing log."""
         # The topic's configuration may have changed while the log was made.
         log.config = self.log_config(log.topic_partition.topic)
         log.producers.refused = self.early_batches.taken(log.topic_partition)
-        partition = Partition(self._context, directory, log, high_watermark)
-        self._partitions[log.topic_partition] = partition
-        self.refused_new.pop(log.topic_partition, None)
-        if self.offline.pop(log.topic_partition, None) is not None:
-            self.count_offline()
-        self._count_topic(partition, 1)
+        context = self._context
+        partition = Partition(
+            context.services,
+            context.appends,
+            context.reassignments,
+            directory,
+            log,
+            high_watermark,
+        )
+        self.host(partition)
         return partition
 
     def give_up_damaged(self, partition: Partition) -> None:
@@ -233,50 +149,6 @@ class ReplicaSet:
     def stopped(self, partition: Partition) -> None:
         """Report a replica that the controller stopped, and that stays here."""
         self._on_stopped(partition)
-
-    def count_offline(self) -> None:
-        """Count the replicas in directories that failed at run time (D10)."""
-        self._services.metrics.put(OFFLINE_REPLICAS, len(self.offline))
-
-    def forget(self, partition: Partition) -> None:
-        """Host a replica no longer; its log is the caller's business."""
-        if self._partitions.get(partition.topic_partition) is not partition:
-            return
-        del self._partitions[partition.topic_partition]
-        self.throttles.left(partition.topic_partition)
-        self.reassignments.role_ended(partition.topic_partition)
-        self._count_topic(partition, -1)
-        if partition.topic_id not in self._topics:
-            # Changes of its configuration are not read while no replica of it is here.
-            self.throttles.topic_gone(partition.topic_partition.topic)
-        coordinators = self._context.coordinators.get(partition.topic_partition.topic)
-        if coordinators is not None:
-            coordinators.replica_gone(partition)
-
-    def adopt_topic_id(self, partition: Partition, topic_id: TopicId) -> None:
-        """Give a replica that lost its topic id the id of its command.
-
-        The log writes the id down with a flush that begins now.
-        """
-        if partition.topic_id == ZERO_TOPIC_ID != topic_id:
-            self._count_topic(partition, -1)
-            partition.log.topic_id = topic_id
-            partition.log.metadata_unsynced = True
-            self._count_topic(partition, 1)
-            self._services.tracer.mark("topic_id_adopted")
-            self._services.tracer.event(
-                "topic_id_adopted",
-                partition=str(partition.topic_partition),
-                topic_id=topic_id_to_text(topic_id),
-            )
-            # Where the flush fails, the directory has failed, or the next flush repeats it.
-            partition.log.flush()
-
-    def _count_topic(self, partition: Partition, change: int) -> None:
-        _, count = self._topics.pop(partition.topic_id, ("", 0))
-        if count + change:
-            name = partition.topic_partition.topic
-            self._topics[partition.topic_id] = (name, count + change)
 
     # configuration of topics
 
@@ -370,7 +242,7 @@ class ReplicaSet:
 
     async def open(self, directories: list[LogDirectory]) -> None:
         """Host the logs in these directories, and look after them from now on."""
-        self.directories = directories
+        self.log_dirs.good = directories
         await duplicate_replicas.set_aside(self._services, directories)
         for directory in directories:
             for topic_partition, log in directory.logs.items():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.broker.replicas.directories.full_directories import FullDirectories
 from tidelog.broker.replicas.directories.log_dir_survey import LogDirSurvey
@@ -25,12 +25,10 @@ from tidelog.log.log_cleaner import Cleaner, CleanerSettings
 from tidelog.replication import commands
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
+    from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
     from tidelog.broker.replicas.hosting.partition import Partition
-    from tidelog.broker.replicas.hosting.takeovers import Takeovers
     from tidelog.broker.replicas.placement.log_dir_placement import LogDirPlacement
     from tidelog.broker.services import Services
-    from tidelog.core.types import TopicPartition
     from tidelog.log.log_directory import LogDirectory
 
 T = TypeVar("T")
@@ -43,49 +41,31 @@ _IDLE_MS = 5_000
 _ONE_EVENT_MS = 60_000
 
 
-class UpkeepReplicas(Protocol):
-    """The replicas that need upkeep."""
-
-    @property
-    def directories(self) -> Sequence[LogDirectory]:
-        """The log directories of this broker."""
-
-    placement: LogDirPlacement
-
-    def all(self) -> Sequence[Partition]:
-        """Return every replica, in the order in which they came."""
-
-    def __len__(self) -> int: ...
-
-    def get(self, topic_partition: TopicPartition) -> Partition | None:
-        """Return the replica of a partition, None when there is none."""
-
-    def give_up_damaged(self, partition: Partition) -> None:
-        """Have a damaged replica replaced by a controller that cannot be asked for it (V68)."""
-
-    def least_flush_ms(self) -> int:
-        """Return the least `flush.ms` of all topics here."""
-
-
 class ReplicaUpkeep:
     """The loops of one broker."""
 
     def __init__(
         self,
         services: Services,
-        hosted: UpkeepReplicas,
-        takeovers: Takeovers,
-        throttles: ReplicationThrottles,
+        hosted: HostedPartitions,
+        placement: LogDirPlacement,
+        least_flush_ms: Callable[[], int],
+        give_up_damaged: Callable[[Partition], None],
     ) -> None:
+        """`least_flush_ms` returns the least `flush.ms` of all topics here.
+
+        `give_up_damaged` has a damaged replica replaced by a controller that cannot be asked (V68).
+        """
         self._services = services
         self._hosted = hosted
-        self._takeovers = takeovers
+        self._placement = placement
+        self._least_flush_ms = least_flush_ms
         #: The roles that this broker gives up.
-        self.relinquishing = Relinquishing(services, hosted.give_up_damaged)
+        self.relinquishing = Relinquishing(services, give_up_damaged)
         #: Log directories whose disk is full.
         self.full = FullDirectories(services, hosted.all, self.relinquishing)
         self._frozen_watermarks = FrozenWatermarks(services)
-        self._throttle_watch = ThrottleWatch(services, throttles)
+        self._throttle_watch = ThrottleWatch(services, hosted.throttles)
         #: Survey of the log directories: each one keeps a record of the others (D6).
         self.survey = LogDirSurvey(services)
         self._closing = False
@@ -173,7 +153,7 @@ class ReplicaUpkeep:
         )
 
     async def _checkpoint(self) -> None:
-        self._hosted.placement.sample(self._hosted.directories)
+        self._placement.sample(self._hosted.directories)
         try:
             await self._each(lambda directory: directory.checkpoint())
         finally:
@@ -202,7 +182,7 @@ class ReplicaUpkeep:
         self.relinquishing.look(self._hosted.all())
         self._frozen_watermarks.look(self._hosted.all())
         self._throttle_watch.look(self._hosted.get)
-        self._takeovers.expire()
+        self._hosted.takeovers.expire()
 
     async def _enforce_retention(self) -> None:
         """Remove old segments of every log; raise the first StorageError at the end.
@@ -245,7 +225,7 @@ class ReplicaUpkeep:
             more = stats is not None
 
     async def _flush(self) -> None:
-        if self._hosted.least_flush_ms() == INT64_MAX:
+        if self._least_flush_ms() == INT64_MAX:
             return
         await self._each(lambda directory: directory.flush_due(self._services.clock.wall_ms()))
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tidelog.broker.membership.store_trouble import StoreTrouble
     from tidelog.broker.replicas.commands import ReplicaCommands
     from tidelog.broker.replicas.fetching.fetch_sessions import FetchSessions
-    from tidelog.broker.replicas.hosting.context import IsrChanges
     from tidelog.broker.replicas.isr.foreign_isr_changes import ForeignIsrChanges
+    from tidelog.broker.replicas.isr.isr_changes import IsrChangeQueue
     from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.replicas.stray_recovery import StrayRecovery
     from tidelog.broker.server.admission import Admission
@@ -39,7 +39,7 @@ class ApiContext:
     admission: Admission
     replicas: ReplicaSet
     commands: ReplicaCommands
-    alter_partition_manager: IsrChanges
+    alter_partition_manager: IsrChangeQueue
     foreign_isr_changes: ForeignIsrChanges
     fetch_sessions: FetchSessions
     strays: StrayRecovery

@@ -9,9 +9,9 @@ controller ask for all replicas of this broker. A broker without a good director
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from errno import errorcode
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.replicas.metrics import (
     FULL_LOG_DIRECTORIES,
@@ -20,43 +20,18 @@ from tidelog.broker.replicas.metrics import (
     USABLE_BYTES,
 )
 from tidelog.controller.cluster_events import log_dir_failed
-from tidelog.replication.commands import OfflineReplica
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.replicas.directories.offline_reports import OfflineReports
+    from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
     from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.replicas.placement.directory_moves import DirectoryMoves
     from tidelog.broker.services import Services
     from tidelog.core.errors import StorageError
-    from tidelog.core.types import TopicPartition
-    from tidelog.log.log_directory import LogDirectory
 
 #: Replicas that one log line names.
 _MAX_NAMED: Final = 20
-
-
-class LosingReplicas(Protocol):
-    """The replicas of a broker, some of which a failed directory takes."""
-
-    #: The good log directories.
-    directories: list[LogDirectory]
-    #: Why each of the others failed, by path.
-    failed: dict[str, StorageError]
-    #: Bytes of the replicas that a directory held when it failed, by path.
-    held_by_failed: dict[str, dict[TopicPartition, int]]
-    #: Replicas in directories that failed at run time (D4).
-    offline: dict[TopicPartition, OfflineReplica]
-    moves: DirectoryMoves
-
-    def all(self) -> Sequence[Partition]:
-        """Return every replica, in the order in which they came."""
-
-    def forget(self, partition: Partition) -> None:
-        """Host a replica no longer."""
-
-    def count_offline(self) -> None:
-        """Count the replicas that are offline (D10)."""
 
 
 class FailedDirectories:
@@ -65,7 +40,8 @@ class FailedDirectories:
     def __init__(
         self,
         services: Services,
-        replicas: LosingReplicas,
+        replicas: HostedPartitions,
+        moves: DirectoryMoves,
         rest: Callable[[Partition], None],
         reports: OfflineReports,
         events: ClusterEvents,
@@ -75,6 +51,7 @@ class FailedDirectories:
         self._reports = reports
         self._events = events
         self._replicas = replicas
+        self._moves = moves
         self._rest = rest
 
     def found_at_start(self, path: str, error: StorageError) -> None:
@@ -98,12 +75,13 @@ class FailedDirectories:
         self._services.clock.call_later(0, lambda: self._give_up(path, error))
 
     def _is_last(self) -> bool:
-        return len(self._replicas.failed) >= len(dict.fromkeys(self._services.config.log_dirs))
+        failed, paths = self._replicas.log_dirs.failed, self._services.config.log_dirs
+        return len(failed) >= len(dict.fromkeys(paths))
 
     def _count(self, path: str, error: StorageError) -> None:
-        services = self._services
-        self._replicas.failed[path] = error
-        services.metrics.put(OFFLINE_LOG_DIRECTORIES, len(self._replicas.failed))
+        services, failed = self._services, self._replicas.log_dirs.failed
+        failed[path] = error
+        services.metrics.put(OFFLINE_LOG_DIRECTORIES, len(failed))
         for name in (SLOW_LOG_DIRECTORIES, FULL_LOG_DIRECTORIES, USABLE_BYTES):
             services.metrics.drop(name, path)
         services.tracer.log("server", logging.CRITICAL, f"log directory failed: {error}")
@@ -112,22 +90,17 @@ class FailedDirectories:
         services, replicas = self._services, self._replicas
         lost = [each for each in replicas.all() if each.directory.path == path]
         led = sum(each.is_leader for each in lost)
-        failing = [each for each in replicas.directories if each.path == path]
-        replicas.directories = [each for each in replicas.directories if each.path != path]
-        held = replicas.held_by_failed.setdefault(path, {})
-        held.update({each.topic_partition: each.log.size_bytes for each in lost})
-        replicas.moves.directory_failed(path)
+        failing = replicas.log_dirs.give_up(path, lost)
+        self._moves.directory_failed(path)
         for partition in lost:
             replicas.forget(partition)
-            replicas.offline[partition.topic_partition] = OfflineReplica(
-                partition.topic_id, partition.leader_epoch
-            )
+            replicas.log_dirs.lost(partition)
             # Its waiting fetches look for the replica now: they get KAFKA_STORAGE_ERROR (D4).
             self._rest(partition)
         for directory in failing:
             # An operation may hang in it, and a fetch, a load or a command wait for that (D4).
             directory.lane.abandon(error)
-        replicas.count_offline()
+        replicas.log_dirs.count_offline()
         services.tracer.mark("directory_given_up")
         services.tracer.event("replicas_offline", directory=path, replicas=len(lost), led=led)
         names = ", ".join(str(each.topic_partition) for each in lost[:_MAX_NAMED])

@@ -4,7 +4,7 @@ A directory is unfit when it is full or slow (D13, D14; `unfit_directories`). Lo
 replicas each time followers are examined, when a read finds damage, and while a log directory is
 unfit. Asks the controller to elect another member of the ISR, and to take a damaged
 replica out of the ISR. The replica truncates its log when a command says that it is no member
-(`Partition.become_follower`). A request without a response is not repeated before the next look,
+(`RoleChanges.become_follower`). A request without a response is not repeated before the next look,
 which finds what is still due.
 
 A leader that is alone in its ISR keeps a damaged log: its readers get CORRUPT_MESSAGE. A controller

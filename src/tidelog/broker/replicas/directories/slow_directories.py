@@ -14,8 +14,7 @@ since. A directory stays as well while it leads a partition that no other replic
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.replicas.metrics import SLOW_LOG_DIRECTORIES
 from tidelog.controller.cluster_events import log_dir_fast_again, log_dir_slow
@@ -25,7 +24,7 @@ from tidelog.log.slow_directories import proves_fast
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.replicas.directories.relinquishing import Relinquishing
-    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
     from tidelog.broker.services import Services
     from tidelog.core.operation_times import OperationCounts
     from tidelog.log.log_directory import LogDirectory
@@ -34,27 +33,13 @@ if TYPE_CHECKING:
 _MAX_NAMED: Final = 5
 
 
-class ReplicasOnDisks(Protocol):
-    """The replicas of a broker and their log directories."""
-
-    #: The good log directories.
-    directories: list[LogDirectory]
-
-    @property
-    def failed(self) -> Collection[str]:
-        """The directories that have failed, by path."""
-
-    def all(self) -> Sequence[Partition]:
-        """Return every replica, in the order in which they came."""
-
-
 class SlowDirectories:
     """The slow log directories of one broker."""
 
     def __init__(
         self,
         services: Services,
-        replicas: ReplicasOnDisks,
+        replicas: HostedPartitions,
         relinquishing: Relinquishing,
         events: ClusterEvents,
     ) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster_view import CommandedLeader
-from tidelog.broker.replicas.fetching.fetch_checks import ReadReplicas, Refusal, readable
+from tidelog.broker.replicas.fetching.fetch_checks import Refusal, readable
 from tidelog.broker.replicas.fetching.fetch_growth import FoundBytes, growth_bytes, note_seen
 from tidelog.broker.replicas.fetching.fetch_reads import DiskRead, FetchReads
 from tidelog.broker.replicas.fetching.fetch_sessions import FetchSession, SessionPartition
@@ -35,6 +35,7 @@ from tidelog.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
     from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.server.timers import Timeout
     from tidelog.broker.services import Services
@@ -82,7 +83,7 @@ class DelayedFetch:
     def __init__(
         self,
         services: Services,
-        replicas: ReadReplicas,
+        replicas: HostedPartitions,
         session: FetchSession,
         version: int,
         min_bytes: int,
@@ -227,10 +228,6 @@ class DelayedFetch:
         if self._look_again():
             self._services.tracer.mark("throttled_fetch_resumed")
 
-    def directory_ready(self) -> None:
-        """Look again at a directory; see `core.disk_reads.HeldFetch`."""
-        self._look_again()
-
     def _look_again(self) -> bool:
         """Look at the dirty partitions while this fetch waits; return whether it responds."""
         if self._answered or self._reads.under_way or self._is_deferred:
@@ -357,7 +354,7 @@ class DelayedFetch:
         self._missing_bytes = missing_bytes
         for directory in self._held:
             self._services.tracer.mark("fetch_waits_for_directory")
-            self._room.reads.wait(directory, self)
+            self._room.reads.wait(directory, self._look_again)
         for item, answer in self._answers.items():
             answer.records = b""
             if item.watched is not None:
@@ -427,7 +424,7 @@ class DelayedFetch:
         """Wait for no directory any more."""
         held, self._held = self._held, {}
         for directory in held:
-            self._room.reads.leave(directory, self)
+            self._room.reads.leave(directory, self._look_again)
 
     def _pending_read(self) -> PendingRead:
         return PendingRead(self._session.broker_epoch, self._received_ms)

@@ -7,7 +7,7 @@ The last ones are the reader's history (KIP-595) and its offset (V36).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH, EpochEnd, TopicPartition
@@ -15,11 +15,8 @@ from tidelog.replication import truncation
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.fetching.fetch_sessions import FetchSession, SessionPartition
-    from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
+    from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
     from tidelog.broker.replicas.hosting.partition import Partition
-    from tidelog.broker.replicas.hosting.reassignment_meters import ReassignmentMeters
-    from tidelog.broker.replicas.hosting.takeovers import Takeovers
-    from tidelog.core.types import TopicId
 
 #: Errors of a follower whose leader epoch or broker epoch differs from what the leader knows.
 _EPOCH_ERRORS = (
@@ -27,23 +24,6 @@ _EPOCH_ERRORS = (
     ErrorCode.UNKNOWN_LEADER_EPOCH,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
-
-
-class ReadReplicas(Protocol):
-    """The replicas of a broker as fetches read them."""
-
-    takeovers: Takeovers
-    throttles: ReplicationThrottles
-    reassignments: ReassignmentMeters
-
-    def get(self, topic_partition: TopicPartition) -> Partition | None:
-        """Return the replica of a partition, None when there is none."""
-
-    def published_topic_name(self, topic_id: TopicId) -> str | None:
-        """Return the name of a topic id, by published state or by a replica that is here."""
-
-    def missing_replica_error(self, topic_partition: TopicPartition) -> ErrorCode:
-        """Return the error for a partition without a replica here."""
 
 
 class Refusal(NamedTuple):
@@ -56,7 +36,7 @@ class Refusal(NamedTuple):
 
 
 def readable(
-    replicas: ReadReplicas, session: FetchSession, item: SessionPartition
+    replicas: HostedPartitions, session: FetchSession, item: SessionPartition
 ) -> Partition | Refusal:
     """Return the replica that a session's partition may read from its fetch offset on."""
     partition = _find(replicas, item)
@@ -92,7 +72,7 @@ def readable(
     return partition
 
 
-def _find(replicas: ReadReplicas, item: SessionPartition) -> Partition | ErrorCode:
+def _find(replicas: HostedPartitions, item: SessionPartition) -> Partition | ErrorCode:
     if item.topic_partition is None:
         topic = replicas.published_topic_name(item.key[0])  # type: ignore[arg-type]
         if topic is None:
@@ -108,7 +88,7 @@ def _find(replicas: ReadReplicas, item: SessionPartition) -> Partition | ErrorCo
 
 
 def note_follower(
-    replicas: ReadReplicas, session: FetchSession, item: SessionPartition, now_ms: int
+    replicas: HostedPartitions, session: FetchSession, item: SessionPartition, now_ms: int
 ) -> Partition | None:
     """Report a follower's progress to the partition (V60); return the partition, which may be read.
 
@@ -129,7 +109,7 @@ def note_follower(
     if known is not None and item.fetch_offset < known.fetch_offset:
         # It may be a late request of a connection that the follower has replaced. Its present
         # session would not name the partition again: it has to start over (V60).
-        partition.watchers.offset_went_back(item)
+        item.offset_went_back()
     role.follower_fetched(
         session.replica_id,
         session.broker_epoch,
@@ -143,7 +123,7 @@ def note_follower(
 
 
 def _note_epoch(
-    replicas: ReadReplicas, session: FetchSession, item: SessionPartition, now_ms: int
+    replicas: HostedPartitions, session: FetchSession, item: SessionPartition, now_ms: int
 ) -> None:
     """Note a follower whose fetches do not count because of an epoch (V63)."""
     partition = None if item.topic_partition is None else replicas.get(item.topic_partition)
@@ -153,7 +133,7 @@ def _note_epoch(
 
 
 def _note_refusal(
-    replicas: ReadReplicas,
+    replicas: HostedPartitions,
     session: FetchSession,
     refusal: Refusal,
     partition: Partition,

@@ -26,7 +26,6 @@ from tidelog.core.types import (
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.partition import Partition
-    from tidelog.broker.replicas.hosting.purgatory import FetchWatcher
     from tidelog.replication.pending_reads import PendingReads
 
 #: Session epochs (KIP-227).
@@ -128,13 +127,16 @@ class SessionPartition:
         self.seen_segment = -1
         self.readable()
 
-    def went_back(self, other: FetchWatcher) -> None:
-        """FetchWatcher: the follower's offset here does not count any more."""
-        if (
-            isinstance(other, SessionPartition)
-            and other.session.replica_id == self.session.replica_id
-        ):
-            self.session.is_outdated = True
+    def offset_went_back(self) -> None:
+        """Outdate the other sessions of the follower: this one brought a lower fetch offset."""
+        if self.watched is not None:
+            for other in self.watched.watchers.followers:
+                if (
+                    isinstance(other, SessionPartition)
+                    and other is not self
+                    and other.session.replica_id == self.session.replica_id
+                ):
+                    other.session.is_outdated = True
 
 
 class FetchSession:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.peers import PeerConnection
-from tidelog.broker.replicas.fetching.followed_partition import FollowedPartition
+from tidelog.broker.replicas.fetching.followed_partition import FetchOrder, FollowedPartition
 from tidelog.broker.replicas.hosting.partition import Partition
 from tidelog.core import protocol_level
 from tidelog.core.errors import ConnectionLost, ErrorCode
@@ -33,7 +33,7 @@ from tidelog.wire.messages.fetch import (
 from tidelog.wire.registry import FETCH
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
+    from tidelog.broker.replicas.hosting.throttles import ReplicationThrottles
     from tidelog.broker.server.timers import Timeout
     from tidelog.broker.services import Services
     from tidelog.replication.follower import FollowerReplica
@@ -127,12 +127,13 @@ class Fetchers:
         return fetcher
 
 
-class Fetcher:
+class Fetcher(FetchOrder):
     """The fetches from one source over one connection."""
 
     def __init__(
         self, services: Services, throttles: ReplicationThrottles, leader: int, index: int
     ) -> None:
+        super().__init__()
         self._services = services
         self._throttles = throttles
         self.key = (leader, index)
@@ -141,24 +142,14 @@ class Fetcher:
         level = services.config.inter_broker_protocol_version
         self._version = protocol_level.request_versions(level).fetch
         self._followed: dict[_Key, FollowedPartition] = {}
-        #: Partitions that are not in the session, or whose position the session does not know.
-        self._changed: dict[FollowedPartition, None] = {}
-        #: Partitions that can be fetched, and wait for the throttle (R15).
-        self._throttled: dict[FollowedPartition, None] = {}
         #: What held partitions back when those in the session were last looked at: the throttles'
         #: number, and whether the rate was exceeded. None while nothing did.
         self._held_under: tuple[int, bool] | None = None
         self._recovery: Timeout | None = None
-        #: Partitions of the session that leave it with the next fetch.
-        self._forgotten: dict[_Key, None] = {}
         self._session_id = 0
         self._session_epoch = _FULL_EPOCH
-        #: How many partitions are in the session.
-        self._in_session = 0
         #: The leader gives no session: every fetch names everything.
         self._is_sessionless = False
-        #: Partitions with unfinished appends of the last responses.
-        self._appending: dict[FollowedPartition, None] = {}
         self._in_flight = 0
         #: Number of the last request; each partition in the session has the number that named it
         #: last.
@@ -181,7 +172,7 @@ class Fetcher:
         earlier = self._followed.get(key)
         if earlier is not None:
             earlier.end()
-            self._drop_from_session(earlier)
+            self.not_ready(earlier)
         followed = FollowedPartition(self._services, self, key, partition, role)
         self._followed[key] = followed
         followed.begin()
@@ -192,7 +183,7 @@ class Fetcher:
         followed = self._followed.pop(key, None)
         if followed is not None:
             followed.end()
-            self._drop_from_session(followed)
+            self.not_ready(followed)
 
     def renew(self, partition: Partition) -> None:
         """Fetch a partition again, though its position is known (V69)."""
@@ -219,36 +210,12 @@ class Fetcher:
         if self._recovery is not None:
             self._recovery.cancel()
 
-    # calls of the followed partitions
-
-    def ready(self, followed: FollowedPartition) -> None:
-        """Fetch a partition from now on, from a position that the session does not know."""
-        self._changed[followed] = None
-
-    def not_ready(self, followed: FollowedPartition) -> None:
-        """Leave a partition out of the fetches for now."""
-        self._changed.pop(followed, None)
-        self._drop_from_session(followed)
-
-    def append_begun(self, followed: FollowedPartition) -> None:
-        """Note that the disk is slow with the append of the last response."""
-        self._appending[followed] = None
-
     def append_done(self, followed: FollowedPartition) -> None:
         """Note the end of a slow append; the partition has said whether it is ready."""
         self._appending.pop(followed, None)
         if self._wait is None or not self._appending:
             self._stop_waiting()
             self.pump()
-
-    def _drop_from_session(self, followed: FollowedPartition) -> None:
-        self._changed.pop(followed, None)
-        self._appending.pop(followed, None)
-        self._throttled.pop(followed, None)
-        if followed.sent_in:
-            followed.sent_in = 0
-            self._in_session -= 1
-            self._forgotten[followed.key] = None
 
     # sending
 
@@ -285,7 +252,7 @@ class Fetcher:
             looked_at = [each for each in self._followed.values() if each.is_ready]
         for followed in list(looked_at):
             if self._throttles.waits(followed.partition):
-                self._drop_from_session(followed)
+                self.not_ready(followed)
                 self._throttled[followed] = None
         if self._throttled and self._recovery is None:
             delay_ms = _THROTTLE_LOOK_MS
@@ -455,7 +422,7 @@ class Fetcher:
         """Go on without the partitions whose disk is slow (V66)."""
         self._wait = None
         for followed in list(self._appending):
-            self._drop_from_session(followed)
+            self.not_ready(followed)
         self.pump()
 
     def _stop_waiting(self) -> None:

@@ -11,7 +11,8 @@ then change the log, but no role (V33).
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
 
 from tidelog.core import protocol_level
 from tidelog.core.completion import Completion
@@ -23,7 +24,7 @@ from tidelog.core.errors import (
     StorageError,
 )
 from tidelog.core.ports import Buffer
-from tidelog.core.types import EpochEnd
+from tidelog.core.types import EpochEnd, TopicId
 from tidelog.replication.effects import (
     APPEND,
     AdvanceLogStart,
@@ -57,23 +58,49 @@ _FIRST_BACKOFF_MS = 10
 _FULL_PAUSE_MS = 2_000
 
 
-class FetchOrder(Protocol):
-    """The fetcher of a followed partition, which decides what to ask for next."""
+class FetchOrder(ABC):
+    """The followed partitions of one fetcher that its next fetch names, and those that it omits.
+
+    Followed partitions say here when they are ready. `Fetcher` sends.
+    """
+
+    def __init__(self) -> None:
+        #: Partitions that are not in the session, or whose position the session does not know.
+        self._changed: dict[FollowedPartition, None] = {}
+        #: Partitions that can be fetched, and wait for the throttle (R15).
+        self._throttled: dict[FollowedPartition, None] = {}
+        #: Partitions of the session that leave it with the next fetch.
+        self._forgotten: dict[tuple[TopicId, int], None] = {}
+        #: How many partitions are in the session.
+        self._in_session = 0
+        #: Partitions with unfinished appends of the last responses.
+        self._appending: dict[FollowedPartition, None] = {}
+
+    @abstractmethod
+    def pump(self) -> None:
+        """Send the due fetch: one with news, or, when no fetch is held, the next one."""
+
+    @abstractmethod
+    def append_done(self, followed: FollowedPartition) -> None:
+        """Note the end of a slow append; the partition has said whether it is ready."""
 
     def ready(self, followed: FollowedPartition) -> None:
-        """Fetch the partition from now on."""
+        """Fetch a partition from now on, from a position that the session does not know."""
+        self._changed[followed] = None
 
     def not_ready(self, followed: FollowedPartition) -> None:
-        """Leave the partition out of the fetches until it is ready again."""
+        """Leave a partition out of the fetches until it is ready again."""
+        self._changed.pop(followed, None)
+        self._appending.pop(followed, None)
+        self._throttled.pop(followed, None)
+        if followed.sent_in:
+            followed.sent_in = 0
+            self._in_session -= 1
+            self._forgotten[followed.key] = None
 
     def append_begun(self, followed: FollowedPartition) -> None:
-        """Note that fetched records are on their way to the log."""
-
-    def append_done(self, followed: FollowedPartition) -> None:
-        """Note that fetched records are in the log, or could not be written."""
-
-    def pump(self) -> None:
-        """Send the next fetch, where there is something to ask for."""
+        """Note that the disk is slow with the append of the last response."""
+        self._appending[followed] = None
 
 
 class FollowedPartition:
@@ -101,7 +128,7 @@ class FollowedPartition:
         self,
         services: Services,
         fetcher: FetchOrder,
-        key: tuple[bytes, int],
+        key: tuple[TopicId, int],
         partition: Partition,
         role: FollowerReplica,
     ) -> None:

@@ -16,8 +16,8 @@ from tidelog.core.types import TopicPartition
 from tidelog.replication.throttle_progress import Shortfall, ThrottleProgress
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
     from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.replicas.hosting.throttles import ReplicationThrottles
     from tidelog.broker.services import Services
 
 _LEADER_RATE: Final = "leader.replication.throttled.rate"

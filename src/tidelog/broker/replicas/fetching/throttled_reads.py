@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.fetching.fetch_sessions import FetchSession, SessionPartition
-    from tidelog.broker.replicas.fetching.throttles import ReplicationThrottles
     from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.replicas.hosting.throttles import ReplicationThrottles
     from tidelog.wire.messages.fetch import PartitionData
 
 

@@ -1,16 +1,17 @@
-"""One replica of this broker: its log, its role, and the requests that wait on it.
+"""The replicas of this broker: their logs, their roles, and the requests that wait on them.
 
-Begin with `partition`. It uses the services of `context`, and its parts see it by the views of
-`hosted_replica`.
+Begin with `partition`: one replica, and the planned appends of all. `hosted_partitions` finds
+replicas by name, and `broker_log_dirs` has their directories. A role uses the services of
+`context`.
 
-Roles: `role` is none, follower or leader. `leader_role` is the leader's, and `leader_effects`
-carries out its decisions. `role_traces` reports each change of role.
+Roles: `role` is none or follower, and their base. `leader_role` is the leader's, and
+`leader_effects` carries out its decisions. `role_changes` gives a replica its next role, and
+`role_traces` reports it.
 
-Waiting requests: `purgatory`.
+Waiting requests: `purgatory`. Throttling of replication (R15): `throttles` has both sides.
 
-Appends: `planned_appends` (from the plan to the end of a read event) and `late_appends` (batches
-that a thread checks first). `early_batches` are refused ones for replicas that do not exist yet.
-`leader_syncs` is group commit with `flush.before.ack` (V69).
+Appends: `late_appends` are batches that a thread checks first. `early_batches` are refused ones for
+replicas that do not exist yet. `leader_syncs` is group commit with `flush.before.ack` (V69).
 
 Leaderships that begin: `takeovers` (watched until clients have recovered) and `unclean_elections`
 (the data at risk).

@@ -8,16 +8,23 @@ numbers would be out of order. Where the leadership ends first, all are refused 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.broker.replicas.hosting.role import note_refusal
 from tidelog.core.completion import Completion
-from tidelog.core.errors import ErrorCode, KafkaError, StorageError, TidelogError
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.ports import Buffer
 from tidelog.log.append_validation import Checked, CostlyBatch
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.services import Services
     from tidelog.log.partition_log import AppendInfo
+
+#: Plans an append from its records, acks, the wall time in ms and the result of a check; raises
+#: CostlyBatch where the batch must be checked first.
+Plan = Callable[[Buffer, int, int, "Checked | None"], "Completion[AppendInfo]"]
 
 
 class Late(NamedTuple):
@@ -29,30 +36,20 @@ class Late(NamedTuple):
     completion: Completion[AppendInfo]
 
 
-class PlanningRole(Protocol):
-    """The leader's role that plans appends."""
-
-    def plan(
-        self, records: Buffer, acks: int, now_ms: int, checked: Checked | None
-    ) -> Completion[AppendInfo]:
-        """Plan an append; raises CostlyBatch where the batch must be checked first."""
-
-    def refused(self, records: Buffer, error: KafkaError | StorageError) -> None:
-        """Note a refusal: no batch behind a refused one may come first (V38)."""
-
-
 class LateAppends:
     """The late appends of one leader; the first one is being checked.
 
     A leader that stays leader under a new leader epoch passes them to its next role.
     """
 
-    __slots__ = ("_partition", "role", "waiting")
+    __slots__ = ("_partition", "_services", "plan", "waiting")
 
-    def __init__(self, partition: HostedReplica, role: PlanningRole) -> None:
+    def __init__(self, services: Services, partition: Partition, plan: Plan) -> None:
+        self._services = services
         self._partition = partition
-        #: The role that plans them.
-        self.role = role
+        #: How the present leadership plans them.
+        self.plan = plan
+        #: One list as long as these late appends exist: the leader's role looks at it, too.
         self.waiting: list[Late] = []
 
     def add(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
@@ -65,14 +62,15 @@ class LateAppends:
 
     def refuse(self) -> None:
         """Refuse all waiting appends, as the leadership is over."""
-        waiting, self.waiting = self.waiting, []
+        waiting = self.waiting.copy()
+        self.waiting.clear()
         for late in waiting:
             error = KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"the leadership of {self._partition.topic_partition} ended before the"
                 " records were appended",
             )
-            self.role.refused(late.records, error)
+            note_refusal(self._services, self._partition.log, late.records, error)
             late.completion.fail(error)
 
     def _check(self, late: Late) -> None:
@@ -89,18 +87,20 @@ class LateAppends:
         else:
             self._begin(waiting.pop(0), done.result())
         while waiting:
+            late = waiting[0]
             try:
-                self._begin(waiting[0], None)
+                self._begin(late, None)
             except CostlyBatch:
-                self._check(waiting[0])
+                self._check(late)
                 break
-            waiting.pop(0)
+            if waiting and waiting[0] is late:
+                waiting.pop(0)
         self._partition.flush_appends()
 
     def _begin(self, late: Late, checked: Checked | None) -> None:
         """Plan an append; raises CostlyBatch where its batch must be checked first."""
         try:
-            planned = self.role.plan(late.records, late.acks, late.now_ms, checked)
+            planned = self.plan(late.records, late.acks, late.now_ms, checked)
         except CostlyBatch:
             raise
         except TidelogError as error:

@@ -24,14 +24,14 @@ from tidelog.replication.isr import maximal_isr
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.context import PartitionContext
-    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.core.ports import Tracer
     from tidelog.replication.isr import IsrChange
     from tidelog.replication.leader import LeaderReplica
 
 
 def run(
-    context: PartitionContext, partition: HostedReplica, core: LeaderReplica, effects: Effects
+    context: PartitionContext, partition: Partition, core: LeaderReplica, effects: Effects
 ) -> None:
     """Run the effects of one decision of `core`; raises InvariantError for a follower's effect."""
     watchers, tracer = partition.watchers, context.services.tracer
@@ -40,13 +40,13 @@ def run(
         if kind is HighWatermarkMoved:
             if context.takeovers.watched:
                 context.takeovers.committed(partition)
-            watchers.high_watermark_moved(partition)
+            watchers.high_watermark_moved(core.high_watermark)
         elif kind is IsrCommitted:
             _isr_committed(context, partition, core)
         elif kind is IsrBelowMinimum:
             if watchers.acks_waiting:
                 tracer.mark("acks_waiting_at_small_isr")
-            watchers.isr_below_minimum(partition, below_minimum(partition, core))
+            watchers.isr_below_minimum(below_minimum(partition, core))
         elif isinstance(effect, SendAlterPartition):
             context.alter_partition_manager.submit(partition, effect.change)
         elif isinstance(effect, WithdrawAlterPartition):
@@ -59,22 +59,20 @@ def run(
             raise InvariantError(f"{effect} is not an effect of a leader")
 
 
-def _isr_committed(
-    context: PartitionContext, partition: HostedReplica, core: LeaderReplica
-) -> None:
+def _isr_committed(context: PartitionContext, partition: Partition, core: LeaderReplica) -> None:
     context.services.tracer.event(
         "isr_committed",
         partition=str(partition.topic_partition),
         isr=core.isr.committed,
         partition_epoch=core.isr.partition_epoch,
     )
-    partition.watchers.isr_or_log_start_changed(partition)
+    partition.watchers.isr_or_log_start_changed()
     if context.throttles.leader.is_active:
         # A follower that joined may wait for the throttle, and members of the ISR never do (R15).
-        partition.watchers.log_end_moved(partition)
+        partition.watchers.log_end_moved()
 
 
-def below_minimum(partition: HostedReplica, core: LeaderReplica) -> str:
+def below_minimum(partition: Partition, core: LeaderReplica) -> str:
     """Return the message for a client that asks for acks=all of an ISR that is too small (V64)."""
     isr = core.isr.committed
     return (
@@ -83,7 +81,7 @@ def below_minimum(partition: HostedReplica, core: LeaderReplica) -> str:
     )
 
 
-def note_supersession(tracer: Tracer, partition: HostedReplica, core: LeaderReplica) -> None:
+def note_supersession(tracer: Tracer, partition: Partition, core: LeaderReplica) -> None:
     """Log the newer ISR change that is about to supersede one whose outcome is open (A8)."""
     state = core.isr
     newer = state.queued
@@ -99,7 +97,7 @@ def note_supersession(tracer: Tracer, partition: HostedReplica, core: LeaderRepl
 
 
 def log_shrinks(
-    tracer: Tracer, partition: HostedReplica, core: LeaderReplica, change: IsrChange
+    tracer: Tracer, partition: Partition, core: LeaderReplica, change: IsrChange
 ) -> None:
     """Log the members that left with a change of the ISR, and why (V62)."""
     for shrink in change.shrinks:
@@ -113,9 +111,7 @@ def log_shrinks(
             )
 
 
-def mark_refusal(
-    tracer: Tracer, partition: HostedReplica, change: IsrChange, error: ErrorCode
-) -> None:
+def mark_refusal(tracer: Tracer, partition: Partition, change: IsrChange, error: ErrorCode) -> None:
     """Trace an ISR change that the controller refused."""
     tracer.event(
         "isr_change_refused",

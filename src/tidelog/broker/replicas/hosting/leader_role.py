@@ -15,7 +15,7 @@ from tidelog.broker.replicas.hosting import leader_effects, unclean_elections
 from tidelog.broker.replicas.hosting.late_appends import LateAppends
 from tidelog.broker.replicas.hosting.leader_syncs import LeaderSyncs
 from tidelog.broker.replicas.hosting.log_bytes import bytes_from
-from tidelog.broker.replicas.hosting.role import note_refusal
+from tidelog.broker.replicas.hosting.role import Role, note_refusal
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import SKIPPED_BATCHES_AWAITED_MS
@@ -27,7 +27,7 @@ from tidelog.replication.isr import IsrChange
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.context import PartitionContext
-    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
     from tidelog.log.partition_log import AppendInfo, PartitionLog
     from tidelog.replication.leader import LeaderReplica
@@ -46,21 +46,19 @@ def may_join(services: Services, idle: Collection[int]) -> Callable[[int], bool]
     return lambda broker_id: services.view.is_alive(broker_id) and broker_id not in idle
 
 
-class LeaderRole:
+class LeaderRole(Role):
     """One leadership of a hosted replica."""
 
     __slots__ = (
-        "_active_segment", "_context", "_idle", "_log", "_partition", "_services", "_syncs",
-        "_watchers", "core", "late",
+        "_active_segment", "_context", "_idle", "_partition", "_syncs", "_watchers", "core", "late",
+        "leadership", "waiting_appends",
     )  # fmt: skip
 
-    is_assigned: ClassVar[bool] = True
     is_leader: ClassVar[bool] = True
-    followership: ClassVar[None] = None
 
     def __init__(
         self,
-        partition: HostedReplica,
+        partition: Partition,
         context: PartitionContext,
         core: LeaderReplica,
         late: LateAppends | None,
@@ -70,33 +68,24 @@ class LeaderRole:
 
         `idle` are the replicas that do not copy for the moment, by their move (R10).
         """
+        super().__init__(context.services, partition.log, core.isr.partition_epoch)
         self._idle = idle
         self._partition = partition
         self._context = context
-        self._services = context.services
-        self._log = partition.log
         self._watchers = partition.watchers
         #: Base offset of the segment to which the log appended last.
         self._active_segment = self._log.base_offsets[-1]
-        self.core = core
+        self.core: LeaderReplica = core
+        self.leadership: LeaderReplica = core
         self._syncs = LeaderSyncs(self._services, self._log, self._synced, self._sync_failed)
-        self.late = LateAppends(partition, self) if late is None else late
-        self.late.role = self
-
-    @property
-    def leadership(self) -> LeaderReplica:
-        """The decisions of this leadership."""
-        return self.core
+        self.late = late or LateAppends(self._services, partition, self.plan)
+        self.late.plan = self.plan
+        self.waiting_appends = self.late.waiting
 
     @property
     def partition_epoch(self) -> int:
         """The partition epoch of the confirmed ISR."""
         return self.core.isr.partition_epoch
-
-    @property
-    def minimum(self) -> int:
-        """The effective minimum by which this leader commits records (V60)."""
-        return self.core.minimum
 
     # begin and end
 
@@ -140,19 +129,18 @@ class LeaderRole:
         context.alter_partition_manager.withdraw(partition)
         if self._watchers.acks_waiting:
             self._services.tracer.mark("acks_waiting_at_lost_leadership")
-        self._watchers.leadership_lost(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._watchers.leadership_lost(partition.topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # appending
 
     def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
-        """Plan an append, or have its batch checked on a thread first (`Partition.append`)."""
-        late = self.late
-        if not late.waiting:
+        """Plan an append, or have its batch checked on a thread first (`Role.append`)."""
+        if not self.waiting_appends:
             try:
                 return self.plan(records, acks, now_ms, None)
             except CostlyBatch:
                 pass
-        completion = late.add(records, acks, now_ms)
+        completion = self.late.add(records, acks, now_ms)
         self._context.appends.add_late(self._partition)
         return completion
 
@@ -177,21 +165,17 @@ class LeaderRole:
                 )
             planned = self._log.plan_leader_append(records, core.leader_epoch, now_ms, checked)
         except (KafkaError, StorageError) as error:
-            self.refused(records, error)
+            note_refusal(self._services, self._log, records, error)
             raise
         self._context.appends.add(partition, planned)
         return planned
-
-    def refused(self, records: Buffer, error: KafkaError | StorageError) -> None:
-        """Note a batch that was refused (V38)."""
-        note_refusal(self._services, self._log, records, error)
 
     def log_grew(self) -> None:
         """Take over the end of the log: followers may read further, and it may commit."""
         log_end_offset = self._log.log_end_offset
         if log_end_offset != self.core.log_end_offset:
             effects = self.core.appended(log_end_offset, self._services.clock.monotonic_ms())
-            self._watchers.log_end_moved(self._partition)
+            self._watchers.log_end_moved()
             if effects:
                 self.run(effects)
             if self.core.flush_before_ack:
@@ -263,7 +247,7 @@ class LeaderRole:
         if takeovers.watched:
             takeovers.fetched(self._partition, replica_id, now_ms)
         if effects is MOVED:
-            self._watchers.high_watermark_moved(self._partition)
+            self._watchers.high_watermark_moved(core.high_watermark)
         elif effects:
             self.run(effects)
         if self._watchers.deletions_wait:
@@ -286,7 +270,7 @@ class LeaderRole:
     # deleting records
 
     def delete_records_before(self, offset: int) -> int:
-        """Let the log start at `offset` (`Partition.delete_records_before`)."""
+        """Let the log start at `offset` (`Role.delete_records_before`)."""
         log = self._log
         if not log.config.delete_enabled:
             raise KafkaError(
@@ -310,9 +294,6 @@ class LeaderRole:
     def low_watermark(self) -> int:
         """The least log start offset of all live replicas; -1 where it is not known."""
         return self.core.low_watermark(self._log.log_start_offset)
-
-    def log_start_moved(self) -> None:
-        """Change nothing: followers learn the log start from their fetches (V67)."""
 
     def _low_watermark_may_move(self) -> None:
         if self._watchers.deletions_wait:
@@ -380,16 +361,8 @@ class LeaderRole:
 
     # changes of the ISR
 
-    def is_change_to_be_sent(self, change: IsrChange) -> bool:
-        """Whether the next request is to carry the change."""
-        return self.core.is_to_be_sent(change)
-
-    def is_change_wanted(self, change: IsrChange) -> bool:
-        """Whether a change still waits to be sent, or for an outcome."""
-        return self.core.is_wanted(change)
-
     def change_sent(self, change: IsrChange) -> None:
-        """Note that a change is about to leave; only for one that `is_change_to_be_sent`."""
+        """Note that a change is about to leave; only for one that is to be sent."""
         if self.core.isr.in_flight and change == self.core.isr.queued:
             leader_effects.note_supersession(self._services.tracer, self._partition, self.core)
         self.core.change_sent(change)

@@ -1,10 +1,14 @@
 """One hosted replica: its log, its role, and the requests that wait on it.
 
 A partition joins the pure decisions of `tidelog.replication` to the log and to the purgatory.
-Callers ask the partition, or its role (`role`), and never which role it is. Roles change only while
-the log is quiet (`quiet`), so a role's log end offset is always that of its log. This module holds
-the replica's side of V31, V33, V36 to V38 and V61. `commands` decides which commands are obeyed;
-`followed_partition` applies responses to a follower.
+Callers ask the partition, or its role (`role`), and never which role it is. `role_changes` gives it
+roles, and only while the log is quiet (`quiet`), so a role's log end offset is always that of its
+log. This module holds the replica's side of V36 to V38 and V61.
+
+`PlannedAppends` are the appends of one broker between their plan and the end of the read event that
+brought them. A leader plans an append at once: it assigns offsets and knows a refusal. The write
+follows when the read event ends, so that requests of one event share a write for each log. An
+append whose batch must first be checked on a thread waits in `late_appends`.
 """
 
 from __future__ import annotations
@@ -12,33 +16,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.replicas.hosting import role_traces
-from tidelog.broker.replicas.hosting.leader_role import LeaderRole, may_join
 from tidelog.broker.replicas.hosting.purgatory import PartitionWatchers
-from tidelog.broker.replicas.hosting.role import FollowerRole, NoRole, Role
+from tidelog.broker.replicas.hosting.role import NoRole, Role
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode
-from tidelog.core.ports import Buffer
-from tidelog.core.types import NO_EPOCH, NO_LEADER, EpochEnd, TopicId
+from tidelog.core.types import NO_EPOCH, EpochEnd, TopicId
 from tidelog.replication import commands, truncation, watermark
-from tidelog.replication.follower import FollowerReplica
-from tidelog.replication.isr import IsrState
-from tidelog.replication.leader import LeaderReplica, epoch_error
+from tidelog.replication.leader import epoch_error
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.hosting.context import PartitionContext
+    from tidelog.broker.replicas.hosting.reassignment_meters import ReassignmentMeters
+    from tidelog.broker.services import Services
     from tidelog.log.config import LogConfig
     from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import AppendInfo, PartitionLog
-    from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
+    from tidelog.replication.follower import FollowerReplica
+    from tidelog.replication.leader import LeaderReplica
 
 
 class Partition:
     """A replica on this broker; without a role until the controller gives it one (V44)."""
 
     __slots__ = (
-        "_context",
+        "_appends",
         "_pending",
+        "_reassignments",
         "_services",
         "directory",
         "is_closing",
@@ -53,19 +55,22 @@ class Partition:
 
     def __init__(
         self,
-        context: PartitionContext,
+        services: Services,
+        appends: PlannedAppends,
+        reassignments: ReassignmentMeters,
         directory: LogDirectory,
         log: PartitionLog,
         high_watermark: int,
     ) -> None:
-        self._context = context
-        self._services = context.services
+        self._services = services
+        self._appends = appends
+        self._reassignments = reassignments
         self.directory = directory
         self.log = log
         self.topic_partition = log.topic_partition
         known = watermark.on_follower(high_watermark, log.log_start_offset, log.log_end_offset)
         #: The present role; another object with each role that begins or ends.
-        self.role: Role = NoRole(context.services, log, NO_EPOCH, known)
+        self.role: Role = NoRole(services, log, NO_EPOCH, known)
         #: The leader epoch of the last command obeyed; kept when the role ends (V30).
         self.leader_epoch = NO_EPOCH
         #: The partition is about to be removed: the leader takes no more records (V71).
@@ -150,18 +155,9 @@ class Partition:
 
     # changes of the log
 
-    def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
-        """Plan an append as leader; `PlannedAppends` submits it when the read event ends.
-
-        `now_ms` is wall time. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS for
-        acks=-1 (V64), or a refusal of the log. A batch that is large inside is planned later, and
-        so are the batches behind it: then the completion carries such an error.
-        """
-        return self.role.append(records, acks, now_ms)
-
     def flush_appends(self) -> bool:
         """Submit the planned appends; return True when every append here is written already."""
-        return self.submit(self._context.appends.take(self))
+        return self.submit(self._appends.take(self))
 
     def submit(self, planned: Sequence[Completion[AppendInfo]]) -> bool:
         """Submit these planned appends; return True when every append here is written already.
@@ -169,9 +165,8 @@ class Partition:
         The planned batches become readable together, and the high watermark is looked at once.
         """
         self.log.submit_planned()
-        late = self.role.late
         # An append that waits for a check is not even planned, and its bytes are still to be read.
-        is_all_written = late is None or not late.waiting
+        is_all_written = not self.role.waiting_appends
         for completion in planned:
             if not completion.done:
                 # Every completion counts, not the last alone: a repeated batch is done with its
@@ -191,25 +186,10 @@ class Partition:
         log = self.log
         return log.config.flush_before_ack and log.recovery_point < next_offset
 
-    def delete_records_before(self, offset: int) -> int:
-        """Let the log start at `offset`, -1 for the high watermark; return that offset.
-
-        Other replicas follow by their fetches (V67): `low_watermark` says how far they are, and
-        `watchers.wait_for_low_watermark` reports when all are there. Raises KafkaError, with
-        nothing changed:
-
-        - NOT_LEADER_OR_FOLLOWER;
-        - POLICY_VIOLATION for a topic whose records must not be deleted;
-        - OFFSET_OUT_OF_RANGE above the high watermark.
-
-        Source: KIP-107.
-        """
-        return self.role.delete_records_before(offset)
-
     def log_start_moved(self) -> None:
         """Note that retention or a client has removed records."""
         self.role.log_start_moved()
-        self.watchers.isr_or_log_start_changed(self)
+        self.watchers.isr_or_log_start_changed()
 
     def configured(
         self, config: LogConfig, min_insync_replicas: int, counts_pending_reads: bool = False
@@ -244,7 +224,7 @@ class Partition:
 
     def received(self, count_bytes: int) -> None:
         """Count the bytes that a fetch brought, if a reassignment adds this replica (R16)."""
-        self._context.reassignments.received(self.topic_partition, count_bytes)
+        self._reassignments.received(self.topic_partition, count_bytes)
 
     def relocated(self, directory: LogDirectory, log: PartitionLog) -> None:
         """Be in another log directory, with a log that has the same records (D11)."""
@@ -265,101 +245,42 @@ class Partition:
             self.role = role = NoRole(self._services, self.log, ended.partition_epoch, known)
             if leads_on:
                 role.former = ended.leadership
-            self._context.reassignments.role_ended(self.topic_partition)
+            self._reassignments.role_ended(self.topic_partition)
             ended.end()
         elif isinstance(ended, NoRole) and not leads_on:
             ended.former = None
 
-    def become_leader(self, state: LeaderAndIsrPartitionState) -> None:
-        """Lead under a new leader epoch (V31); the log is quiet."""
-        services, log = self._services, self.log
-        log_end_offset = log.log_end_offset
-        role_traces.mark_election(services.tracer, self, state)
-        latest_epoch = log.epochs.latest_epoch
-        if latest_epoch != state.leader_epoch:
-            # Followers reconcile with this entry, even if no record of the epoch ever comes.
-            log.assign_epoch(state.leader_epoch, log_end_offset)
-        topic_config = self._context.topic_config(self.topic_partition.topic)
-        idle = tuple(state.idle)
-        core = LeaderReplica(
-            broker_id=services.broker_id,
-            broker_epoch=services.broker_epoch,
-            leader_epoch=state.leader_epoch,
-            isr=IsrState(tuple(state.isr), state.partition_epoch),
-            replicas=tuple(state.replicas),
-            epoch_start_offset=log_end_offset,
-            log_end_offset=log_end_offset,
-            high_watermark=self._starting_high_watermark(),
-            min_insync_replicas=topic_config.min_insync_replicas,
-            max_lag_ms=services.config.replica_lag_time_max_ms,
-            max_lag_bytes=services.config.replica_lag_max_bytes,
-            is_eligible=may_join(services, idle),
-            now_ms=services.clock.monotonic_ms(),
-            recovery_state=state.leader_recovery_state,
-            has_eligible=bool(state.eligible),
-            flush_before_ack=log.config.flush_before_ack,
-            synced_offset=min(log.recovery_point, log_end_offset),
-            counts_pending_reads=topic_config.follower_fetch_pending_reads_insync_enable,
-        )
-        former = self.role.former if isinstance(self.role, NoRole) else self.role.leadership
-        if former is not None:
-            core.continues(former, services.clock.monotonic_ms())
-        role = LeaderRole(self, self._context, core, self.role.late, idle)
-        self._take_role(role, core, state, "became_leader")
-        role.begin(state, latest_epoch)
 
-    def become_follower(self, state: LeaderAndIsrPartitionState) -> None:
-        """Follow under a new leader epoch (V32, V33); the log is quiet.
+class PlannedAppends:
+    """The planned appends of one broker, by partition, in the order of the first of each."""
 
-        Without a leader (-1) the replica waits for the next command. Outside the ISR it truncates
-        a damaged log first (V68).
-        """
-        log = self.log
-        damaged_from = None
-        if log.damage is not None:
-            members = (*state.isr, *state.eligible)
-            damaged_from = truncation.before_damage(
-                log.damage.offset, self._services.broker_id, members
-            )
-        if state.leader == NO_LEADER:
-            self._services.tracer.mark("follower_without_leader")
+    __slots__ = ("_planned",)
+
+    def __init__(self) -> None:
+        self._planned: dict[Partition, list[Completion[AppendInfo]]] = {}
+
+    def add(self, partition: Partition, completion: Completion[AppendInfo]) -> None:
+        """Note an append that was planned."""
+        planned = self._planned.get(partition)
+        if planned is None:
+            self._planned[partition] = [completion]
         else:
-            now_ms = self._services.clock.monotonic_ms()
-            self.watchers.another_leads(now_ms)
-            log.producers.refused.another_leads(now_ms)
-        core = FollowerReplica(
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            partition_epoch=state.partition_epoch,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
-            latest_epoch=log.epochs.latest_epoch,
-            high_watermark=self._starting_high_watermark(),
-            damaged_from=damaged_from,
-        )
-        self._take_role(FollowerRole(self, self._services, core), core, state, "became_follower")
+            planned.append(completion)
 
-    def recommanded(self, state: LeaderAndIsrPartitionState) -> None:
-        """Obey a command of the role's leader epoch; a repeated command resets nothing."""
-        self.is_closing = state.is_closing
-        self._context.throttles.role_repeated(self.topic_partition, state)
-        self.role.commanded(state)
+    def add_late(self, partition: Partition) -> None:
+        """Note that a partition has an append that waits for a check: its bytes are in use."""
+        self._planned.setdefault(partition, [])
 
-    def _starting_high_watermark(self) -> int:
-        log = self.log
-        return watermark.on_follower(self.high_watermark, log.log_start_offset, log.log_end_offset)
+    def take(self, partition: Partition) -> list[Completion[AppendInfo]]:
+        """Return the planned appends of one partition; the caller submits them."""
+        return self._planned.pop(partition, [])
 
-    def _take_role(
-        self,
-        role: Role,
-        core: LeaderReplica | FollowerReplica,
-        state: LeaderAndIsrPartitionState,
-        event: str,
-    ) -> None:
-        self.role = role
-        self._context.throttles.role_taken(self.topic_partition, state)
-        self._context.reassignments.role_taken(self.topic_partition, state)
-        self.leader_epoch = state.leader_epoch
-        self.is_closing = state.is_closing
-        self.is_given_up = False
-        role_traces.role_taken(self._services.tracer, self, core, state, event)
+    def submit(self) -> bool:
+        """Submit everything; return whether all of it is written, so that its bytes are free."""
+        if not self._planned:
+            return True
+        planned, self._planned = self._planned, {}
+        is_all_written = True
+        for partition, completions in planned.items():
+            is_all_written = partition.submit(completions) and is_all_written
+        return is_all_written

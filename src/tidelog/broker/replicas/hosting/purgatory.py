@@ -11,23 +11,12 @@ where one was refused after its append, those behind it get its error until it i
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Protocol
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.log.refused_batches import RefusedBatches, SentBatch
-
-
-class WatchedReplica(Protocol):
-    """The replica that is watched."""
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """The partition."""
-
-    @property
-    def high_watermark(self) -> int:
-        """The offset after the last record known as committed."""
 
 
 class FetchWatcher(Protocol):
@@ -41,9 +30,6 @@ class FetchWatcher(Protocol):
 
     def look_again(self) -> None:
         """Look at the partition now if a fetch waits: it may get no more records than it has."""
-
-    def went_back(self, other: FetchWatcher) -> None:
-        """Note that `other` brought a lower fetch offset of its follower."""
 
 
 class AcksWait(Protocol):
@@ -135,11 +121,10 @@ class PartitionWatchers:
         """Report changes to a fetch session's partition until `unwatch`."""
         (self._followers if follower else self._consumers)[watcher] = None
 
-    def offset_went_back(self, watcher: FetchWatcher) -> None:
-        """Report to the other sessions that one brought a lower offset of its follower."""
-        for other in self._followers:
-            if other is not watcher:
-                other.went_back(watcher)
+    @property
+    def followers(self) -> Iterable[FetchWatcher]:
+        """The watchers of followers' sessions."""
+        return self._followers
 
     def unwatch(self, watcher: FetchWatcher) -> None:
         """Stop reporting to a fetch session's partition; harmless when it was not watching."""
@@ -148,12 +133,11 @@ class PartitionWatchers:
 
     # called by the partition
 
-    def high_watermark_moved(self, partition: WatchedReplica) -> None:
+    def high_watermark_moved(self, high_watermark: int) -> None:
         """Acknowledge the committed batches; consumers may read further.
 
         For a follower the high watermark alone does not end a waiting fetch (V61).
         """
-        high_watermark = partition.high_watermark
         # A response may begin the next request of its connection, whose wait is another one here.
         while self._acks and self._acks[0][0] <= high_watermark:
             self._acks.popleft()[1].acknowledged()
@@ -188,7 +172,7 @@ class PartitionWatchers:
         for _, wait in waiting:
             wait.refused(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
-    def log_end_moved(self, partition: WatchedReplica) -> None:
+    def log_end_moved(self) -> None:
         """Wake waiting followers, which may read further."""
         for watcher in list(self._followers):
             watcher.readable()
@@ -207,7 +191,7 @@ class PartitionWatchers:
         for watcher in list(self._followers):
             watcher.look_again()
 
-    def isr_or_log_start_changed(self, partition: WatchedReplica) -> None:
+    def isr_or_log_start_changed(self) -> None:
         """Mark the partition for all readers: the next responses carry the new log start offset."""
         for watcher in [*self._followers, *self._consumers]:
             watcher.changed()
@@ -217,9 +201,9 @@ class PartitionWatchers:
         if self._unanswered is not None:
             self._unanswered.another_leads(now_ms)
 
-    def leadership_lost(self, partition: WatchedReplica, error: ErrorCode) -> None:
+    def leadership_lost(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
         """Respond to all waiting requests (V38)."""
-        gone = f"{partition.topic_partition} is not led by this broker any more"
+        gone = f"{topic_partition} is not led by this broker any more"
         self._refuse_all(error, gone)
         deletions, self._deletions = self._deletions, []
         syncs, self._syncs = self._syncs, []
@@ -228,7 +212,7 @@ class PartitionWatchers:
         for watcher in [*self._followers, *self._consumers]:
             watcher.readable()
 
-    def isr_below_minimum(self, partition: WatchedReplica, message: str) -> None:
+    def isr_below_minimum(self, message: str) -> None:
         """Refuse the waiting produces: the confirmed ISR is below the effective minimum (V64)."""
         self._refuse_all(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, message)
 

@@ -1,17 +1,17 @@
-"""The roles of a hosted replica: none, follower, leader, behind one interface.
+"""The roles of a hosted replica: none, follower, and their base, which does not lead.
 
 A `Partition` holds exactly one role object and replaces it when the role changes. The identity of
 the object thus names the term: the time under one leader epoch. Callers ask the role and never
 which one it is. A role that does not lead refuses operations of a leader (V37) and ignores news for
-leaders. The decisions themselves are pure (`tidelog.replication`); `leader_role` runs the leader's,
-`followed_partition` the follower's.
+leaders. `LeaderRole` overrides all of that. The decisions themselves are pure
+(`tidelog.replication`); `leader_role` runs the leader's, `followed_partition` the follower's.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from tidelog.broker.replicas.hosting.hosted_replica import ChangingRole
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Buffer
@@ -19,8 +19,6 @@ from tidelog.log.append_validation import note_refused
 from tidelog.log.refused_batches import EarlierBatchRefusedError, SkippedBatchesError
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
-    from tidelog.broker.replicas.hosting.late_appends import LateAppends
     from tidelog.broker.services import Services
     from tidelog.log.partition_log import AppendInfo, PartitionLog
     from tidelog.replication.follower import FollowerReplica
@@ -37,53 +35,65 @@ _RETRIABLE = (
 )
 
 
-class Core(Protocol):
-    """The pure state of a role."""
+class KnownOffset(NamedTuple):
+    """What a replica without a role knows: it decides nothing."""
 
-    @property
-    def high_watermark(self) -> int:
-        """The offset after the last record known as committed."""
+    high_watermark: int
 
 
-class Role(ChangingRole, Protocol):
-    """The behaviour of a replica under its present role; `Partition` alone makes and ends roles."""
+class Role:
+    """The behaviour of a replica under its present role; this one does not lead.
+
+    `LeaderRole` leads. `Partition` and `RoleChanges` alone make and end roles.
+    """
+
+    __slots__ = ("_log", "_partition_epoch", "_services")
 
     #: Whether the controller gave this role.
-    is_assigned: ClassVar[bool]
-    is_leader: ClassVar[bool]
+    is_assigned: ClassVar[bool] = True
+    is_leader: ClassVar[bool] = False
+    #: The decisions of the leader; None unless the replica leads.
+    leadership: LeaderReplica | None = None
+    #: The decisions of the follower; None unless the replica follows.
+    followership: FollowerReplica | None = None
+    #: Appends that wait for a check of their batch (`late_appends`).
+    waiting_appends: Sequence[object] = ()
+    #: The decisions of the role; the hot path reads the high watermark from them.
+    core: LeaderReplica | FollowerReplica | KnownOffset
 
-    @property
-    def core(self) -> Core:
-        """The pure state of the role; the hot path reads the high watermark from it."""
-
-    @property
-    def leadership(self) -> LeaderReplica | None:
-        """The leader's decisions; None unless the replica leads."""
-
-    @property
-    def followership(self) -> FollowerReplica | None:
-        """The follower's decisions; None unless the replica follows."""
+    def __init__(self, services: Services, log: PartitionLog, partition_epoch: int) -> None:
+        self._services = services
+        self._log = log
+        self._partition_epoch = partition_epoch
 
     @property
     def partition_epoch(self) -> int:
         """The newest partition epoch known, by command or by a response of the controller."""
+        return self._partition_epoch
 
     @property
     def low_watermark(self) -> int:
         """The least log start offset of all live replicas; -1 where it is not known."""
-
-    @property
-    def late(self) -> LateAppends | None:
-        """Appends that wait for a check of their batch; the next leadership takes them over."""
+        return -1
 
     def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
-        """Plan an append (`Partition.append`)."""
+        """Plan an append as leader; `PlannedAppends` submits it when the read event ends.
+
+        `now_ms` is wall time. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS for
+        acks=-1 (V64), or a refusal of the log. A batch that is large inside is planned later, and
+        so are the batches behind it: then the completion carries such an error. After a retriable
+        refusal the replica expects the batch again: an idempotent producer resends it (V38).
+        """
+        error = self._not_leader()
+        note_refusal(self._services, self._log, records, error)
+        raise error
 
     def log_grew(self) -> None:
-        """Take over the end of the log, after appends were written."""
+        """Take over the end of the log, after appends of the leader were written."""
 
     def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
         """Return why a follower may not fetch (V63), NONE where it may."""
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def follower_fetched(
         self,
@@ -97,11 +107,24 @@ class Role(ChangingRole, Protocol):
     ) -> None:
         """Note that a follower has this log up to `fetch_offset` (V60), perhaps on disk (V69).
 
-        `reads` are the reads for that follower's fetches (F5).
+        `reads` are the reads for that follower's fetches (F5). A follower that does not count
+        changes nothing; `check_follower` says why.
         """
 
     def delete_records_before(self, offset: int) -> int:
-        """Let the log start at `offset` (`Partition.delete_records_before`)."""
+        """Let the log start at `offset`, -1 for the high watermark; return that offset.
+
+        Other replicas follow by their fetches (V67): `low_watermark` says how far they are, and
+        `watchers.wait_for_low_watermark` reports when all are there. Raises KafkaError, with
+        nothing changed:
+
+        - NOT_LEADER_OR_FOLLOWER;
+        - POLICY_VIOLATION for a topic whose records must not be deleted;
+        - OFFSET_OUT_OF_RANGE above the high watermark.
+
+        Source: KIP-107.
+        """
+        raise self._not_leader()
 
     def examine(self) -> None:
         """Look for followers that fell behind or may join the ISR (V62)."""
@@ -116,111 +139,26 @@ class Role(ChangingRole, Protocol):
         """Take over the present `min.insync.replicas` (V60, V64)."""
 
     def flush_policy_changed(self) -> None:
-        """Take over the present `flush.before.ack` of the log (V69)."""
+        """Take over the present `flush.before.ack`, which followers read with each fetch (V69)."""
 
     def pending_reads_changed(self, is_enabled: bool) -> None:
         """Take over the present `follower.fetch.pending.reads.insync.enable` (F5)."""
 
     def brokers_changed(self) -> None:
-        """Note that other brokers came or went."""
-
-    def log_replaced(self, log: PartitionLog) -> None:
-        """Use another log, with the same records, from now on (D11)."""
+        """Note that other brokers came or went: others may join the ISR."""
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
         """Obey a command of the leader epoch of this role; a repeated one resets nothing."""
-
-    def end(self) -> None:
-        """Release all waits on this role; the partition has left it already."""
-
-
-class _NotLeading:
-    """The behaviour of every replica that does not lead."""
-
-    __slots__ = ("_log", "_services", "partition_epoch")
-
-    is_leader: ClassVar[bool] = False
-    low_watermark: ClassVar[int] = -1
-    leadership: ClassVar[None] = None
-    late: ClassVar[None] = None
-
-    def __init__(self, services: Services, log: PartitionLog, partition_epoch: int) -> None:
-        self._services = services
-        self._log = log
-        self.partition_epoch = partition_epoch
-
-    def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
-        """Refuse, and expect the batch again: an idempotent producer sends it again (V38)."""
-        error = self._not_leader()
-        note_refusal(self._services, self._log, records, error)
-        raise error
-
-    def log_grew(self) -> None:
-        """Do nothing: the follower's own decisions take account of it."""
-
-    def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
-        """Refuse every follower."""
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    def follower_fetched(
-        self,
-        replica_id: int,
-        broker_epoch: int,
-        fetch_offset: int,
-        log_start_offset: int,
-        now_ms: int,
-        is_synced: bool = False,
-        reads: PendingReads | None = None,
-    ) -> None:
-        """Count nothing."""
-
-    def delete_records_before(self, offset: int) -> int:
-        """Refuse."""
-        raise self._not_leader()
-
-    def examine(self) -> None:
-        """Look at nothing."""
-
-    def log_start_moved(self) -> None:
-        """Change nothing."""
-
-    def log_rolled(self) -> None:
-        """Change nothing: no fetch waits here."""
-
-    def minimum_changed(self, min_insync_replicas: int) -> None:
-        """Change nothing."""
-
-    def flush_policy_changed(self) -> None:
-        """Change nothing: a followed partition reads the policy with each fetch."""
-
-    def pending_reads_changed(self, is_enabled: bool) -> None:
-        """Change nothing."""
-
-    def brokers_changed(self) -> None:
-        """Change nothing."""
-
-    def commanded(self, state: LeaderAndIsrPartitionState) -> None:
-        """Take over the partition epoch."""
-        self.partition_epoch = state.partition_epoch
-
-    @property
-    def minimum(self) -> int:
-        """1, the least: this replica commits nothing."""
-        return 1
-
-    def is_change_to_be_sent(self, change: IsrChange) -> bool:
-        """Send none."""
-        return False
-
-    def is_change_wanted(self, change: IsrChange) -> bool:
-        """Want none."""
-        return False
+        self._partition_epoch = state.partition_epoch
 
     def change_sent(self, change: IsrChange) -> None:
-        """Change nothing."""
+        """Note that an ISR change of the leader is about to leave; only for one to be sent."""
 
     def change_unanswered(self, change: IsrChange, held_ms: int = 0) -> None:
-        """Change nothing."""
+        """Note that the request for the change got no response that settles it.
+
+        `held_ms`: the controller holds the change back for at most so long (A11).
+        """
 
     def change_accepted(
         self,
@@ -230,13 +168,13 @@ class _NotLeading:
         partition_epoch: int,
         has_eligible: bool = False,
     ) -> None:
-        """Change nothing."""
+        """Take over the state in the controller's response to the change."""
 
     def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
-        """Change nothing."""
+        """Note that the controller refused the change."""
 
     def end(self) -> None:
-        """Release nothing: no request waits on a replica that does not lead."""
+        """Respond to all requests that wait on this role; the partition has left it already."""
 
     def log_replaced(self, log: PartitionLog) -> None:
         """Use another log, with the same records, from now on (D11)."""
@@ -249,43 +187,31 @@ class _NotLeading:
         )
 
 
-class NoRole(_NotLeading):
+class NoRole(Role):
     """The role of a replica that serves nothing and follows no leader until a command (V44)."""
 
-    __slots__ = ("former", "high_watermark")
+    __slots__ = ("core", "former")
 
     is_assigned: ClassVar[bool] = False
-    followership: ClassVar[None] = None
 
     def __init__(
         self, services: Services, log: PartitionLog, partition_epoch: int, high_watermark: int
     ) -> None:
         super().__init__(services, log, partition_epoch)
-        self.high_watermark = high_watermark
+        self.core: KnownOffset = KnownOffset(high_watermark)
         #: The leadership that the next one is to continue, while appends of it end; else None.
         self.former: LeaderReplica | None = None
 
-    @property
-    def core(self) -> NoRole:
-        """This object: a replica without a role decides nothing."""
-        return self
 
-
-class FollowerRole(_NotLeading):
+class FollowerRole(Role):
     """One follower term; its fetcher drives the decisions (`followed_partition`)."""
 
-    __slots__ = ("core",)
+    __slots__ = ("core", "followership")
 
-    is_assigned: ClassVar[bool] = True
-
-    def __init__(self, partition: HostedReplica, services: Services, core: FollowerReplica) -> None:
-        super().__init__(services, partition.log, core.partition_epoch)
-        self.core = core
-
-    @property
-    def followership(self) -> FollowerReplica:
-        """The decisions of this term."""
-        return self.core
+    def __init__(self, services: Services, log: PartitionLog, core: FollowerReplica) -> None:
+        super().__init__(services, log, core.partition_epoch)
+        self.core: FollowerReplica = core
+        self.followership: FollowerReplica = core
 
     def log_start_moved(self) -> None:
         """Report the log start to the decisions: the next fetch carries it (V67)."""

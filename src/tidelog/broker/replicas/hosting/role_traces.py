@@ -10,16 +10,14 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.core.ports import Tracer
     from tidelog.replication.follower import FollowerReplica
     from tidelog.replication.leader import LeaderReplica
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 
-def mark_election(
-    tracer: Tracer, partition: HostedReplica, state: LeaderAndIsrPartitionState
-) -> None:
+def mark_election(tracer: Tracer, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
     """Mark the rare states of an election; the replica is about to lead and has its old role."""
     log_end_offset, before = partition.log.log_end_offset, partition.leadership
     if partition.high_watermark < log_end_offset:
@@ -36,12 +34,12 @@ def mark_election(
 
 def role_taken(
     tracer: Tracer,
-    partition: HostedReplica,
+    partition: Partition,
     core: LeaderReplica | FollowerReplica,
     state: LeaderAndIsrPartitionState,
-    event: str,
 ) -> None:
-    """Report a role that was taken: `event` is "became_leader" or "became_follower"."""
+    """Report a role that was taken."""
+    event = "became_leader" if partition.is_leader else "became_follower"
     tracer.event(
         event,
         partition=str(partition.topic_partition),

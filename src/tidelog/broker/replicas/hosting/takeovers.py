@@ -18,7 +18,7 @@ from tidelog.replication.takeover import NEVER, Takeover
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
-    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
 
 #: Later times say nothing of a failover: clients wait this long for a response by default.
@@ -37,12 +37,12 @@ class Takeovers:
         self._services = services
         self._events = events
         #: In the order in which they began.
-        self.watched: dict[HostedReplica, Takeover] = {}
+        self.watched: dict[Partition, Takeover] = {}
         #: Leaderships begun since nothing was watched; one of every `_stride` of them is watched.
         self._begun = 0
         self._stride = 1
 
-    def begun(self, partition: HostedReplica) -> None:
+    def begun(self, partition: Partition) -> None:
         """Watch a replica that leads from now on, if the sample takes it."""
         leadership = partition.leadership
         assert leadership is not None, "a takeover begins with a leadership"
@@ -65,19 +65,19 @@ class Takeovers:
             leadership.leader_epoch, leadership.epoch_start_offset, now_ms
         )
 
-    def connected(self, partition: HostedReplica, replica_id: int, now_ms: int) -> None:
+    def connected(self, partition: Partition, replica_id: int, now_ms: int) -> None:
         """Note that a follower sent a request under the present leader epoch."""
         takeover = self.watched.get(partition)
         if takeover is not None:
             takeover.connected(replica_id, now_ms)
 
-    def diverged(self, partition: HostedReplica, replica_id: int, now_ms: int) -> None:
+    def diverged(self, partition: Partition, replica_id: int, now_ms: int) -> None:
         """Note that a follower learned where its log diverges from the leader's."""
         takeover = self.watched.get(partition)
         if takeover is not None:
             takeover.diverged(replica_id, now_ms)
 
-    def fetched(self, partition: HostedReplica, replica_id: int, now_ms: int) -> None:
+    def fetched(self, partition: Partition, replica_id: int, now_ms: int) -> None:
         """Note that a follower fetches, with a log that agrees with the leader's so far."""
         takeover = self.watched.get(partition)
         if takeover is None:
@@ -86,13 +86,13 @@ class Takeovers:
             self._report_first_fetch(partition, takeover, replica_id)
         self._look(partition, takeover, now_ms)
 
-    def committed(self, partition: HostedReplica) -> None:
+    def committed(self, partition: Partition) -> None:
         """Note that the high watermark has moved."""
         takeover = self.watched.get(partition)
         if takeover is not None:
             self._look(partition, takeover, self._services.clock.monotonic_ms())
 
-    def ended(self, partition: HostedReplica) -> None:
+    def ended(self, partition: Partition) -> None:
         """End the watch of a leadership, if there was one."""
         takeover = self.watched.get(partition)
         if takeover is not None:
@@ -107,7 +107,7 @@ class Takeovers:
                 return
             self._end(partition, takeover, TIME_OVER)
 
-    def _look(self, partition: HostedReplica, takeover: Takeover, now_ms: int) -> None:
+    def _look(self, partition: Partition, takeover: Takeover, now_ms: int) -> None:
         leadership = partition.leadership
         if leadership is None:
             return
@@ -120,7 +120,7 @@ class Takeovers:
         if takeover.is_over(awaited):
             self._end(partition, takeover, ALL_SEEN)
 
-    def _end(self, partition: HostedReplica, takeover: Takeover, ended_by: str) -> None:
+    def _end(self, partition: Partition, takeover: Takeover, ended_by: str) -> None:
         del self.watched[partition]
         services = self._services
         phases_ms = takeover.phases_ms()
@@ -150,7 +150,7 @@ class Takeovers:
         self._events.record([event])
 
     def _report_first_fetch(
-        self, partition: HostedReplica, takeover: Takeover, replica_id: int
+        self, partition: Partition, takeover: Takeover, replica_id: int
     ) -> None:
         if not self._events.is_on:
             return

@@ -16,7 +16,7 @@ from tidelog.controller import cluster_events
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
-    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
     from tidelog.log.partition_log import PartitionLog
     from tidelog.replication.leader import LeaderReplica
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def report(
     services: Services,
     events: ClusterEvents,
-    partition: HostedReplica,
+    partition: Partition,
     role: LeaderReplica,
     latest_epoch: int,
 ) -> None:
@@ -67,7 +67,7 @@ def report(
     )
 
 
-def _lost(partition: HostedReplica, role: LeaderReplica) -> str:
+def _lost(partition: Partition, role: LeaderReplica) -> str:
     end, high_watermark = role.log_end_offset, partition.told_high_watermark
     if high_watermark > end:
         return (

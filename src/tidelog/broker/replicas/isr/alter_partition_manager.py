@@ -15,7 +15,7 @@ import logging
 from typing import Any
 
 from tidelog.broker.peers import PeerConnection
-from tidelog.broker.replicas.hosting.hosted_replica import ChangingReplica
+from tidelog.broker.replicas.hosting.partition import Partition
 from tidelog.broker.replicas.isr import alter_partition_requests as requests
 from tidelog.broker.services import Services
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError
@@ -32,7 +32,7 @@ _PURPOSE = "isr-changes"
 
 
 #: Changes of one request, by topic and partition as the request names them.
-_Sent = dict[tuple[requests.TopicKey, int], tuple[ChangingReplica, IsrChange]]
+_Sent = dict[tuple[requests.TopicKey, int], tuple[Partition, IsrChange]]
 
 
 class AlterPartitionManager:
@@ -40,7 +40,7 @@ class AlterPartitionManager:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._queue: dict[TopicPartition, tuple[ChangingReplica, IsrChange]] = {}
+        self._queue: dict[TopicPartition, tuple[Partition, IsrChange]] = {}
         self._in_flight = False
         #: The awaited request, and its controller: (epoch, broker id).
         self._attempt = 0
@@ -55,16 +55,16 @@ class AlterPartitionManager:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def submit(self, partition: ChangingReplica, change: IsrChange) -> None:
+    def submit(self, partition: Partition, change: IsrChange) -> None:
         """Send a change, with all others of this event; replaces one that was not sent (A8)."""
         self._queue[partition.topic_partition] = (partition, change)
         self._soon()
 
-    def withdraw(self, partition: ChangingReplica) -> None:
+    def withdraw(self, partition: Partition) -> None:
         """Drop the unsent change of a partition."""
         self._queue.pop(partition.topic_partition, None)
 
-    def retry(self, partition: ChangingReplica, change: IsrChange, after_ms: int = 0) -> None:
+    def retry(self, partition: Partition, change: IsrChange, after_ms: int = 0) -> None:
         """Send a change again after a pause: the controller left its outcome open.
 
         The pause begins in `after_ms`, so long as the controller holds the change back (A11). Other
@@ -150,7 +150,8 @@ class AlterPartitionManager:
         queue, self._queue = self._queue, {}
         changes: _Sent = {}
         for partition, change in queue.values():
-            if partition.role.is_change_to_be_sent(change):
+            leadership = partition.leadership
+            if leadership is not None and leadership.is_to_be_sent(change):
                 topic, number = partition.topic_partition
                 key = requests.topic_key(version, partition.topic_id, topic)
                 changes[key, number] = (partition, change)
@@ -165,7 +166,7 @@ class AlterPartitionManager:
         services, attempt = self._services, self._attempt
         named = {
             key: requests.RequestedChange(
-                partition.topic_id, partition.topic_partition, change, partition.role.minimum
+                partition.topic_id, partition.topic_partition, change, _minimum(partition)
             )
             for key, (partition, change) in changes.items()
         }
@@ -245,7 +246,13 @@ class AlterPartitionManager:
             partition.role.change_unanswered(change)
 
 
-def _settle(partition: ChangingReplica, change: IsrChange, outcome: ResponsePartitionData) -> None:
+def _minimum(partition: Partition) -> int:
+    leadership = partition.leadership
+    assert leadership is not None, "only the change of a leader is sent"
+    return leadership.minimum
+
+
+def _settle(partition: Partition, change: IsrChange, outcome: ResponsePartitionData) -> None:
     """Pass the controller's outcome of one change to its leader."""
     if outcome.error_code:
         partition.role.change_refused(change, _error(outcome.error_code))

@@ -10,14 +10,14 @@ one. Decides nothing about ISRs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tidelog.core.types import TopicPartition
 from tidelog.replication.leader import LeaderReplica
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.command_requests import CommandRequests
-    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
     from tidelog.broker.services import Services
     from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
@@ -25,18 +25,11 @@ if TYPE_CHECKING:
 GRACE_MS: Final = 1_000
 
 
-class FoundReplicas(Protocol):
-    """The replicas of a broker, found by their partitions."""
-
-    def get(self, topic_partition: TopicPartition) -> Partition | None:
-        """Return the replica of a partition, None when there is none."""
-
-
 class ForeignIsrChanges:
     """Published ISRs that leaders of this broker may not know."""
 
     def __init__(
-        self, services: Services, replicas: FoundReplicas, requests: CommandRequests
+        self, services: Services, replicas: HostedPartitions, requests: CommandRequests
     ) -> None:
         self._services = services
         self._replicas = replicas

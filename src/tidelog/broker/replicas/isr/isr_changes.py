@@ -2,23 +2,20 @@
 
 `AlterPartitionManager` sends the changes to the controller; `StateNodeWriter` writes them into the
 state nodes. `inter.broker.protocol.version` chooses one of them when the broker starts. Leaders see
-either as `IsrChanges`.
+either as `hosting.context.IsrChanges`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidelog.broker.replicas.isr.alter_partition_manager import AlterPartitionManager
 from tidelog.broker.replicas.isr.state_node_writer import StateNodeWriter
+from tidelog.broker.services import Services
 from tidelog.core import protocol_level
 
-if TYPE_CHECKING:
-    from tidelog.broker.replicas.hosting.context import IsrChanges
-    from tidelog.broker.services import Services
+IsrChangeQueue = AlterPartitionManager | StateNodeWriter
 
 
-def isr_changes(services: Services) -> IsrChanges:
+def isr_changes(services: Services) -> IsrChangeQueue:
     """Return the queue of a broker, by its level of the protocol between brokers (A12)."""
     if protocol_level.is_direct(services.config.inter_broker_protocol_version):
         return StateNodeWriter(services)

@@ -34,7 +34,7 @@ from tidelog.metadata.store import (
 from tidelog.replication import direct_isr
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
     from tidelog.replication.isr import IsrChange
 
@@ -49,7 +49,7 @@ _MAX_BYTES = limits.MAX_TRANSACTION_BYTES // 2
 _OVERHEAD_BYTES = 128
 
 #: Changes by partition, each with the replica whose leader wants it.
-_Changes = dict[TopicPartition, tuple["HostedReplica", "IsrChange"]]
+_Changes = dict[TopicPartition, tuple["Partition", "IsrChange"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +83,16 @@ class StateNodeWriter:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def submit(self, partition: HostedReplica, change: IsrChange) -> None:
+    def submit(self, partition: Partition, change: IsrChange) -> None:
         """Write a change, with all others of this event; replaces one that was not sent (A8)."""
         self._queue[partition.topic_partition] = (partition, change)
         self._begin()
 
-    def withdraw(self, partition: HostedReplica) -> None:
+    def withdraw(self, partition: Partition) -> None:
         """Drop the unsent change of a partition."""
         self._queue.pop(partition.topic_partition, None)
 
-    def retry(self, partition: HostedReplica, change: IsrChange, after_ms: int = 0) -> None:
+    def retry(self, partition: Partition, change: IsrChange, after_ms: int = 0) -> None:
         """Write a change again after a pause, unless a newer change supersedes it (A8)."""
 
         def again() -> None:
@@ -141,7 +141,7 @@ class StateNodeWriter:
             "server", logging.INFO, f"{len(changes)} ISR changes wait for the store: {why}"
         )
         for topic_partition, (partition, change) in changes.items():
-            if partition.role.is_change_to_be_sent(change):
+            if _is_to_be_sent(partition, change):
                 self._queue.setdefault(topic_partition, (partition, change))
             else:
                 partition.role.change_unanswered(change)
@@ -170,7 +170,8 @@ class StateNodeWriter:
 
     def _drop_unwanted(self, changes: _Changes) -> None:
         for topic_partition, (partition, change) in list(changes.items()):
-            if not partition.role.is_change_wanted(change):
+            leadership = partition.leadership
+            if leadership is None or not leadership.is_wanted(change):
                 del changes[topic_partition]
 
     async def _read(self, changes: _Changes) -> _Reading:
@@ -201,7 +202,7 @@ class StateNodeWriter:
         size_bytes = 0
         for topic_partition, (partition, change) in list(changes.items()):
             node = reading.states[topic_partition]
-            if partition.role.is_change_to_be_sent(change):
+            if _is_to_be_sent(partition, change):
                 # From here on the leader waits for the outcome and replaces the change no more.
                 partition.role.change_sent(change)
             verdict = self._judge(partition, change, reading)
@@ -225,7 +226,7 @@ class StateNodeWriter:
         return writes
 
     def _judge(
-        self, partition: HostedReplica, change: IsrChange, reading: _Reading
+        self, partition: Partition, change: IsrChange, reading: _Reading
     ) -> direct_isr.Verdict | None:
         """Decide on one change; None where a node cannot be read, so that nothing is decided."""
         leadership = partition.leadership
@@ -258,7 +259,7 @@ class StateNodeWriter:
             reading.registered,
         )
 
-    def _found(self, partition: HostedReplica, change: IsrChange, state: PartitionState) -> None:
+    def _found(self, partition: Partition, change: IsrChange, state: PartitionState) -> None:
         """Take over the state that the node holds already."""
         tracer = self._services.tracer
         if direct_isr.holds_already(change, state):
@@ -311,13 +312,18 @@ class StateNodeWriter:
                 raise
 
 
-def _accepted(partition: HostedReplica, change: IsrChange, state: PartitionState) -> None:
+def _is_to_be_sent(partition: Partition, change: IsrChange) -> bool:
+    leadership = partition.leadership
+    return leadership is not None and leadership.is_to_be_sent(change)
+
+
+def _accepted(partition: Partition, change: IsrChange, state: PartitionState) -> None:
     partition.role.change_accepted(
         change, state.isr, state.leader_epoch, state.partition_epoch, bool(state.elr)
     )
 
 
-def _is_same_topic(partition: HostedReplica, node: Node | None) -> bool:
+def _is_same_topic(partition: Partition, node: Node | None) -> bool:
     """Return whether the topic's node is of the topic that this replica belongs to (V23)."""
     path = layout.topic_path(partition.topic_partition.topic)
     return node is not None and layout.decode_topic_id(path, node.data) == partition.topic_id

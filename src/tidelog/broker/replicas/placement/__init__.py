@@ -2,7 +2,8 @@
 
 `log_dir_placement` chooses the directory of a new replica (D2).
 
-Moves (D11): `directory_move` (one replica) and `directory_moves` (all of the broker).
+Moves (D11): `directory_move` (one replica) and `directory_moves` (all of the broker), at the pace
+of `move_pace`.
 `planned_directory_moves` begins the moves of a plan: of `directory_drains` (D12) or
 `directory_balance` (D15).
 """

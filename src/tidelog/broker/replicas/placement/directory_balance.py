@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.replicas.placement.planned_directory_moves import (
     PlannedDirectoryMoves,
-    PlannedReplicas,
     may_move,
     movable,
 )
@@ -25,7 +24,10 @@ from tidelog.log import log_dir_balance
 from tidelog.log.log_dir_plan import PlannedReplicaMove
 
 if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
     from tidelog.broker.replicas.placement.directory_drains import DirectoryDrains
+    from tidelog.broker.replicas.placement.directory_moves import DirectoryMoves
+    from tidelog.broker.replicas.placement.log_dir_placement import LogDirPlacement
     from tidelog.broker.services import Services
 
 #: Moves under way at a time.
@@ -41,12 +43,19 @@ class DirectoryBalance:
     """The balancing of one broker. Loop only."""
 
     def __init__(
-        self, services: Services, replicas: PlannedReplicas, drains: DirectoryDrains
+        self,
+        services: Services,
+        replicas: HostedPartitions,
+        moves: DirectoryMoves,
+        placement: LogDirPlacement,
+        drains: DirectoryDrains,
     ) -> None:
         self._services = services
         self._replicas = replicas
+        self._moves = moves
+        self._placement = placement
         self._drains = drains
-        self._planned = PlannedDirectoryMoves(services, replicas, "balance")
+        self._planned = PlannedDirectoryMoves(services, replicas, moves, "balance")
         self._pause = LoopPauses(services.clock)
         self._is_running = False
         #: The last plan had moves: it is brought to its end, within half of the threshold.
@@ -110,8 +119,8 @@ class DirectoryBalance:
 
     def _are_files_departing(self) -> bool:
         """Return whether moved replicas may still take room in their former directories."""
-        replicas = self._replicas
-        return any(replicas.moves.departing_bytes(each.path) for each in replicas.directories)
+        directories = self._replicas.directories
+        return any(self._moves.departing_bytes(each.path) for each in directories)
 
     def _is_limited(self) -> bool:
         """Return whether moves have a limit of their rate; log once that they have none."""
@@ -131,8 +140,8 @@ class DirectoryBalance:
         self, threshold_percent: int, *, is_under_way: bool
     ) -> list[PlannedReplicaMove]:
         replicas = self._replicas
-        states = await replicas.placement.states(replicas.directories, replicas.moves)
-        moving = {move.partition.topic_partition: None for move in replicas.moves.under_way()}
+        states = await self._placement.states(replicas.directories, self._moves)
+        moving = {move.partition.topic_partition: None for move in self._moves.under_way()}
         refused = {replica: None for replica, _ in self._planned.refused()}
         return log_dir_balance.plan(
             states,

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.replicas.placement.planned_directory_moves import (
     PlannedDirectoryMoves,
-    PlannedReplicas,
     may_move,
     movable,
 )
@@ -25,8 +24,11 @@ from tidelog.log import log_dir_drain
 from tidelog.log.log_dir_plan import PlannedReplicaMove
 
 if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
     from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.replicas.placement.directory_move import DirectoryMove
+    from tidelog.broker.replicas.placement.directory_moves import DirectoryMoves
+    from tidelog.broker.replicas.placement.log_dir_placement import LogDirPlacement
     from tidelog.broker.services import Services
     from tidelog.core.types import TopicPartition
 
@@ -44,10 +46,18 @@ _REMIND_MS: Final = 60_000
 class DirectoryDrains:
     """The drains of one broker. Loop only."""
 
-    def __init__(self, services: Services, replicas: PlannedReplicas) -> None:
+    def __init__(
+        self,
+        services: Services,
+        replicas: HostedPartitions,
+        moves: DirectoryMoves,
+        placement: LogDirPlacement,
+    ) -> None:
         self._services = services
         self._replicas = replicas
-        self._planned = PlannedDirectoryMoves(services, replicas, "drain")
+        self._moves = moves
+        self._placement = placement
+        self._planned = PlannedDirectoryMoves(services, replicas, moves, "drain")
         self._pause = LoopPauses(services.clock)
         self._is_running = False
         #: Why replicas fit nowhere, and until when they are not looked at.
@@ -83,8 +93,7 @@ class DirectoryDrains:
 
     async def preview(self, paths: Collection[str]) -> list[PlannedReplicaMove]:
         """Return where the replicas of directories would go, or go already, largest first."""
-        replicas = self._replicas
-        moves = {move.partition.topic_partition: move for move in replicas.moves.under_way()}
+        moves = {move.partition.topic_partition: move for move in self._moves.under_way()}
         begun = []
         rest = []
         for partition in self._leaving(paths):
@@ -93,7 +102,8 @@ class DirectoryDrains:
                 begun.append(_as_planned(move))
             else:
                 rest.append(movable(partition))
-        states = await replicas.placement.states(replicas.directories, replicas.moves, paths)
+        directories = self._replicas.directories
+        states = await self._placement.states(directories, self._moves, paths)
         return begun + log_dir_drain.plan(rest, states, self._planned.refused())
 
     # the loop
@@ -112,7 +122,7 @@ class DirectoryDrains:
         leaving = self._leaving(paths)
         self._note(paths, leaving)
         now_ms = self._services.clock.monotonic_ms()
-        moves = self._replicas.moves
+        moves = self._moves
         waiting, count = [], 0
         for partition in leaving:
             move = moves.get(partition.topic_partition)
@@ -129,8 +139,7 @@ class DirectoryDrains:
         self._remind(now_ms)
 
     async def _begin(self, partitions: Sequence[Partition], now_ms: int) -> None:
-        replicas = self._replicas
-        states = await replicas.placement.states(replicas.directories, replicas.moves)
+        states = await self._placement.states(self._replicas.directories, self._moves)
         chosen = [movable(partition) for partition in partitions]
         for each in log_dir_drain.plan(chosen, states, self._planned.refused()):
             if each.target is None:
@@ -138,7 +147,7 @@ class DirectoryDrains:
                 self._unfit[each.replica] = now_ms + _UNFIT_MS, each.reason
                 continue
             self._unfit.pop(each.replica, None)
-            if replicas.moves.get(each.replica) is not None:
+            if self._moves.get(each.replica) is not None:
                 self._services.tracer.mark("drained_replica_goes_elsewhere")
             if not await self._planned.begin(each):
                 self._pause.wake()  # to plan again, without what refused it
@@ -149,7 +158,7 @@ class DirectoryDrains:
             if move.source.path not in paths:
                 self._services.tracer.mark("drain_cancelled")
                 await self._planned.end(move, f"{move.source.path} is not drained any more")
-        for move in self._replicas.moves.under_way():
+        for move in self._moves.under_way():
             if move.target.path in paths and move.source.path not in paths:
                 await self._planned.end(move, f"{move.target.path} is drained")
 

@@ -11,8 +11,9 @@ full disk lets the move wait, and so does a present replica that cannot be read.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.replicas.hosting.log_bytes import bytes_from
 from tidelog.core.completion import Completion
@@ -23,6 +24,7 @@ from tidelog.replication.directory_move import LogExtent, Step, StepKind, next_s
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.replicas.placement.move_pace import MovePace
     from tidelog.broker.services import Services
     from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
@@ -34,32 +36,6 @@ _LONGEST_PAUSE_MS: Final = 5_000
 #: throttle, which holds no read there, and with one.
 _TAIL_READS: Final = 4
 _THROTTLED_TAIL_READS: Final = 1
-
-
-class MovePace(Protocol):
-    """What the moves of one broker share."""
-
-    async def turn(self) -> None:
-        """Return when this move may copy."""
-
-    def turn_over(self) -> None:
-        """Let another move copy."""
-
-    @property
-    def is_throttled(self) -> bool:
-        """Whether moves have a throttle, exceeded or not."""
-
-    def waits_ms(self) -> int:
-        """Return how long the throttle holds all moves, 0 where it does not."""
-
-    def copied(self, count_bytes: int) -> None:
-        """Count bytes that were copied."""
-
-    def is_hosted(self, partition: Partition) -> bool:
-        """Whether the replica is still one of this broker's."""
-
-    def replaced(self, move: DirectoryMove) -> None:
-        """Forget a move whose future replica is in place."""
 
 
 def future_config(config: LogConfig) -> LogConfig:
@@ -86,9 +62,20 @@ class DirectoryMove:
         partition: Partition,
         target: LogDirectory,
         future: PartitionLog,
+        is_hosted: Callable[[Partition], bool],
+        on_copied: Callable[[int], None],
+        on_replaced: Callable[[DirectoryMove], None],
     ) -> None:
+        """`is_hosted` says whether a replica is still one of this broker's.
+
+        `on_copied` gets the bytes of each read that was copied. `on_replaced` gets this move when
+        the future replica is in place.
+        """
         self._services = services
         self._pace = pace
+        self._is_hosted = is_hosted
+        self._on_copied = on_copied
+        self._on_replaced = on_replaced
         self.partition = partition
         self.source = partition.directory
         self.target = target
@@ -196,7 +183,7 @@ class DirectoryMove:
         count = len(part.data)
         if self.is_over or not count:
             return False
-        self._pace.copied(count)
+        self._on_copied(count)
         appended = future.plan_follower_append(part.data)
         future.submit_planned()
         await appended
@@ -250,7 +237,7 @@ class DirectoryMove:
         if self.is_over:
             return 0
         await replacement.rename()
-        if not self._pace.is_hosted(self.partition) or self.target.failure is not None:
+        if not self._is_hosted(self.partition) or self.target.failure is not None:
             # A log directory has failed meanwhile, and its replicas were given up.
             self._services.tracer.event(
                 "directory_move_undone", partition=str(self.partition.topic_partition)
@@ -259,7 +246,7 @@ class DirectoryMove:
             return 0
         self.partition.relocated(self.target, replacement.switch())
         self.is_over = True
-        self._pace.replaced(self)
+        self._on_replaced(self)
         replacement.go_on()
         return 0
 

@@ -15,73 +15,53 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.replicas.metrics import DIRECTORY_MOVE_BYTE_RATE, DIRECTORY_MOVE_MAX_LAG
 from tidelog.broker.replicas.placement.directory_move import DirectoryMove, future_config
-from tidelog.core.completion import Completion
+from tidelog.broker.replicas.placement.move_pace import MovePace
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import MAX_PREFERRED_LOG_DIRS
 from tidelog.core.log_dir_keys import CORDON, slow_action_includes, takes_no_new
 from tidelog.core.ports import Files, Work
-from tidelog.core.throttle_keys import UNLIMITED
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
-from tidelog.replication.byte_rate import ByteRate
 from tidelog.replication.directory_move import fits
 
 if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
     from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
     from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
-#: How often the throttle is looked at while it holds the moves: its rate may have changed.
-_LOOK_MS: Final = 500
-_MS_PER_S: Final = 1_000
 #: Time in which files are removed that are due.
 _GONE_MS: Final = 1_000
 #: How often the metrics show the progress, at most: each time looks at all moves.
 _SHOW_MS: Final = 1_000
 
 
-class HostedReplicas(Protocol):
-    """The replicas that move: those of this broker."""
-
-    #: The good log directories.
-    directories: list[LogDirectory]
-    #: Why each of the others failed, by path.
-    failed: dict[str, StorageError]
-
-    @property
-    def offline(self) -> Collection[TopicPartition]:
-        """Partitions whose replicas are in failed directories."""
-
-    def get(self, topic_partition: TopicPartition) -> Partition | None:
-        """Return the replica of a partition, None when there is none."""
-
-
 class DirectoryMoves:
     """All moves of one broker. Loop only."""
 
-    def __init__(self, services: Services, replicas: HostedReplicas) -> None:
+    def __init__(
+        self,
+        services: Services,
+        replicas: HostedPartitions,
+        on_ended: Callable[[], None],
+        on_replaced: Callable[[str, str], None],
+    ) -> None:
+        """`on_ended` is called when a move has begun to be over: done, cancelled, or failed.
+
+        `on_replaced` gets source and target of a replica that has moved.
+        """
         self._services = services
         self._replicas = replicas
         self._moves: dict[TopicPartition, DirectoryMove] = {}
         #: Directories in which replicas are to be created, as asked for.
         self._preferred: dict[TopicPartition, str] = {}
-        config = services.config
-        self._rate = ByteRate(
-            config.alter_log_dirs_replication_quota_window_num,
-            config.alter_log_dirs_replication_quota_window_size_seconds * _MS_PER_S,
-        )
-        #: Moves that copy, and those that wait for their turn.
-        self._copying = 0
-        self._waiting: list[Completion[None]] = []
+        self._pace = MovePace(services)
         self._is_closing = False
-        #: Called when a move has begun to be over: it is done, cancelled, or has failed.
-        self.on_ended: Callable[[], None] = lambda: None
-        #: Called with source and target of a replica that has moved.
-        self.on_replaced: Callable[[str, str], None] = lambda source, target: None
+        self._on_ended, self._on_replaced = on_ended, on_replaced
         #: Replicas that have moved, and whose former files are still there: (directory, bytes,
         #: until when).
         self._departing: list[tuple[str, int, int]] = []
@@ -251,7 +231,10 @@ class DirectoryMoves:
         services, key = self._services, partition.topic_partition
         if self._is_closing or self._replicas.get(key) is not partition:
             return
-        move = self._moves[key] = DirectoryMove(services, self, partition, target, future)
+        move = self._moves[key] = DirectoryMove(
+            services, self._pace, partition, target, future,
+            self._is_hosted, self.copied, self._replaced,
+        )  # fmt: skip
         self._report(move, "directory_move_begun", "moves")
         services.tasks.spawn(f"directory move of {key}", move.run())
 
@@ -322,7 +305,7 @@ class DirectoryMoves:
         if move is not None:
             move.is_over = True
             self._show_progress(self._services.clock.monotonic_ms())
-            self.on_ended()
+            self._on_ended()
         return move
 
     async def _remove_futures(
@@ -370,43 +353,10 @@ class DirectoryMoves:
 
     # calls of moves
 
-    async def turn(self) -> None:
-        """Return when a move may copy."""
-        config = self._services.config
-        limit = config.num_replica_alter_log_dirs_threads
-        if self._copying >= (len(config.log_dirs) if limit < 0 else limit):
-            waiting: Completion[None] = Completion()
-            self._waiting.append(waiting)
-            await waiting
-        else:
-            self._copying += 1
-
-    def turn_over(self) -> None:
-        """Let the move that has waited longest copy."""
-        if self._waiting:
-            self._waiting.pop(0).resolve(None)
-        else:
-            self._copying -= 1
-
-    @property
-    def is_throttled(self) -> bool:
-        """Whether moves have a throttle, exceeded or not."""
-        return self._services.config.replica_alter_log_dirs_io_max_bytes_per_second != UNLIMITED
-
-    def waits_ms(self) -> int:
-        """Return how long the throttle holds all moves, 0 where it does not."""
-        now_ms = self._services.clock.monotonic_ms()
-        rate = self._services.config.replica_alter_log_dirs_io_max_bytes_per_second
-        self._rate.limited(None if rate == UNLIMITED else rate, now_ms)
-        if not self._rate.is_exceeded(now_ms):
-            return 0
-        self._services.tracer.mark("directory_move_throttled")
-        return min(self._rate.recovers_in_ms(now_ms), _LOOK_MS)
-
     def copied(self, count_bytes: int) -> None:
         """Count bytes that were copied."""
         now_ms = self._services.clock.monotonic_ms()
-        self._rate.record(count_bytes, count_bytes, now_ms)
+        self._pace.copied(count_bytes, now_ms)
         self._show_progress(now_ms)
 
     def _show_progress(self, now_ms: int) -> None:
@@ -417,19 +367,17 @@ class DirectoryMoves:
             metrics.drop(DIRECTORY_MOVE_BYTE_RATE)
         elif now_ms - self._shown_ms >= _SHOW_MS:
             self._shown_ms = now_ms
-            metrics.put(DIRECTORY_MOVE_BYTE_RATE, self._rate.per_second(now_ms))
+            metrics.put(DIRECTORY_MOVE_BYTE_RATE, self._pace.bytes_per_second(now_ms))
             metrics.put(DIRECTORY_MOVE_MAX_LAG, max(each.lag for each in self._moves.values()))
 
-    def is_hosted(self, partition: Partition) -> bool:
-        """Whether the replica is still one of this broker's."""
+    def _is_hosted(self, partition: Partition) -> bool:
         return self._replicas.get(partition.topic_partition) is partition
 
-    def replaced(self, move: DirectoryMove) -> None:
-        """Forget a move whose future replica is in place."""
+    def _replaced(self, move: DirectoryMove) -> None:
         key, log = move.partition.topic_partition, move.partition.log
         gone_ms = self._services.clock.monotonic_ms() + log.config.file_delete_delay_ms + _GONE_MS
         self._departing.append((move.source.path, log.size_bytes, gone_ms))
-        self.on_replaced(move.source.path, move.target.path)
+        self._on_replaced(move.source.path, move.target.path)
         if self._moves.get(key) is move:
             self._forget(key)
         self._services.tracer.mark("directory_move_swapped")

@@ -8,10 +8,8 @@ Loop only.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tidelog.core.errors import KafkaError
 from tidelog.core.log_dir_keys import takes_no_new
@@ -19,31 +17,14 @@ from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.log.log_dir_plan import MovableReplica, PlannedReplicaMove
 
 if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
     from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.replicas.placement.directory_move import DirectoryMove
     from tidelog.broker.replicas.placement.directory_moves import DirectoryMoves
-    from tidelog.broker.replicas.placement.log_dir_placement import LogDirPlacement
     from tidelog.broker.services import Services
-    from tidelog.log.log_directory import LogDirectory
 
 #: For how long a replica is not planned into a directory that has refused it.
 REFUSED_MS: Final = 30_000
-
-
-class PlannedReplicas(Protocol):
-    """The replicas of which the moves are planned."""
-
-    #: The good log directories.
-    directories: list[LogDirectory]
-    moves: DirectoryMoves
-    placement: LogDirPlacement
-    command_order: asyncio.Lock
-
-    def all(self) -> Sequence[Partition]:
-        """Return every replica, in the order in which they came."""
-
-    def get(self, topic_partition: TopicPartition) -> Partition | None:
-        """Return the replica of a partition, None when there is none."""
 
 
 def movable(partition: Partition) -> MovableReplica:
@@ -61,10 +42,13 @@ def may_move(partition: Partition) -> bool:
 class PlannedDirectoryMoves:
     """The moves that one kind of plan has begun."""
 
-    def __init__(self, services: Services, replicas: PlannedReplicas, kind: str) -> None:
+    def __init__(
+        self, services: Services, replicas: HostedPartitions, moves: DirectoryMoves, kind: str
+    ) -> None:
         """`kind` names the plan in the log."""
         self._services = services
         self._replicas = replicas
+        self._moves = moves
         self._kind = kind
         self._own: dict[TopicPartition, DirectoryMove] = {}
         #: By replica and directory: until when it is not planned again, and why.
@@ -72,7 +56,7 @@ class PlannedDirectoryMoves:
 
     def under_way(self) -> list[DirectoryMove]:
         """Return the moves that are not over."""
-        moves = self._replicas.moves
+        moves = self._moves
         self._own = {key: move for key, move in self._own.items() if moves.get(key) is move}
         return list(self._own.values())
 
@@ -105,11 +89,11 @@ class PlannedDirectoryMoves:
                 source=planned.source, target=target, size_bytes=planned.size_bytes,
             )  # fmt: skip
             try:
-                await replicas.moves.move(key, target)
+                await self._moves.move(key, target)
             except KafkaError as error:
                 self._was_refused(planned, target, error.message)
                 return False
-            move = replicas.moves.get(key)
+            move = self._moves.get(key)
             if move is None:
                 return False  # its directory has failed meanwhile
             self.adopt(move)
@@ -144,6 +128,6 @@ class PlannedDirectoryMoves:
         """End a move, if it is still under way."""
         key = move.partition.topic_partition
         async with self._replicas.command_order:
-            if self._replicas.moves.get(key) is move:
-                await self._replicas.moves.end(key, why)
+            if self._moves.get(key) is move:
+                await self._moves.end(key, why)
         self._own.pop(key, None)

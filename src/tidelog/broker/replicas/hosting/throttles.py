@@ -22,7 +22,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.replication.throttle import MoveRates, SideThrottle, ThrottleSettings
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.hosting.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
     from tidelog.core.topic_config import TopicConfig
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
@@ -186,7 +186,7 @@ class ReplicationThrottles:
 
     # the leader's side
 
-    def leaves_out(self, partition: HostedReplica, follower: int, further_bytes: int) -> bool:
+    def leaves_out(self, partition: Partition, follower: int, further_bytes: int) -> bool:
         """Return whether a follower must wait for records of a partition led here.
 
         `further_bytes`: bytes already read for this follower in the same fetch. A member of the
@@ -214,7 +214,7 @@ class ReplicationThrottles:
         """Return when followers wait no longer on the leader's side, at the earliest."""
         return self.leader.recovers_in_ms(self._services.clock.monotonic_ms())
 
-    def is_held_back(self, partition: HostedReplica, follower: int) -> bool:
+    def is_held_back(self, partition: Partition, follower: int) -> bool:
         """Return whether the leader's side may leave out a follower: throttled, outside the ISR."""
         leadership = partition.leadership
         if leadership is None or not self.leader.is_throttled(partition.topic_partition):
@@ -233,7 +233,7 @@ class ReplicationThrottles:
 
     # the follower's side
 
-    def is_caught_up(self, partition: HostedReplica) -> bool:
+    def is_caught_up(self, partition: Partition) -> bool:
         """Return whether the follower's side never lets a followed partition wait.
 
         The follower has reached the high watermark that a leader reported last, as in Kafka, or it
@@ -242,12 +242,12 @@ class ReplicationThrottles:
         reported = partition.told_high_watermark
         return 0 <= reported <= partition.log.log_end_offset or self._is_member(partition)
 
-    def _is_member(self, partition: HostedReplica) -> bool:
+    def _is_member(self, partition: Partition) -> bool:
         """Return whether this follower is in the ISR by published state."""
         published = self._services.view.partition(partition.topic_partition)
         return published is not None and self._services.broker_id in published.isr
 
-    def waits(self, partition: HostedReplica) -> bool:
+    def waits(self, partition: Partition) -> bool:
         """Return whether this follower must leave a partition out of its fetches.
 
         One that does not copy is left out even at the high watermark, which may stand still while
@@ -286,7 +286,7 @@ class ReplicationThrottles:
         """Return when replicas wait no longer on the follower's side, at the earliest."""
         return self.follower.recovers_in_ms(self._services.clock.monotonic_ms())
 
-    def received(self, partition: HostedReplica, count: int) -> None:
+    def received(self, partition: Partition, count: int) -> None:
         """Count the bytes of a followed partition in a response, if it is throttled."""
         if not self.follower.is_active:
             return

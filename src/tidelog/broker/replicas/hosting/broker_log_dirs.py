@@ -1,0 +1,66 @@
+"""The log directories of one broker, and the replicas that a disk took away or refused (D1, D4).
+
+A directory is good until its first device error, and then failed for the life of the process. The
+replicas of a directory that failed at run time are offline until one of them is hosted again.
+`failed_directories` decides when a directory is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tidelog.broker.replicas.metrics import OFFLINE_REPLICAS
+from tidelog.core.metrics import Metrics
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.replication.commands import OfflineReplica
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.core.errors import StorageError
+    from tidelog.log.log_directory import LogDirectory
+
+
+class BrokerLogDirs:
+    """The log directories of one broker. Loop only."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        #: The good log directories.
+        self.good: list[LogDirectory] = []
+        #: Why each of the others failed, by path (D1).
+        self.failed: dict[str, StorageError] = {}
+        #: Replicas in directories that failed at run time (D4).
+        self.offline: dict[TopicPartition, OfflineReplica] = {}
+        #: Topic ids of replicas that the disk refused to create as new; none was here since (D3).
+        self.refused_new: dict[TopicPartition, TopicId] = {}
+        #: Bytes of the replicas that a directory held when it failed at run time, by path.
+        self._held_by_failed: dict[str, dict[TopicPartition, int]] = {}
+
+    def held_by_failed(self, path: str) -> Mapping[TopicPartition, int]:
+        """Return the bytes of the replicas that a directory held when it failed at run time."""
+        return self._held_by_failed.get(path, {})
+
+    def give_up(self, path: str, lost: Sequence[Partition]) -> list[LogDirectory]:
+        """Take a failed directory out of the good ones and return it; its replicas are `lost`."""
+        failing = [each for each in self.good if each.path == path]
+        self.good = [each for each in self.good if each.path != path]
+        held = self._held_by_failed.setdefault(path, {})
+        held.update({each.topic_partition: each.log.size_bytes for each in lost})
+        return failing
+
+    def lost(self, partition: Partition) -> None:
+        """Note that a replica is offline: its directory has failed."""
+        self.offline[partition.topic_partition] = OfflineReplica(
+            partition.topic_id, partition.leader_epoch
+        )
+
+    def hosted(self, topic_partition: TopicPartition) -> None:
+        """Note that a replica is in a good directory."""
+        self.refused_new.pop(topic_partition, None)
+        if self.offline.pop(topic_partition, None) is not None:
+            self.count_offline()
+
+    def count_offline(self) -> None:
+        """Count the replicas in directories that failed at run time (D10)."""
+        self._metrics.put(OFFLINE_REPLICAS, len(self.offline))

@@ -1,0 +1,162 @@
+"""The replicas that this broker hosts, by name and by topic id, and its log directories.
+
+The rooms above find replicas here. `replica_set` adds them, and knows the configuration of their
+topics. A replica that is not here may be offline (D4), elsewhere, or unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.broker.replicas.hosting.broker_log_dirs import BrokerLogDirs
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_to_text
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.context import PartitionContext
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.core.errors import StorageError
+    from tidelog.log.log_directory import LogDirectory
+
+
+class HostedLog(NamedTuple):
+    """What a replica of this broker says of its partition's history (E8)."""
+
+    topic_id: TopicId
+    latest_epoch: int
+
+
+class HostedPartitions:
+    """The replicas of one broker. Loop only."""
+
+    def __init__(self, context: PartitionContext) -> None:
+        self._context = context
+        self._services = context.services
+        self.takeovers = context.takeovers
+        #: Both sides of the replication throttle (R15).
+        self.throttles = context.throttles
+        #: What reassignments copy from and to this broker (R16).
+        self.reassignments = context.reassignments
+        #: The log directories, and the replicas that they took away or refused.
+        self.log_dirs = BrokerLogDirs(context.services.metrics)
+        #: One command is run at a time, in the order of arrival.
+        self.command_order = asyncio.Lock()
+        self._partitions: dict[TopicPartition, Partition] = {}
+        #: topic id -> (topic, how many of its partitions are here).
+        self._topics: dict[TopicId, tuple[str, int]] = {}
+
+    @property
+    def directories(self) -> Sequence[LogDirectory]:
+        """The good log directories."""
+        return self.log_dirs.good
+
+    @property
+    def failed(self) -> Mapping[str, StorageError]:
+        """Why each of the other log directories failed, by path (D1)."""
+        return self.log_dirs.failed
+
+    @property
+    def offline(self) -> Collection[TopicPartition]:
+        """Partitions whose replicas are in directories that failed at run time (D4)."""
+        return self.log_dirs.offline
+
+    def get(self, topic_partition: TopicPartition) -> Partition | None:
+        """Return the replica of a partition, None when there is none."""
+        return self._partitions.get(topic_partition)
+
+    def log_epochs(self) -> dict[TopicPartition, HostedLog]:
+        """Return topic id and last leader epoch of each log here."""
+        return {
+            partition.topic_partition: HostedLog(
+                partition.log.topic_id, partition.log.epochs.latest_epoch
+            )
+            for partition in self.all()
+        }
+
+    def all(self) -> list[Partition]:
+        """Return every replica, in the order in which they came."""
+        return list(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def topics(self) -> dict[str, None]:
+        """Return the topics that have a replica here."""
+        return {name: None for name, _ in self._topics.values()}
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """Return the name of a topic that has a replica here."""
+        entry = None if topic_id == ZERO_TOPIC_ID else self._topics.get(topic_id)
+        return None if entry is None else entry[0]
+
+    def published_topic_name(self, topic_id: TopicId) -> str | None:
+        """Return the name of a topic id, by published state or by a replica that is here."""
+        return self._services.view.topic_name(topic_id) or self.topic_name(topic_id)
+
+    def missing_replica_error(self, topic_partition: TopicPartition) -> ErrorCode:
+        """Return the error for a partition without a replica here.
+
+        It is in a failed log directory (D4), elsewhere, or unknown.
+        """
+        if topic_partition in self.log_dirs.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        view = self._services.view
+        if not view.is_known or view.partition(topic_partition) is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def by_topic_id(self, topic_id: TopicId, partition: int) -> Partition | None:
+        """Return the replica of a partition, named by topic id."""
+        entry = self._topics.get(topic_id)
+        if entry is None:
+            return None
+        found = self._partitions.get(TopicPartition(entry[0], partition))
+        return found if found is not None and found.topic_id == topic_id else None
+
+    def host(self, partition: Partition) -> None:
+        """Host a replica from now on."""
+        self._partitions[partition.topic_partition] = partition
+        self.log_dirs.hosted(partition.topic_partition)
+        self._count_topic(partition, 1)
+
+    def forget(self, partition: Partition) -> None:
+        """Host a replica no longer; its log is the caller's business."""
+        if self._partitions.get(partition.topic_partition) is not partition:
+            return
+        del self._partitions[partition.topic_partition]
+        self.throttles.left(partition.topic_partition)
+        self.reassignments.role_ended(partition.topic_partition)
+        self._count_topic(partition, -1)
+        if partition.topic_id not in self._topics:
+            # Changes of its configuration are not read while no replica of it is here.
+            self.throttles.topic_gone(partition.topic_partition.topic)
+        coordinators = self._context.coordinators.get(partition.topic_partition.topic)
+        if coordinators is not None:
+            coordinators.replica_gone(partition)
+
+    def adopt_topic_id(self, partition: Partition, topic_id: TopicId) -> None:
+        """Give a replica that lost its topic id the id of its command.
+
+        The log writes the id down with a flush that begins now.
+        """
+        if partition.topic_id == ZERO_TOPIC_ID != topic_id:
+            self._count_topic(partition, -1)
+            partition.log.topic_id = topic_id
+            partition.log.metadata_unsynced = True
+            self._count_topic(partition, 1)
+            self._services.tracer.mark("topic_id_adopted")
+            self._services.tracer.event(
+                "topic_id_adopted",
+                partition=str(partition.topic_partition),
+                topic_id=topic_id_to_text(topic_id),
+            )
+            # Where the flush fails, the directory has failed, or the next flush repeats it.
+            partition.log.flush()
+
+    def _count_topic(self, partition: Partition, change: int) -> None:
+        _, count = self._topics.pop(partition.topic_id, ("", 0))
+        if count + change:
+            name = partition.topic_partition.topic
+            self._topics[partition.topic_id] = (name, count + change)

@@ -1,0 +1,79 @@
+"""The disk of one log directory: its lane, and the errors that fail it for good.
+
+The first device error, or any failed fsync, fails the directory for good. `on_failure` is called
+once for it (D1, D17). A full disk makes the directory read-only instead (D14, `directory_space`).
+Loop only. Knows nothing of logs.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+
+from tidelog.core.errors import DEVICE_ERRNOS, StorageError
+from tidelog.core.ports import Clock, Lane, Tracer
+
+_LOGGER = "log"
+
+
+class DirectoryDisk:
+    """The disk of a log directory, as its space, its speed and its logs use it."""
+
+    def __init__(self, lane: Lane, clock: Clock, tracer: Tracer) -> None:
+        self.lane = lane
+        self.path = lane.directory
+        self.clock = clock
+        self.tracer = tracer
+        #: The error that failed the directory; nothing is written after it.
+        self.failure: StorageError | None = None
+        #: Nothing is removed any more: the directory is closed.
+        self.is_closed = False
+        #: Called once when the directory fails.
+        self.on_failure: Callable[[StorageError], None] | None = None
+        #: Called for each write that was refused for lack of space.
+        self.on_no_space: Callable[[StorageError], None] = lambda error: None
+
+    def failed(self, error: BaseException) -> None:
+        """Judge a failed operation: a device error fails the directory, once (D1, D17).
+
+        A write refused for lack of space makes it read-only (D14). Any error but a StorageError is
+        a defect of this program and raised.
+        """
+        if not isinstance(error, StorageError):
+            raise error
+        if not error.is_device_failure:
+            self.log_note(logging.WARNING, str(error))
+            if error.is_full:
+                self.on_no_space(error)
+            else:
+                self.tracer.mark("files_failed_beside_the_disk")
+            return
+        if error.errno not in DEVICE_ERRNOS:
+            self.tracer.mark("sync_failed_beside_the_device")
+        if self.failure is None:
+            self.failure = error
+            self.log_note(logging.ERROR, str(error))
+            self.tracer.event(
+                "log_directory_failed", directory=self.path, operation=error.operation,
+                error=errno.errorcode.get(error.errno, str(error.errno)),
+            )  # fmt: skip
+            if self.on_failure is not None:
+                self.on_failure(error)
+
+    def mark_bad(self, why: str = "an operator marked it bad") -> None:
+        """Fail the directory at an operator's request (D12), or for another reason."""
+        self.failed(self._unusable(why))
+
+    def give_up_hanging(self, why: str) -> None:
+        """Fail the directory, whose device hangs, and every operation that has not ended."""
+        error = self._unusable(why)
+        self.failed(error)
+        self.lane.abandon(error)
+
+    def _unusable(self, why: str) -> StorageError:
+        return StorageError(self.path, "use", self.path, errno.EIO, self.clock.wall_ms(), why)
+
+    def log_note(self, level: int, text: str) -> None:
+        """Log a line about this directory."""
+        self.tracer.log(_LOGGER, level, text)
