@@ -45,7 +45,7 @@ class Replacement:
         self._target = target
         self._current = current
         self._future = future
-        self._held: HeldRequests | None = None
+        self._held: HeldRequests[PartitionLog] | None = None
         self.is_over = False
 
     async def prepare(self, high_watermark: int) -> None:

@@ -2,8 +2,8 @@
 
 The set adds replicas to `hosted_partitions` and knows the configuration of each topic. It fences
 controllers (V30) and runs commands one after another (V31 to V35, V45). `commands` carries commands
-out; `upkeep` does the periodic work. At start every log found is a replica without a role: roles come
-from the controller (V44).
+out; `upkeep` does the periodic work. At start every log found is a replica without a role: roles
+come from the controller (V44).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.broker import store_access
 from tidelog.broker.replicas.directories import duplicate_replicas
-from tidelog.broker.replicas.hosting.context import IsrChanges, PartitionContext, TopicCoordinators
+from tidelog.broker.replicas.hosting.context import PartitionContext, TopicCoordinators
 from tidelog.broker.replicas.hosting.early_batches import EarlyBatches
 from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
 from tidelog.broker.replicas.hosting.partition import Partition, PlannedAppends
@@ -39,6 +39,7 @@ from tidelog.replication import commands
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.replicas.fetching.fetchers import Fetchers
+    from tidelog.broker.replicas.hosting.isr_change_queue import IsrChangeQueue
     from tidelog.broker.replicas.hosting.takeovers import Takeovers
     from tidelog.broker.replicas.hosting.throttles import ReplicationThrottles
     from tidelog.broker.server.requests import Request
@@ -60,7 +61,7 @@ class ReplicaSet(HostedPartitions):
         self,
         services: Services,
         appends: PlannedAppends,
-        alter_partition_manager: IsrChanges,
+        alter_partition_manager: IsrChangeQueue,
         takeovers: Takeovers,
         throttles: ReplicationThrottles,
         fetchers: Fetchers,

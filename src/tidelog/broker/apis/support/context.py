@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tidelog.broker.membership.store_trouble import StoreTrouble
     from tidelog.broker.replicas.commands import ReplicaCommands
     from tidelog.broker.replicas.fetching.fetch_sessions import FetchSessions
+    from tidelog.broker.replicas.hosting.isr_change_queue import IsrChangeQueue
     from tidelog.broker.replicas.isr.foreign_isr_changes import ForeignIsrChanges
-    from tidelog.broker.replicas.isr.isr_changes import IsrChangeQueue
     from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.replicas.stray_recovery import StrayRecovery
     from tidelog.broker.server.admission import Admission

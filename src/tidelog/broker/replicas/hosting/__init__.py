@@ -13,8 +13,8 @@ Waiting requests: `purgatory`. Throttling of replication (R15): `throttles` has 
 Appends: `late_appends` are batches that a thread checks first. `early_batches` are refused ones for
 replicas that do not exist yet. `leader_syncs` is group commit with `flush.before.ack` (V69).
 
-Leaderships that begin: `takeovers` (watched until clients have recovered) and `unclean_elections`
-(the data at risk).
+ISR changes on their way: `isr_change_queue`. Leaderships that begin: `takeovers` (watched until
+clients have recovered) and `unclean_elections` (the data at risk).
 
 Measures: `log_bytes` (bytes on one side of an offset) and `reassignment_meters` (R16).
 """

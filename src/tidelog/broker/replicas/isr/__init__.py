@@ -1,6 +1,6 @@
 """ISR changes of the partitions that this broker leads.
 
-Leaders see one queue of the type `IsrChanges`, and `isr_changes` chooses its kind.
+Leaders see one queue of the type `IsrChangeQueue`, and `isr_changes` chooses its kind.
 `alter_partition_manager` sends the changes to the controller, in the form of
 `alter_partition_requests`. Below protocol level 2.7, `state_node_writer` writes the changes into
 state nodes (A12).

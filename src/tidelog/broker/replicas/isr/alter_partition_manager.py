@@ -15,11 +15,11 @@ import logging
 from typing import Any
 
 from tidelog.broker.peers import PeerConnection
+from tidelog.broker.replicas.hosting.isr_change_queue import IsrChangeQueue
 from tidelog.broker.replicas.hosting.partition import Partition
 from tidelog.broker.replicas.isr import alter_partition_requests as requests
 from tidelog.broker.services import Services
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError
-from tidelog.core.types import TopicPartition
 from tidelog.replication.isr import IsrChange
 from tidelog.wire.messages.alter_partition import AlterPartitionResponse, ResponsePartitionData
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
@@ -35,12 +35,11 @@ _PURPOSE = "isr-changes"
 _Sent = dict[tuple[requests.TopicKey, int], tuple[Partition, IsrChange]]
 
 
-class AlterPartitionManager:
+class AlterPartitionManager(IsrChangeQueue):
     """The queue of one broker."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
-        self._queue: dict[TopicPartition, tuple[Partition, IsrChange]] = {}
+        super().__init__(services)
         self._in_flight = False
         #: The awaited request, and its controller: (epoch, broker id).
         self._attempt = 0
@@ -50,19 +49,6 @@ class AlterPartitionManager:
         #: A send is due: at the end of this event, or when a pause is over.
         self._due = False
         self._failures = 0
-        self._closed = False
-
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    def submit(self, partition: Partition, change: IsrChange) -> None:
-        """Send a change, with all others of this event; replaces one that was not sent (A8)."""
-        self._queue[partition.topic_partition] = (partition, change)
-        self._soon()
-
-    def withdraw(self, partition: Partition) -> None:
-        """Drop the unsent change of a partition."""
-        self._queue.pop(partition.topic_partition, None)
 
     def retry(self, partition: Partition, change: IsrChange, after_ms: int = 0) -> None:
         """Send a change again after a pause: the controller left its outcome open.
@@ -89,11 +75,6 @@ class AlterPartitionManager:
             self._services.tracer.mark("isr_changes_put_to_new_controller")
             awaited = self._awaited
             self._unanswered(awaited, "the controller has changed", len(awaited))
-
-    def close(self) -> None:
-        """Send nothing more."""
-        self._closed = True
-        self._queue.clear()
 
     # sending
 

@@ -2,17 +2,16 @@
 
 `AlterPartitionManager` sends the changes to the controller; `StateNodeWriter` writes them into the
 state nodes. `inter.broker.protocol.version` chooses one of them when the broker starts. Leaders see
-either as `hosting.context.IsrChanges`.
+either as an `IsrChangeQueue`.
 """
 
 from __future__ import annotations
 
+from tidelog.broker.replicas.hosting.isr_change_queue import IsrChangeQueue
 from tidelog.broker.replicas.isr.alter_partition_manager import AlterPartitionManager
 from tidelog.broker.replicas.isr.state_node_writer import StateNodeWriter
 from tidelog.broker.services import Services
 from tidelog.core import protocol_level
-
-IsrChangeQueue = AlterPartitionManager | StateNodeWriter
 
 
 def isr_changes(services: Services) -> IsrChangeQueue:

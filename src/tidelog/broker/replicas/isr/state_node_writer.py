@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.broker.replicas.hosting.isr_change_queue import IsrChangeQueue, IsrChanges
 from tidelog.broker.store_access import UNREACHED
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode
@@ -48,9 +49,6 @@ _MAX_BYTES = limits.MAX_TRANSACTION_BYTES // 2
 #: Bytes that the notification and the transaction need for each partition beside path and data.
 _OVERHEAD_BYTES = 128
 
-#: Changes by partition, each with the replica whose leader wants it.
-_Changes = dict[TopicPartition, tuple["Partition", "IsrChange"]]
-
 
 @dataclass(frozen=True, slots=True)
 class _Write:
@@ -69,28 +67,14 @@ class _Reading(NamedTuple):
     registered: Mapping[int, int]
 
 
-class StateNodeWriter:
+class StateNodeWriter(IsrChangeQueue):
     """The queue of one broker, and the flow that writes it."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
-        self._queue: _Changes = {}
+        super().__init__(services)
         #: The flow is about to begin, or runs.
         self._is_writing = False
         self._failures = 0
-        self._closed = False
-
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    def submit(self, partition: Partition, change: IsrChange) -> None:
-        """Write a change, with all others of this event; replaces one that was not sent (A8)."""
-        self._queue[partition.topic_partition] = (partition, change)
-        self._begin()
-
-    def withdraw(self, partition: Partition) -> None:
-        """Drop the unsent change of a partition."""
-        self._queue.pop(partition.topic_partition, None)
 
     def retry(self, partition: Partition, change: IsrChange, after_ms: int = 0) -> None:
         """Write a change again after a pause, unless a newer change supersedes it (A8)."""
@@ -98,24 +82,18 @@ class StateNodeWriter:
         def again() -> None:
             if not self._closed:
                 self._queue.setdefault(partition.topic_partition, (partition, change))
-                self._begin()
+                self._soon()
 
         self._services.serving_timers.after(max(after_ms, _FIRST_RETRY_MS), again)
 
     def controller_changed(self) -> None:
         """Do nothing: no controller is asked."""
 
-    def close(self) -> None:
-        """Begin no further transaction."""
-        self._closed = True
-        self._queue.clear()
-
     # the flow
 
-    def _begin(self) -> None:
+    def _soon(self) -> None:
         if not self._is_writing and not self._closed:
             self._is_writing = True
-            # The changes of one event are queued by then (A10).
             self._services.ports.loop.call_soon(self._spawn)
 
     def _spawn(self) -> None:
@@ -133,7 +111,7 @@ class StateNodeWriter:
         finally:
             self._is_writing = False
 
-    async def _wait(self, changes: _Changes, why: str) -> None:
+    async def _wait(self, changes: IsrChanges, why: str) -> None:
         """Let each leader decide again, and pause: the outcomes are unknown (S3, A8)."""
         services = self._services
         services.tracer.mark("direct_isr_change_waits")
@@ -152,7 +130,7 @@ class StateNodeWriter:
         self._failures += 1
         await self._services.tasks.sleep(delay_ms)
 
-    async def _settle(self, changes: _Changes) -> None:
+    async def _settle(self, changes: IsrChanges) -> None:
         """Take changes to their outcomes; settled ones leave `changes`.
 
         Raises StoreUnavailable, OutcomeUnknown or SessionExpired where the store cannot be read.
@@ -168,13 +146,13 @@ class StateNodeWriter:
             if writes:
                 await self._write(changes, writes)
 
-    def _drop_unwanted(self, changes: _Changes) -> None:
+    def _drop_unwanted(self, changes: IsrChanges) -> None:
         for topic_partition, (partition, change) in list(changes.items()):
             leadership = partition.leadership
             if leadership is None or not leadership.is_wanted(change):
                 del changes[topic_partition]
 
-    async def _read(self, changes: _Changes) -> _Reading:
+    async def _read(self, changes: IsrChanges) -> _Reading:
         partitions = list(changes)
         topics = list(dict.fromkeys(partition.topic for partition in partitions))
         members = sorted({member for _, change in changes.values() for member in change.isr})
@@ -196,7 +174,7 @@ class StateNodeWriter:
             },
         )
 
-    def _decide(self, changes: _Changes, reading: _Reading) -> dict[TopicPartition, _Write]:
+    def _decide(self, changes: IsrChanges, reading: _Reading) -> dict[TopicPartition, _Write]:
         """Pass on the outcomes that the nodes show; return the nodes to write, as many as fit."""
         writes: dict[TopicPartition, _Write] = {}
         size_bytes = 0
@@ -275,7 +253,7 @@ class StateNodeWriter:
             )
         _accepted(partition, change, state)
 
-    async def _write(self, changes: _Changes, writes: Mapping[TopicPartition, _Write]) -> None:
+    async def _write(self, changes: IsrChanges, writes: Mapping[TopicPartition, _Write]) -> None:
         """Write nodes and their notification; what was not written stays in `changes`."""
         notification = layout.encode_isr_change(list(writes))
         ops: list[Op] = [write.op for write in writes.values()]

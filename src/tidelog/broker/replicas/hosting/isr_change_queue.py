@@ -1,0 +1,59 @@
+"""The queue of ISR changes that leaders propose, before they go their way (A8).
+
+A change of a partition replaces an unsent one of the same partition. Room `isr` has the two kinds:
+changes go to the controller, or into the state nodes (A12). The role of the partition gets the
+outcome of each change.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from tidelog.core.types import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.broker.services import Services
+    from tidelog.replication.isr import IsrChange
+
+#: Changes by partition, each with the replica whose leader wants it.
+IsrChanges = dict[TopicPartition, tuple["Partition", "IsrChange"]]
+
+
+class IsrChangeQueue(ABC):
+    """The queue of one broker."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._queue: IsrChanges = {}
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def submit(self, partition: Partition, change: IsrChange) -> None:
+        """Send a change, with all others of this event; replaces one that was not sent (A8)."""
+        self._queue[partition.topic_partition] = (partition, change)
+        self._soon()
+
+    def withdraw(self, partition: Partition) -> None:
+        """Drop the unsent change of a partition."""
+        self._queue.pop(partition.topic_partition, None)
+
+    @abstractmethod
+    def retry(self, partition: Partition, change: IsrChange, after_ms: int = 0) -> None:
+        """Send a change again after a pause of more than `after_ms`: its outcome is unknown."""
+
+    @abstractmethod
+    def controller_changed(self) -> None:
+        """Note that the view of the cluster may name another controller."""
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._closed = True
+        self._queue.clear()
+
+    @abstractmethod
+    def _soon(self) -> None:
+        """Begin to send at the end of this event: all its changes are queued by then (A10)."""
