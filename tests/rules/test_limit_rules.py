@@ -18,7 +18,7 @@ from tidelog.broker.server.connections import Connection
 from tidelog.broker.server.requests import Request
 from tidelog.broker.server.timers import TimerWheel
 from tidelog.core.limits import MIB
-from tidelog.core.response_budget import ResponseBudget, ResponseShare
+from tidelog.core.response_budget import ResponseBudget, ResponseShare, WaitingRead
 from tidelog.wire.codec import RequestHeader, decode_request, encode_request
 from tidelog.wire.messages.fetch import FetchRequest
 from tidelog.wire.messages.list_offsets import ListOffsetsRequest
@@ -116,9 +116,6 @@ class Reader:
 class Due:
     """A fetch that waits for its turn."""
 
-    is_due = False
-    unread_bytes = 0
-
     def __init__(self) -> None:
         self.granted: list[int] = []
 
@@ -141,7 +138,7 @@ def test_what_is_unread_has_a_bound_and_each_fetch_gets_its_turn() -> None:
     assert any(reader.is_gone for reader, _ in readers)
     assert budget.brokers.grant_bytes >= MIB, "no client takes the part of brokers"
     waiting = Due()
-    budget.clients.wait(waiting)
+    budget.clients.wait(WaitingRead(waiting.resume, lambda: 0))
     clock.advance(20_000)
     assert waiting.granted == [budget.clients.grant_bytes], "readers of nothing made room"
 

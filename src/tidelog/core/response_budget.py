@@ -18,7 +18,7 @@ budget resumes fetches.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tidelog.core.disk_reads import DiskReads
 from tidelog.core.limits import KIB, MAX_IN_FLIGHT_PER_CONNECTION, MAX_SEND_QUEUE_BYTES, MIB
@@ -60,19 +60,26 @@ _LOG_MS: Final = 60_000
 _NAMED: Final = 3
 
 
-class WaitingRead(Protocol):
-    """A fetch that waits for its turn to read."""
+class WaitingRead:
+    """The turn to read for which a fetch waits."""
 
-    @property
-    def is_due(self) -> bool:
-        """Whether its time is over, so that it responds with or without records."""
+    __slots__ = ("is_due", "resume", "unread_bytes")
 
-    @property
-    def unread_bytes(self) -> int:
-        """Bytes of earlier responses that its connection holds."""
+    def __init__(
+        self,
+        resume: Callable[[int], None],
+        unread_bytes: Callable[[], int],
+        *,
+        is_due: bool = False,
+    ) -> None:
+        """`resume` reads up to so many bytes, or responds without records.
 
-    def resume(self, granted_bytes: int) -> None:
-        """Read up to so many bytes, or respond without records."""
+        `unread_bytes` returns the bytes of earlier responses that the fetch's connection holds.
+        """
+        self.resume = resume
+        self.unread_bytes = unread_bytes
+        #: Whether the fetch's time is over, so that it responds with or without records.
+        self.is_due = is_due
 
 
 class ResponseRoom:
@@ -166,7 +173,7 @@ class ResponseRoom:
         while waiting and (granted := self._grant()):
             fetch = next(iter(waiting))
             del waiting[fetch]
-            if fetch.unread_bytes > SHORT_QUEUE_BYTES:
+            if fetch.unread_bytes() > SHORT_QUEUE_BYTES:
                 granted = SHORT_GRANT_BYTES  # its connection has had its part
             fetch.resume(granted)
         if waiting and not self.is_exhausted and not self._is_looking:

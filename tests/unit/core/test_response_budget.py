@@ -13,6 +13,7 @@ from tidelog.core.response_budget import (
     STALLED_MS,
     ResponseBudget,
     ResponseShare,
+    WaitingRead,
 )
 
 MAX_BYTES = 128 * MIB
@@ -21,8 +22,7 @@ MAX_BYTES = 128 * MIB
 class Fetch:
     """A fetch that reads all that it is granted."""
 
-    def __init__(self, harness: Harness, *, is_due: bool = False) -> None:
-        self.is_due = is_due
+    def __init__(self, harness: Harness) -> None:
         self.unread_bytes = 0
         self.granted: int | None = None
         self._harness = harness
@@ -53,12 +53,12 @@ class Harness:
 
     def fetch(self, *, is_due: bool = False) -> Fetch:
         """Read at once where there is a grant, else wait."""
-        fetch = Fetch(self, is_due=is_due)
+        fetch = Fetch(self)
         granted = self.room.grant_bytes
         if granted:
             fetch.resume(granted)
         else:
-            self.room.wait(fetch)
+            self.room.wait(WaitingRead(fetch.resume, lambda: fetch.unread_bytes, is_due=is_due))
         return fetch
 
     def turn(self) -> None:

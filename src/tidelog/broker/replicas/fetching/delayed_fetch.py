@@ -22,6 +22,7 @@ from tidelog.broker.server.requests import Pending, RequestConnection
 from tidelog.core.completion import Completion
 from tidelog.core.disk_reads import HUNG_MS
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.response_budget import WaitingRead
 from tidelog.core.types import TopicPartition
 from tidelog.log.segment_reads import NotCached
 from tidelog.replication.pending_reads import NO_READ, PendingRead
@@ -60,8 +61,6 @@ class DelayedFetch:
         "_answers",
         "_connection",
         "_held",
-        "_is_deferred",
-        "_is_final",
         "_max_bytes",
         "_min_bytes",
         "_missing_bytes",
@@ -75,6 +74,7 @@ class DelayedFetch:
         "_session",
         "_throttled",
         "_timeout",
+        "_turn",
         "_unthrottling",
         "_version",
         "pending",
@@ -106,8 +106,8 @@ class DelayedFetch:
         self._reads = FetchReads(self._room)
         #: Directories whose disk may not be read now, and has records for this fetch.
         self._held: dict[str, None] = {}
-        #: Whether this fetch waits for its turn to read, and whether it responds then in any case.
-        self._is_deferred = self._is_final = False
+        #: The turn to read for which this fetch waits.
+        self._turn: WaitingRead | None = None
         # A response never holds more than max_bytes: like Kafka, wait for no more than fits.
         self._min_bytes = min(min_bytes, max_bytes)
         self._max_bytes = max_bytes
@@ -149,7 +149,7 @@ class DelayedFetch:
     def partition_readable(self, partition: SessionPartition) -> None:
         """Look again at a partition of the session that has changed while this fetch waits."""
         watched = partition.watched
-        if self._reads.under_way or self._is_deferred:
+        if self._reads.under_way or self._turn is not None:
             return
         if watched is not None and watched.is_leader:
             growth = growth_bytes(partition, watched)
@@ -190,27 +190,17 @@ class DelayedFetch:
 
     # the budget of unread responses
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the time of a fetch that waits for its turn is over."""
-        return self._is_final
-
-    @property
-    def unread_bytes(self) -> int:
-        """Bytes of responses that its connection holds."""
-        return self._connection.unread_bytes
-
     def _defer(self, final: bool) -> None:
         """Wait for this fetch's turn to read."""
-        self._is_deferred = True
-        self._is_final = self._is_final or final
+        self._turn = WaitingRead(self._resume, lambda: self._connection.unread_bytes, is_due=final)
         self._services.tracer.mark("fetch_waits_for_turn")
-        self._room.wait(self)
+        self._room.wait(self._turn)
 
-    def resume(self, granted_bytes: int) -> None:
-        """Read what is granted now; see `core.response_budget.WaitingFetch`."""
-        self._is_deferred = False
-        self._read(self._is_final, granted_bytes=granted_bytes)
+    def _resume(self, granted_bytes: int) -> None:
+        """Read what is granted now, or respond without records."""
+        turn, self._turn = self._turn, None
+        assert turn is not None, "only a fetch that waits has its turn"
+        self._read(turn.is_due, granted_bytes=granted_bytes)
         if self._answered:
             self._complete()
         elif not self._reads.under_way:
@@ -230,7 +220,7 @@ class DelayedFetch:
 
     def _look_again(self) -> bool:
         """Look at the dirty partitions while this fetch waits; return whether it responds."""
-        if self._answered or self._reads.under_way or self._is_deferred:
+        if self._answered or self._reads.under_way or self._turn is not None:
             return False
         self._read(final=False)
         if self._answered:
@@ -240,8 +230,8 @@ class DelayedFetch:
         return self._answered
 
     def _timed_out(self) -> None:
-        if self._is_deferred:
-            self._is_final = True
+        if self._turn is not None:
+            self._turn.is_due = True
         elif not self._answered and not self._reads.under_way:
             self._read(final=True)
             if self._answered:
@@ -257,9 +247,9 @@ class DelayedFetch:
         session = self._session
         self._reads.release()
         self._leave_held()
-        if self._is_deferred:
-            self._is_deferred = False
-            self._room.leave(self)
+        if self._turn is not None:
+            self._room.leave(self._turn)
+            self._turn = None
         if self._overdue is not None:
             self._overdue.cancel()
             self._overdue = None
