@@ -380,18 +380,18 @@ def test_moves_wait_for_their_throttle_and_show_their_progress(tmp_path: Path) -
 @pytest.mark.rule("D11")
 def test_one_replica_is_copied_at_a_time_where_there_is_one_thread(tmp_path: Path) -> None:
     async def play(two: TwoDisks) -> None:
-        moves = two.broker.replicas.moves
-        await moves.turn()
-        waiting = [asyncio.ensure_future(moves.turn()) for _ in range(2)]
+        pace = two.broker.replicas.moves._pace
+        await pace.turn()
+        waiting = [asyncio.ensure_future(pace.turn()) for _ in range(2)]
         await settle()
         assert not any(each.done() for each in waiting)
-        moves.turn_over()
+        pace.turn_over()
         await settle()
         assert [each.done() for each in waiting] == [True, False]
-        moves.turn_over()
-        moves.turn_over()
+        pace.turn_over()
+        pace.turn_over()
         await settle()
-        await moves.turn()
+        await pace.turn()
 
     story(tmp_path, play, num_replica_alter_log_dirs_threads="1")
 

@@ -24,7 +24,7 @@ from tests.support.controller.values import (
 from tidelog.broker.broker import Broker
 from tidelog.broker.controller.cold_start import assigned_in_cold_start
 from tidelog.broker.membership.store_history import OlderStoreError
-from tidelog.broker.replicas.replica_set import HostedLog
+from tidelog.broker.replicas.hosting.hosted_partitions import HostedLog
 from tidelog.controller.commands import Sender
 from tidelog.controller.controller import Controller
 from tidelog.controller.elections.recoveries import LogEndsReported, RecoveryBegun, RecoveryWaitOver

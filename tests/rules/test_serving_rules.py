@@ -21,7 +21,7 @@ from tests.support.broker.fakes import (
 )
 
 from tidelog.broker.apis import produce
-from tidelog.broker.replicas.hosting.role import NoRole
+from tidelog.broker.replicas.hosting.role import KnownOffset, NoRole
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import RECOVERED, RECOVERING
@@ -90,7 +90,7 @@ def test_a_truncation_takes_the_high_watermark_with_it() -> None:
         await cluster[2].stop(leader_epoch=0, delete=False)
         role = cluster[2].partition().role
         assert isinstance(role, NoRole)
-        role.high_watermark = 5
+        role.core = KnownOffset(5)
         cluster[1].log().fill(0, 0)
         await cluster[1].command(state(1, leader_epoch=1, partition_epoch=1))
         await cluster[2].command(state(1, leader_epoch=1, partition_epoch=1))

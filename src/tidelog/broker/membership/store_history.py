@@ -35,7 +35,7 @@ from tidelog.metadata.layout import LayoutError
 from tidelog.metadata.store import ANY_VERSION, Create, Node, Op, SetData
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.replica_set import HostedLog
+    from tidelog.broker.replicas.hosting.hosted_partitions import HostedLog
     from tidelog.broker.services import Services
 
 #: How many names of marks a broker keeps; each mark is of a restored store.

@@ -8,7 +8,6 @@ numbers would be out of order. Where the leadership ends first, all are refused 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.replicas.hosting.role import note_refusal
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
     from tidelog.log.partition_log import AppendInfo
-
-#: Plans an append from its records, acks, the wall time in ms and the result of a check; raises
-#: CostlyBatch where the batch must be checked first.
-Plan = Callable[[Buffer, int, int, "Checked | None"], "Completion[AppendInfo]"]
 
 
 class Late(NamedTuple):
@@ -42,13 +37,11 @@ class LateAppends:
     A leader that stays leader under a new leader epoch passes them to its next role.
     """
 
-    __slots__ = ("_partition", "_services", "plan", "waiting")
+    __slots__ = ("_partition", "_services", "waiting")
 
-    def __init__(self, services: Services, partition: Partition, plan: Plan) -> None:
+    def __init__(self, services: Services, partition: Partition) -> None:
         self._services = services
         self._partition = partition
-        #: How the present leadership plans them.
-        self.plan = plan
         #: One list as long as these late appends exist: the leader's role looks at it, too.
         self.waiting: list[Late] = []
 
@@ -100,7 +93,7 @@ class LateAppends:
     def _begin(self, late: Late, checked: Checked | None) -> None:
         """Plan an append; raises CostlyBatch where its batch must be checked first."""
         try:
-            planned = self.plan(late.records, late.acks, late.now_ms, checked)
+            planned = self._partition.role.plan(late.records, late.acks, late.now_ms, checked)
         except CostlyBatch:
             raise
         except TidelogError as error:

@@ -78,8 +78,7 @@ class LeaderRole(Role):
         self.core: LeaderReplica = core
         self.leadership: LeaderReplica = core
         self._syncs = LeaderSyncs(self._services, self._log, self._synced, self._sync_failed)
-        self.late = late or LateAppends(self._services, partition, self.plan)
-        self.late.plan = self.plan
+        self.late = late or LateAppends(self._services, partition)
         self.waiting_appends = self.late.waiting
 
     @property

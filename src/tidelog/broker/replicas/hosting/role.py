@@ -20,6 +20,7 @@ from tidelog.log.refused_batches import EarlierBatchRefusedError, SkippedBatches
 
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
+    from tidelog.log.append_validation import Checked
     from tidelog.log.partition_log import AppendInfo, PartitionLog
     from tidelog.replication.follower import FollowerReplica
     from tidelog.replication.isr import IsrChange
@@ -83,6 +84,15 @@ class Role:
         acks=-1 (V64), or a refusal of the log. A batch that is large inside is planned later, and
         so are the batches behind it: then the completion carries such an error. After a retriable
         refusal the replica expects the batch again: an idempotent producer resends it (V38).
+        """
+        return self.plan(records, acks, now_ms, None)
+
+    def plan(
+        self, records: Buffer, acks: int, now_ms: int, checked: Checked | None
+    ) -> Completion[AppendInfo]:
+        """Plan an append like `append`; raises CostlyBatch where its batch is to be checked first.
+
+        `checked` is the result of that check, None before it.
         """
         error = self._not_leader()
         note_refusal(self._services, self._log, records, error)

@@ -71,6 +71,6 @@ class MovePace:
         """Count bytes that were copied."""
         self._rate.record(count_bytes, count_bytes, now_ms)
 
-    def bytes_per_second(self, now_ms: int) -> float:
+    def bytes_per_second(self, now_ms: int) -> int:
         """Return the rate at which moves have copied lately."""
         return self._rate.per_second(now_ms)
