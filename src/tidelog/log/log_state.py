@@ -115,13 +115,11 @@ class LogState(LogOffsets):
         #: Segments, oldest first, never empty; appends go only to the last segment.
         self.segments = segments
         self.base_offsets = [segment.base_offset for segment in segments]
-        #: First offset that may be read.
         self.log_start_offset = log_start_offset
         #: Offset that the next planned record gets.
         self.next_offset = log_end_offset
         #: Offset after the last written record.
         self.log_end_offset = log_end_offset
-        #: Offset below which all records are on the disk.
         self.recovery_point = recovery_point
         self.epochs = epochs
         self.producers = producers
@@ -151,8 +149,7 @@ class LogState(LogOffsets):
         self.read_ends: dict[int, tuple[int, int]] = {}
         #: Appends that are not being written yet, in the order of their offsets.
         self.planned: list[AppendPlan] = []
-        #: A caller asked for their write while another operation was under way.
-        self.is_write_wanted = False
+        self.is_write_wanted = False  # asked for while another operation was under way
         self._busy = False
         self._turns: list[_Turn] = []
         #: Truncations that wait or run: nothing can be planned meanwhile.

@@ -6,6 +6,6 @@ Served: `fetch_sessions` (KIP-227) hold what a reader wants, `delayed_fetch` is 
 
 Sent: `fetchers`, each with a `followed_partition` for every partition that it copies.
 
-Throttling of replication (R15, `hosting.throttles`): `throttled_reads` is the leader's side in one
-fetch. `throttle_watch` warns of replicas that never catch up.
+Throttling of replication (R15): `throttled_reads` is the leader's side in one fetch.
+`throttle_watch` warns of replicas that never catch up.
 """
