@@ -1,11 +1,11 @@
-"""The fetches that this broker serves, those that it sends, and what the throttle does to them.
+"""The fetches that this broker serves and sends, and how the throttle affects them.
 
-Served: `fetch_sessions` (KIP-227) hold what a reader wants, `delayed_fetch` is one fetch.
-`fetch_checks` decides whether it may read here. `fetch_growth` is what it can still get,
-`fetch_reads` its reads from the disk.
+`fetch_sessions` (KIP-227) remember which partitions a reader wants, and `delayed_fetch` serves one
+fetch. `fetch_checks` decides whether a fetch may read a partition on this broker. `fetch_growth`
+computes what a waiting fetch can still get, and `fetch_reads` has its reads from disk.
 
-Sent: `fetchers`, each with a `followed_partition` for every partition that it copies.
+`fetchers` send fetches, each with a `followed_partition` for every partition that it copies.
 
-Throttling of replication (R15): `throttled_reads` is the leader's side in one fetch.
-`throttle_watch` warns of replicas that never catch up.
+`throttled_reads` applies the leader's side of the replication throttle to one fetch (R15), and
+`throttle_watch` warns of replicas that cannot catch up.
 """

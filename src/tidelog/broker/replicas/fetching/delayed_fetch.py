@@ -1,10 +1,10 @@
-"""One fetch: its reads and its wait.
+"""One fetch that this broker serves: its reads and its wait.
 
-The fetch looks at the dirty partitions of a session; `fetch_checks` decides whether they may be
-read. It reads logs up to the end that the session may see. It responds when there is enough data or
-the time is over. What it may read is granted by the budget of unread responses; without a grant it
-waits for its turn. A partition knows its follower's fetch offset before anything is read, so that
-the response carries the moved high watermark.
+The fetch looks at the dirty partitions of its session, and `fetch_checks` decides whether it may
+read them. The fetch reads each log up to the end that the session may see. The fetch responds when
+it has enough data, or at its timeout. The budget of unread responses grants how much a fetch may
+read; a fetch without a grant waits for its turn. A partition learns its follower's fetch offset
+before the read, so the response carries the new high watermark.
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.log.partition_log import LogSlice
 
-#: Partitions that a request has checked already: they may be read here.
+#: Partitions that the request already checked, so the fetch may read them.
 Checked = Mapping[SessionPartition, "Partition"]
 _NONE_CHECKED: Checked = {}
-#: Refusals that name the leader (KIP-951): without it, librdkafka backs off for half a second.
+#: Errors whose response names the leader (KIP-951), because librdkafka otherwise backs off for half
+#: a second.
 _LEADER_HINT_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _LEADER_HINT_VERSION = 16
-#: Clients of earlier versions do not know KAFKA_STORAGE_ERROR (KIP-112, D4).
+#: Clients of versions below this do not know KAFKA_STORAGE_ERROR (KIP-112, D4).
 _STORAGE_ERROR_VERSION = 6
 
 
 class DelayedFetch:
-    """One fetch under way: it reads, waits, and responds once."""
+    """A fetch in progress, which reads, waits, and responds once."""
 
     __slots__ = (
         "_all_partitions",
@@ -92,9 +93,9 @@ class DelayedFetch:
         connection: RequestConnection,
         received_ms: int = 0,
     ) -> None:
-        """`connection` sent the request: leader hints name endpoints of its listener.
+        """`connection` sent the request, and leader hints name endpoints of its listener.
 
-        `received_ms` is the monotonic time of its arrival.
+        `received_ms` is the monotonic time at which the request arrived.
         """
         self._services = services
         self._replicas = replicas
@@ -104,36 +105,37 @@ class DelayedFetch:
         responses = services.responses
         self._room = responses.brokers if connection.is_broker else responses.clients
         self._reads = FetchReads(self._room)
-        #: Directories whose disk may not be read now, and has records for this fetch.
+        #: Directories that hold records for this fetch but whose disk may not be read now.
         self._held: dict[str, None] = {}
         #: The turn to read for which this fetch waits.
         self._turn: WaitingRead | None = None
-        # A response never holds more than max_bytes: like Kafka, wait for no more than fits.
+        # A response never exceeds max_bytes, so the fetch waits for no more than that, as in Kafka.
         self._min_bytes = min(min_bytes, max_bytes)
         self._max_bytes = max_bytes
-        #: The response to a full fetch names every partition, even without room for its records
-        #: (Java clients throw away a response that omits one). The response to an incremental fetch
-        #: names changed partitions only.
+        #: Whether the response names every partition, even one whose records do not fit. A full
+        #: fetch needs every partition, because Java clients discard a response that omits one. The
+        #: response to an incremental fetch names only changed partitions.
         self._all_partitions = all_partitions
         self._missing_bytes = 0
         self._received_ms = received_ms
         #: Number of this fetch among the pending reads of a follower (F5).
         self._read_number = NO_READ
-        #: Kept while waiting, so that only changed partitions are looked at again.
+        #: The partitions' responses, kept during a wait so that only changed partitions are
+        #: examined again.
         self._answers: dict[SessionPartition, PartitionData] = {}
         self._timeout: Timeout | None = None
-        #: Fires when the disk has taken too long for the records that are missing.
+        #: A timer that fires if the disk has not delivered the missing records in time.
         self._overdue: Timeout | None = None
         self._throttled = ThrottledReads(replicas.throttles, session)
-        #: Fires when the throttle lets a waiting follower go on.
+        #: A timer that fires when the throttle no longer holds a waiting follower back.
         self._unthrottling: Timeout | None = None
         self._answered = False
         self.pending: Pending | None = None
 
     def start(self, max_wait_ms: int, checked: Checked = _NONE_CHECKED) -> FetchResponse | Pending:
-        """Respond at once where there is enough, an error, or no wish to wait; else wait.
+        """Respond at once if there is enough data, an error, or no time to wait; else wait.
 
-        Later looks check each partition again: `checked` counts for this call alone.
+        Later looks check each partition again, because `checked` holds for this call alone.
         """
         if self._session.waiting is not None:
             self._session.waiting.abandoned()
@@ -147,7 +149,7 @@ class DelayedFetch:
         return self.pending
 
     def partition_readable(self, partition: SessionPartition) -> None:
-        """Look again at a partition of the session that has changed while this fetch waits."""
+        """Examine a partition of the session that has changed during the wait."""
         watched = partition.watched
         if self._reads.under_way or self._turn is not None:
             return
@@ -155,7 +157,8 @@ class DelayedFetch:
             growth = growth_bytes(partition, watched)
             if growth >= 0:
                 self._missing_bytes -= growth
-                # A follower that waited for the throttle lacks bytes that were there before (R15).
+                # A follower held back by the throttle lacks bytes that were in the log before
+                # (R15).
                 if self._missing_bytes > 0 and partition not in self._session.throttled:
                     return
         self._read(final=False)
@@ -165,9 +168,9 @@ class DelayedFetch:
             self._await_throttle()
 
     def abandoned(self) -> None:
-        """Respond with nothing: the session went on without this fetch.
+        """Respond with nothing, because a later fetch of the session has arrived.
 
-        The partitions that this fetch had looked at are still news for the next one (V61).
+        The partitions that this fetch examined stay dirty for the next fetch (V61).
         """
         session = self._session
         for item in self._answers:
@@ -175,12 +178,12 @@ class DelayedFetch:
                 session.dirty[item] = None
         self._answers.clear()
         self._answered = True
-        self._drop_read()  # nothing else ends the entry of a fetch without a response (F7)
+        self._drop_read()  # nothing else ends the pending read of a fetch without a response (F7)
         self._complete()
 
     def _cancelled(self) -> None:
         self._answered = True
-        self._drop_read()  # the follower is gone (F7)
+        self._drop_read()  # the follower's connection is closed (F7)
         self._close()
 
     def _wait(self, max_wait_ms: int) -> None:
@@ -207,7 +210,7 @@ class DelayedFetch:
             self._await_throttle()
 
     def _await_throttle(self) -> None:
-        """Look again when the throttle lets this follower have the records that it lacks (R15)."""
+        """Set a timer until the throttle allows this follower the records that it lacks (R15)."""
         if self._throttled.waits and self._unthrottling is None:
             delay_ms = self._throttled.recover_in_ms()
             timers = self._services.serving_timers
@@ -219,7 +222,7 @@ class DelayedFetch:
             self._services.tracer.mark("throttled_fetch_resumed")
 
     def _look_again(self) -> bool:
-        """Look at the dirty partitions while this fetch waits; return whether it responds."""
+        """Examine the dirty partitions during a wait; return whether the fetch responds."""
         if self._answered or self._reads.under_way or self._turn is not None:
             return False
         self._read(final=False)
@@ -270,9 +273,9 @@ class DelayedFetch:
     def _read(
         self, final: bool, checked: Checked = _NONE_CHECKED, granted_bytes: int | None = None
     ) -> None:
-        """Look at the dirty partitions; set `_answered` when the response is complete.
+        """Examine the dirty partitions; set `_answered` when the response is complete.
 
-        `granted_bytes`: what may be read; None: what the room grants.
+        `granted_bytes` limits the read; None means as much as the room grants.
         """
         if granted_bytes is None:
             granted_bytes = self._room.grant_bytes
@@ -306,7 +309,7 @@ class DelayedFetch:
                 room = min(item.max_bytes, remaining)
                 if read.done:
                     if isinstance(read.error, NotCached):
-                        answers[item] = answer  # named, and dirty until its disk may be read
+                        answers[item] = answer  # named now, and dirty until its disk may be read
                         continue
                     size = _take(self._services, answer, read)
                     urgent = urgent or answer.error_code != 0
@@ -318,7 +321,7 @@ class DelayedFetch:
                 self._throttled.read(item, size)
                 total += size
                 remaining -= size
-                # It stays dirty, at the end: other partitions come first next time.
+                # The partition stays dirty, at the end, so that others come first next time.
                 del session.dirty[item]
                 session.dirty[item] = None
             elif answer.error_code or answer.diverging_epoch.epoch >= 0:
@@ -337,9 +340,9 @@ class DelayedFetch:
             self._wait_for_bytes(least - found.bytes)
 
     def _wait_for_bytes(self, missing_bytes: int) -> None:
-        """Wait until so many bytes have come, or a disk that may not be read now may be.
+        """Wait until so many bytes have arrived, or until a held directory may be read.
 
-        A fetch that waits holds no records: their partitions are dirty, and are read again.
+        A waiting fetch holds no records: their partitions stay dirty and are read again.
         """
         self._missing_bytes = missing_bytes
         for directory in self._held:
@@ -351,13 +354,13 @@ class DelayedFetch:
                 note_seen(item, item.watched)
 
     def _found(self, found: FoundBytes, item: SessionPartition, part: LogSlice, room: int) -> None:
-        """Note a read that is done, for which there was this room."""
+        """Note a completed read, for which the response had `room` bytes."""
         partition = item.watched
         if partition is not None:
             found.read(partition.log, part, self._session.end_offset(partition), room)
 
     def _await_reads(self, reads: list[DiskRead], size_bytes: int) -> None:
-        """Respond when all reads from the disk are done; they bring `size_bytes` at most."""
+        """Respond when all reads from disk are done, which give `size_bytes` at most."""
         pending = self._session.reads
         if pending is not None:
             self._read_number = pending.begin(self._pending_read())
@@ -370,7 +373,7 @@ class DelayedFetch:
         self._reads.begin(reads, size_bytes, self._one_read)
 
     def _one_read(self, read: DiskRead) -> None:
-        """Take over a read that is done."""
+        """Take over the outcome of one read."""
         read.end()
         is_last = not self._reads.under_way
         if self._answered:
@@ -378,7 +381,8 @@ class DelayedFetch:
                 self._session.reads.ended(self._read_number)
             return
         if read.is_over:
-            # The log may have been truncated, or the bytes be of an epoch unknown to the reader.
+            # The log may have been truncated, or its bytes may be of an epoch that the reader does
+            # not know.
             refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._answers[read.item] = self._refused(read.item, refusal)
         else:
@@ -391,12 +395,12 @@ class DelayedFetch:
 
     @property
     def _counts_pending_reads(self) -> bool:
-        """Whether the leader keeps this follower in sync while it reads for it (F5)."""
+        """Whether the leader keeps this follower in sync while the fetch reads for it (F5)."""
         reads = self._session.reads
         return reads is not None and reads.is_watched
 
     def _reads_overdue(self) -> None:
-        """Respond with what is here: the disk has not read the rest, and may never do so."""
+        """Respond with the data at hand: the disk has not read the rest, and may never do so."""
         self._overdue = None
         if not self._answered and self._reads.under_way:
             self._services.tracer.mark("fetch_answered_without_slow_read")
@@ -405,13 +409,13 @@ class DelayedFetch:
             self._complete()
 
     def _drop_read(self) -> None:
-        """Let this fetch's reads go on, which prove nothing of a follower any more (F7)."""
+        """Let this fetch's reads continue, which no longer count for the follower (F7)."""
         reads = self._session.reads
         if reads is not None:
             reads.drop(self._read_number)
 
     def _leave_held(self) -> None:
-        """Wait for no directory any more."""
+        """Stop waiting for directories."""
         held, self._held = self._held, {}
         for directory in held:
             self._room.reads.leave(directory, self._look_again)
@@ -420,7 +424,7 @@ class DelayedFetch:
         return PendingRead(self._session.broker_epoch, self._received_ms)
 
     def _reads_done(self) -> None:
-        """Note that the leader has read for this fetch, and the response leaves (F6)."""
+        """Note that the leader has read for this fetch, and that the response leaves (F6)."""
         reads = self._session.reads
         if reads is not None and (reads.is_watched or self._read_number != NO_READ):
             now_ms = self._services.clock.monotonic_ms()
@@ -429,10 +433,10 @@ class DelayedFetch:
     def _look(
         self, item: SessionPartition, partition: Partition | None, max_bytes: int, min_one: bool
     ) -> tuple[PartitionData | None, Completion[LogSlice] | None]:
-        """Return the response for one partition, and the read that fills it where there is data.
+        """Return the response for one partition, and the read that supplies its records, if any.
 
-        The response is None where an incremental fetch has nothing new. `partition` is the replica
-        where the request has already checked that it may be read.
+        The response is None if an incremental fetch has no change to report. `partition` is given
+        if the request has already checked that it may be read.
         """
         if partition is None:
             found = readable(self._replicas, self._session, item)
@@ -458,7 +462,7 @@ class DelayedFetch:
             return _answer(item, partition), None
         answer = _answer(item, partition)
         if max_bytes <= 0 and not min_one:
-            return answer, None  # named for completeness; its records come with the next fetch
+            return answer, None  # named for completeness; the next fetch brings the records
         size, directory = min(item.max_bytes, max_bytes), partition.directory.path
         try:
             if self._counts_pending_reads or self._room.reads.may_begin(directory):
@@ -486,12 +490,12 @@ class DelayedFetch:
         return answer
 
     def _hint(self, topic_partition: TopicPartition, answer: PartitionData) -> None:
-        """Name the leader that this broker knows of, itself included (KIP-951)."""
+        """Name the latest leader that this broker knows, perhaps itself (KIP-951)."""
         services = self._services
         latest = services.view.latest_leader(topic_partition)
         own = self._replicas.get(topic_partition)
         if own is not None and own.role.is_leader:
-            # The view does not show yet that this broker leads on under another leader epoch.
+            # The view may not show yet that this broker continues to lead under a new leader epoch.
             latest = CommandedLeader(services.broker_id, own.leader_epoch)
         if latest is not None:
             answer.current_leader = LeaderIdAndEpoch(*latest)
@@ -513,8 +517,8 @@ class DelayedFetch:
         for item, answer in self._answers.items():
             if not self._all_partitions and not _is_news(item, answer):
                 continue
-            # A reader ignores the offsets of an error response: they are news again afterwards
-            # (KIP-227).
+            # A reader ignores the offsets in an error response, so the next response must repeat
+            # them (KIP-227).
             item.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
             item.sent_log_start_offset = answer.log_start_offset
             if (
@@ -542,7 +546,7 @@ class DelayedFetch:
 
 
 def _answer(item: SessionPartition, partition: Partition | None) -> PartitionData:
-    # Empty, not null, where there is nothing, as Kafka does: librdkafka takes null as damage.
+    # Records are empty, not null, if there are none, as in Kafka: librdkafka takes null as damage.
     answer = PartitionData(partition_index=item.key[1], high_watermark=-1, records=b"")
     if partition is not None:
         answer.high_watermark = partition.high_watermark
@@ -553,7 +557,7 @@ def _answer(item: SessionPartition, partition: Partition | None) -> PartitionDat
 
 
 def _take(services: Services, answer: PartitionData, read: Completion[LogSlice]) -> int:
-    """Put the bytes of a read into the response; return their number."""
+    """Put the records of a read into the response; return their size in bytes."""
     error = read.error
     if error is None:
         data = read.result()

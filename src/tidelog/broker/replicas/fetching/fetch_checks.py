@@ -1,8 +1,8 @@
-"""The checks whether a fetch may read a partition here, and the report of a follower's progress.
+"""Checks whether a fetch may read a partition here, and the report of a follower's progress.
 
-The checks cover where the partition is, and under which topic id and leader epoch it is led (V23,
-V37, G4). They also cover the follower, as a follower that would not count may read nothing (V63).
-The last ones are the reader's history (KIP-595) and its offset (V36).
+The checks cover whether this broker leads the partition, under which topic id and leader epoch
+(V23, V37, G4). Another check covers the follower: a follower whose progress would not count may
+read nothing (V63). The last checks cover the reader's history (KIP-595) and its offset (V36).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
     from tidelog.broker.replicas.hosting.partition import Partition
 
-#: Errors of a follower whose leader epoch or broker epoch differs from what the leader knows.
+#: Errors of a follower whose leader epoch or broker epoch differs from the leader's.
 _EPOCH_ERRORS = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_LEADER_EPOCH,
@@ -27,11 +27,11 @@ _EPOCH_ERRORS = (
 
 
 class Refusal(NamedTuple):
-    """Why a read is refused: an error, or the place where the reader's history diverges."""
+    """Why a read is refused: an error, or the offset where the reader's history diverges."""
 
     error: ErrorCode
     diverging: EpochEnd | None = None
-    #: Set where this broker leads the partition: the response carries its offsets all the same.
+    #: Set if this broker leads the partition, whose offsets the response then carries nevertheless.
     partition: Partition | None = None
 
 
@@ -52,8 +52,8 @@ def readable(
     last_epoch = item.last_fetched_epoch
     if item.fetch_offset == item.log_start_offset == log.log_start_offset:
         # The follower's log is empty and starts where a replica that starts over begins (V67). Its
-        # last epoch is ignored: a Kafka broker keeps that epoch, and would fetch from there again
-        # and again.
+        # last epoch is ignored, because a Kafka broker keeps that epoch and would fetch from this
+        # offset forever.
         last_epoch = NO_EPOCH
     try:
         end = partition.diverging_epoch(last_epoch, item.fetch_offset)
@@ -90,10 +90,10 @@ def _find(replicas: HostedPartitions, item: SessionPartition) -> Partition | Err
 def note_follower(
     replicas: HostedPartitions, session: FetchSession, item: SessionPartition, now_ms: int
 ) -> Partition | None:
-    """Report a follower's progress to the partition (V60); return the partition, which may be read.
+    """Report a follower's progress to the partition (V60); return the partition if it may be read.
 
-    None where the fetch will be refused: an offset of a diverging history says nothing. The read
-    will give the reason.
+    Returns None if the fetch will be refused, because the offset of a diverging history proves
+    nothing. The read then gives the reason for the refusal.
     """
     partition = readable(replicas, session, item)
     if isinstance(partition, Refusal):
@@ -107,8 +107,9 @@ def note_follower(
     leadership = role.leadership
     known = None if leadership is None else leadership.followers.get(session.replica_id)
     if known is not None and item.fetch_offset < known.fetch_offset:
-        # It may be a late request of a connection that the follower has replaced. Its present
-        # session would not name the partition again: it has to start over (V60).
+        # The fetch may be a late request of a connection that the follower has replaced. The
+        # follower's current session would not name the partition again, so that session must start
+        # over (V60).
         item.offset_went_back()
     role.follower_fetched(
         session.replica_id,
@@ -125,7 +126,7 @@ def note_follower(
 def _note_epoch(
     replicas: HostedPartitions, session: FetchSession, item: SessionPartition, now_ms: int
 ) -> None:
-    """Note a follower whose fetches do not count because of an epoch (V63)."""
+    """Note a follower whose fetches do not count because of a wrong epoch (V63)."""
     partition = None if item.topic_partition is None else replicas.get(item.topic_partition)
     leadership = None if partition is None else partition.leadership
     if leadership is not None:
@@ -139,7 +140,7 @@ def _note_refusal(
     partition: Partition,
     now_ms: int,
 ) -> None:
-    """Note a follower of the present leader epoch whose log still differs (V80)."""
+    """Note a follower of the current leader epoch whose log still differs (V80)."""
     if refusal.diverging is not None:
         replicas.takeovers.diverged(partition, session.replica_id, now_ms)
     else:

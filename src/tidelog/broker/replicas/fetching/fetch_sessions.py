@@ -1,13 +1,13 @@
 """Fetch sessions (KIP-227) and the fetches that wait on them.
 
-A session remembers the partitions that one consumer or follower reads, so that an incremental fetch
-names only changed ones. A partition that changes puts itself on its session's dirty list; a fetch
-looks at that list and nothing else (DESIGN.md, rule 7). A fetch without a session uses a temporary
-one, dropped after the response. Sessions are bounded in number and partitions. As in Kafka, a
-session gives way that was unused for two minutes. Otherwise larger sessions evict smaller ones; a
-follower's session (privileged) evicts any consumer's, never the reverse. A session that grows
-evicts others by the same rules, or ends; Kafka bounds only the number of sessions. `delayed_fetch`
-reads the partitions.
+A session remembers the partitions that one consumer or follower reads, so an incremental fetch
+names only changed partitions. A changed partition enters its session's dirty list, and a fetch
+examines only that list (DESIGN.md, rule 7). A fetch without a session uses a temporary session,
+which ends after the response. The number of sessions and of their partitions is bounded. As in
+Kafka, any session may evict one that was unused for two minutes. If no session is that old, larger
+sessions evict smaller ones. A follower's session (privileged) evicts any consumer's, never the
+reverse. A session that grows evicts others by the same rules, or ends; Kafka bounds only the number
+of sessions. `delayed_fetch` reads the partitions.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.replication.pending_reads import PendingReads
 
-#: Session epochs (KIP-227).
+#: Special session epochs (KIP-227).
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _MAX_EPOCH = 0x7FFFFFFF
-#: A session unused for so long may be evicted by any other.
+#: After this many milliseconds without use, any session may evict a session.
 EVICTION_MS = 120_000
 
-#: A partition of a session: (topic id or name, partition).
+#: The key of a partition in a session: (topic id or name, partition).
 PartitionKey = tuple[TopicId | str, int]
 
 
@@ -50,7 +50,7 @@ class WaitingFetch(Protocol):
 
 
 class SessionPartition:
-    """One partition of a session: a FetchWatcher of the replica that it reads."""
+    """One partition of a session, which is a FetchWatcher of the replica that the session reads."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -72,33 +72,33 @@ class SessionPartition:
     def __init__(self, session: FetchSession, key: PartitionKey, topic: str | None) -> None:
         self.session = session
         self.key = key
-        #: None while this broker does not know the topic id.
+        #: The partition's name; None while this broker does not know the topic id.
         self.topic_partition = None if topic is None else TopicPartition(topic, key[1])
         self.fetch_offset = 0
         self.last_fetched_epoch = -1
         self.log_start_offset = -1
-        #: The follower has synced its log up to `fetch_offset` (V69).
+        #: Whether the follower has synced its log up to `fetch_offset` (V69).
         self.is_synced = False
         self.max_bytes = 0
         self.current_leader_epoch = -1
-        #: The offsets in the last response, to recognize a repetition (V61).
+        #: The offsets in the last response, by which an unchanged partition is recognized (V61).
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
         self.watched: Partition | None = None
-        #: Where the readable part of the log ended at the last look of a waiting fetch: base offset
-        #: of the segment, and the bytes in it (`fetch_growth`).
+        #: Where the readable part of the log ended when a waiting fetch last looked: base offset of
+        #: the segment, and bytes in it (`fetch_growth`).
         self.seen_segment = -1
         self.seen_bytes = 0
 
     def watch(self, partition: Partition) -> None:
-        """Watch for changes of `partition`, and of no other."""
+        """Watch for changes of `partition`, and of no other partition."""
         if self.watched is not partition:
             self.unwatch()
             self.watched = partition
             partition.watchers.watch(self, self.session.replica_id >= 0)
 
     def unwatch(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         watched = self.watched
         if watched is not None:
             watched.watchers.unwatch(self)
@@ -108,14 +108,14 @@ class SessionPartition:
             self.watched = None
 
     def changed(self) -> None:
-        """FetchWatcher: mark the partition for the next fetch."""
+        """Mark the partition for the next fetch, as FetchWatcher."""
         self.session.dirty[self] = None
         watched = self.watched
         if watched is not None and self.fetch_offset < watched.log.log_start_offset:
             self.look_again()  # the records are gone: the reader has to start elsewhere
 
     def readable(self) -> None:
-        """FetchWatcher: look at the partition now if a fetch waits."""
+        """Have a waiting fetch examine the partition now, as FetchWatcher."""
         session = self.session
         session.dirty[self] = None
         wait = session.waiting
@@ -123,12 +123,12 @@ class SessionPartition:
             wait.partition_readable(self)
 
     def look_again(self) -> None:
-        """FetchWatcher: look at the partition now, however little has come."""
+        """Have a waiting fetch examine the partition, however little arrived, as FetchWatcher."""
         self.seen_segment = -1
         self.readable()
 
     def offset_went_back(self) -> None:
-        """Outdate the other sessions of the follower: this one brought a lower fetch offset."""
+        """Outdate the follower's other sessions: this session brought a lower fetch offset."""
         if self.watched is not None:
             for other in self.watched.watchers.followers:
                 if (
@@ -166,28 +166,29 @@ class FetchSession:
         now_ms: int,
         reads: PendingReads | None = None,
     ) -> None:
-        #: 0 while it is not in the cache.
+        #: Id of the session; 0 while the session is not in the cache.
         self.session_id = 0
         #: The epoch that the next incremental fetch must carry.
         self.epoch = 1
         self.replica_id = replica_id
-        #: The broker epoch in the follower's last fetch; -1 where the follower sends none.
+        #: The broker epoch in the follower's last fetch; -1 if the follower sends none.
         self.broker_epoch = NO_BROKER_EPOCH
         self.uses_topic_ids = uses_topic_ids
-        #: Another session brought a lower offset of this follower: the next fetch must be a full
-        #: one, which says where its log ends now.
+        #: Whether another session brought a lower offset of this follower. The next fetch must then
+        #: be a full fetch, which reports the follower's current log end.
         self.is_outdated = False
-        #: The isolation level of a consumer's last fetch; a follower reads to the log end at any.
+        #: The isolation level of a consumer's last fetch; a follower always reads up to the log
+        #: end.
         self.isolation_level = READ_UNCOMMITTED
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         self.dirty: dict[SessionPartition, None] = {}
         #: Partitions with records for a follower that the throttle holds back (R15).
         self.throttled: dict[SessionPartition, None] = {}
-        #: Number of the throttle's settings under which they wait.
+        #: Number of the throttle's settings under which these partitions wait.
         self.throttled_under = 0
         self.waiting: WaitingFetch | None = None
-        #: The reads under way for a follower; None for a consumer (F5).
+        #: The pending reads for a follower; None for a consumer (F5).
         self.reads = reads
 
     def end_offset(self, partition: Partition) -> int:
@@ -199,7 +200,7 @@ class FetchSession:
         return partition.high_watermark
 
     def remove(self, key: PartitionKey) -> SessionPartition | None:
-        """Forget one partition; return it if it was there."""
+        """Remove one partition; return it if the session had it."""
         partition = self.partitions.pop(key, None)
         if partition is not None:
             partition.unwatch()
@@ -208,21 +209,21 @@ class FetchSession:
         return partition
 
     def throttle(self, partition: SessionPartition) -> None:
-        """Leave a partition out until `unthrottle`, behind those that wait already (R15)."""
+        """Skip a partition until `unthrottle`, behind those that already wait (R15)."""
         self.throttled.setdefault(partition)
 
     def unthrottle(self) -> None:
-        """Look at the partitions that waited again, before all others: each has its turn (R15)."""
+        """Mark the waiting partitions as dirty, before all others, so each gets its turn (R15)."""
         if self.throttled:
             waiting, self.throttled = self.throttled, {}
             self.dirty = {**waiting, **self.dirty}
 
     def next_epoch(self) -> None:
-        """Advance to the epoch of the next incremental fetch (0 is skipped when it wraps)."""
+        """Advance to the epoch of the next incremental fetch; 0 is skipped after an overflow."""
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def close(self) -> None:
-        """Watch nothing; a waiting fetch responds with nothing."""
+        """Stop watching all partitions; a waiting fetch responds with nothing."""
         for partition in self.partitions.values():
             partition.unwatch()
         self.partitions.clear()
@@ -251,7 +252,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def get(self, session_id: int) -> FetchSession | None:
-        """Return the session of this id."""
+        """Return the session of this id, None if there is none."""
         return self._sessions.get(session_id)
 
     def all(self) -> list[FetchSession]:
@@ -259,7 +260,7 @@ class FetchSessions:
         return list(self._sessions.values())
 
     def topics(self, session_id: int) -> list[str]:
-        """Return the topic of each partition of a session, as far as its name is known."""
+        """Return the topic of each partition of a session whose name is known."""
         session = self._sessions.get(session_id)
         partitions = () if session is None else session.partitions.values()
         return [
@@ -269,7 +270,7 @@ class FetchSessions:
         ]
 
     def add(self, session: FetchSession, session_id: int, now_ms: int) -> bool:
-        """Keep a session under an unused id; return False where there is no room."""
+        """Add a session under an unused id; return False if the cache has no room."""
         size = len(session.partitions)
         if size > self._max_partitions or session_id in self._sessions:
             return False
@@ -285,10 +286,10 @@ class FetchSessions:
         return True
 
     def resized(self, session: FetchSession, size_before: int, now_ms: int) -> bool:
-        """Take account of partitions that an incremental fetch added or removed.
+        """Account for partitions that an incremental fetch added or removed.
 
-        Returns False where the added ones have no room, although other sessions were evicted: then
-        the session has ended.
+        Returns False if the added partitions do not fit even after other sessions were evicted:
+        then the session has ended.
         """
         size = len(session.partitions)
         self.partitions_total += size - size_before
@@ -300,7 +301,7 @@ class FetchSessions:
         return True
 
     def remove(self, session_id: int) -> None:
-        """End a session; harmless when there is none."""
+        """End a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partitions_total -= len(session.partitions)
@@ -312,7 +313,7 @@ class FetchSessions:
             self.remove(session_id)
 
     def _evict(self, newcomer: FetchSession, now_ms: int) -> bool:
-        """Evict a session in favour of this one; return False where none may be evicted."""
+        """Evict a session in favour of `newcomer`; return False if none may be evicted."""
         victim = self._evictable(newcomer, now_ms)
         if victim is None:
             return False
@@ -321,7 +322,7 @@ class FetchSessions:
         return True
 
     def _evictable(self, newcomer: FetchSession, now_ms: int) -> FetchSession | None:
-        """Return the session to evict; never the newcomer, which has just been used."""
+        """Return the session to evict, which is never the newcomer, as that was just used."""
         privileged = newcomer.replica_id >= 0
         candidates: Iterable[FetchSession] = self._sessions.values()
         oldest = min(candidates, key=lambda session: session.last_used_ms, default=None)

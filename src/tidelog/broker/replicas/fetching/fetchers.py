@@ -1,12 +1,12 @@
 """Follower fetching: one fetcher per (source broker, index), each with a fetch session (V66).
 
-A fetcher asks for all its partitions of one source in one request. It names only partitions whose
-position is new to the session (KIP-227). Responses are handled where they arrive:
-`replication.follower` decides, and records are appended straight from the receive buffer. The next
-fetch leaves before anything else happens, because an acks=all produce waits for it. A backoff, a
-slow append or a truncation delays its partition alone, which leaves the session meanwhile. The
-leader may hold a fetch while the fetcher has something new to report. A second fetch then follows
-the held one and ends it. The topic id identifies each partition (V23).
+A fetcher requests all its partitions of one source in one request. A request names only partitions
+whose position is new to the session (KIP-227). Responses are handled where they arrive:
+`replication.follower` decides, and records are appended directly from the receive buffer. The next
+fetch is sent before any other work, because acks=all produces wait for it. A backoff, a slow append
+or a truncation delays only its own partition, which leaves the session meanwhile. The leader may
+hold a fetch while the fetcher already has a new position to report. A second fetch then follows the
+held fetch and ends it. The topic id identifies each partition (V23).
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ if TYPE_CHECKING:
 
 _FULL_EPOCH = 0
 _MAX_EPOCH = 0x7FFFFFFF
-#: Fetches in flight: one that the leader holds, and one that ends it.
+#: Maximum number of fetches in flight: one that the leader holds, and one that ends it.
 _MAX_IN_FLIGHT = 2
-#: How long the next fetch waits for appends of the last response before it goes without them.
+#: How long the next fetch waits, in milliseconds, for appends of the last response.
 _BUSY_WAIT_MS = 20
-#: How long a fetcher without any partition is kept.
+#: How long a fetcher without partitions is kept, in milliseconds.
 _EMPTY_MS = 1_000
-#: How often partitions that wait for the throttle are looked at, at least: they may be in sync.
+#: Longest pause in milliseconds between two looks at throttled partitions, which may be in sync by
+#: then.
 _THROTTLE_LOOK_MS = 500
 _FIRST_RETRY_MS = 20
 _MAX_RETRY_MS = 250
@@ -65,7 +66,7 @@ class Fetchers:
         throttles.fetch_again = self.throttle_changed
 
     def add(self, partitions: Iterable[Partition]) -> None:
-        """Fetch for followers from now on; a follower without a leader waits for a command."""
+        """Start to fetch for these followers; a follower without a leader waits for a command."""
         touched: dict[Fetcher, None] = {}
         for partition in partitions:
             followership = partition.followership
@@ -79,23 +80,24 @@ class Fetchers:
             fetcher.pump()
 
     def remove(self, partition: Partition) -> None:
-        """Stop fetching for a partition; a response under way is dropped."""
+        """Stop fetching for a partition; a response in progress is dropped."""
         fetcher = self._assigned.pop(partition.topic_partition, None)
         if fetcher is not None:
             fetcher.remove(partition)
             if fetcher.is_empty:
-                # Not at once: a new leader epoch takes all partitions out and puts some back. The
-                # fetch that the leader holds would delay a new fetcher's on this connection.
+                # The fetcher closes after a delay, because a new leader epoch removes all its
+                # partitions and adds some again. After an immediate close, a new fetcher's first
+                # fetch would wait behind the fetch that the leader holds on this connection.
                 self._services.timers.after(_EMPTY_MS, lambda: self._close_empty(fetcher))
 
     def renew(self, partition: Partition) -> None:
-        """Fetch a followed partition again: its `flush.before.ack` may have changed (V69)."""
+        """Fetch a followed partition again, as its `flush.before.ack` may have changed (V69)."""
         fetcher = self._assigned.get(partition.topic_partition)
         if fetcher is not None:
             fetcher.renew(partition)
 
     def throttle_changed(self) -> None:
-        """Fetch what no longer has to wait: the throttle has other settings (R15)."""
+        """Fetch partitions that need no longer wait, as the throttle's settings changed (R15)."""
         for fetcher in list(self._fetchers.values()):
             fetcher.throttle_changed()
 
@@ -128,7 +130,7 @@ class Fetchers:
 
 
 class Fetcher(FetchOrder):
-    """The fetches from one source over one connection."""
+    """The fetches from one source broker over one connection."""
 
     def __init__(
         self, services: Services, throttles: ReplicationThrottles, leader: int, index: int
@@ -142,19 +144,20 @@ class Fetcher(FetchOrder):
         level = services.config.inter_broker_protocol_version
         self._version = protocol_level.request_versions(level).fetch
         self._followed: dict[_Key, FollowedPartition] = {}
-        #: What held partitions back when those in the session were last looked at: the throttles'
-        #: number, and whether the rate was exceeded. None while nothing did.
+        #: The state of the throttle when it last held partitions of the session back: its number,
+        #: and whether the rate was exceeded. The value is None while the throttle holds no
+        #: partition back.
         self._held_under: tuple[int, bool] | None = None
         self._recovery: Timeout | None = None
         self._session_id = 0
         self._session_epoch = _FULL_EPOCH
-        #: The leader gives no session: every fetch names everything.
+        #: Whether the leader grants no session, so every fetch names all partitions.
         self._is_sessionless = False
         self._in_flight = 0
-        #: Number of the last request; each partition in the session has the number that named it
-        #: last.
+        #: Number of the last request; each partition in the session keeps the number of the last
+        #: request that named it.
         self._sequence = 0
-        #: Rises with each new connection: responses on earlier connections are ignored.
+        #: Number of the current connection; responses on earlier connections are ignored.
         self._connection_number = 0
         self._failures = 0
         self._wait: Timeout | None = None
@@ -163,11 +166,11 @@ class Fetcher(FetchOrder):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to fetch."""
+        """Whether the fetcher has no partition."""
         return not self._followed
 
     def add(self, partition: Partition, role: FollowerReplica) -> None:
-        """Fetch for a follower from its position; `pump` sends."""
+        """Start to fetch for a follower from its position; `pump` sends the request."""
         key = (partition.topic_id, partition.topic_partition.partition)
         earlier = self._followed.get(key)
         if earlier is not None:
@@ -186,7 +189,7 @@ class Fetcher(FetchOrder):
             self.not_ready(followed)
 
     def renew(self, partition: Partition) -> None:
-        """Fetch a partition again, though its position is known (V69)."""
+        """Fetch a partition again, although the session knows its position (V69)."""
         followed = self._followed.get((partition.topic_id, partition.topic_partition.partition))
         if followed is not None:
             followed.renew()
@@ -196,7 +199,7 @@ class Fetcher(FetchOrder):
         return [followed.partition for followed in self._throttled]
 
     def close(self) -> None:
-        """Close the fetcher; requests in flight are dropped."""
+        """Close the fetcher; ignore the responses in flight."""
         self._closed = True
         self._connection_number += 1
         for followed in self._followed.values():
@@ -211,7 +214,7 @@ class Fetcher(FetchOrder):
             self._recovery.cancel()
 
     def append_done(self, followed: FollowedPartition) -> None:
-        """Note the end of a slow append; the partition has said whether it is ready."""
+        """Note the end of a slow append; the partition has reported whether it is ready."""
         self._appending.pop(followed, None)
         if self._wait is None or not self._appending:
             self._stop_waiting()
@@ -220,7 +223,7 @@ class Fetcher(FetchOrder):
     # sending
 
     def pump(self) -> None:
-        """Send the due fetch: one with news, or, when no fetch is held, the next one."""
+        """Send the next fetch if it has changes, or if no fetch is in flight."""
         if self._closed or self._is_pausing or not self._followed:
             return
         if self._throttles.may_hold_fetches or self._throttled:
@@ -235,11 +238,11 @@ class Fetcher(FetchOrder):
         self._send()
 
     def _throttle(self) -> None:
-        """Leave out the partitions that must wait, and fetch those again that need not (R15).
+        """Skip the partitions that must wait, and fetch those that need no longer wait (R15).
 
-        A partition with a new position may have to wait from now on. So may one in the session each
-        time that the rate is exceeded again, a move pauses, or the settings change, unless a
-        response with its records is on the way.
+        A partition with a new position may have to wait from now on. A partition in the session may
+        have to wait whenever the rate is exceeded again, a move pauses, or the settings change. A
+        response with its records on the way postpones that.
         """
         if not self._throttles.holds_fetches:
             self._held_under = None
@@ -261,7 +264,7 @@ class Fetcher(FetchOrder):
             self._recovery = self._services.timers.after(delay_ms, self.throttle_changed)
 
     def throttle_changed(self) -> None:
-        """Look at the partitions that wait: the rate, the ISR or the settings may have changed."""
+        """Check the waiting partitions: the rate, the ISR or the settings may have changed."""
         self._held_under = None
         if self._recovery is not None:
             self._recovery.cancel()
@@ -272,9 +275,9 @@ class Fetcher(FetchOrder):
         self.pump()
 
     def _unthrottle(self, waited: list[FollowedPartition]) -> None:
-        """Name partitions that waited first, those without records for the longest time foremost.
+        """Fetch the partitions that waited first, in the order of the time without records.
 
-        The leader reads in that order as long as the response has room.
+        The leader reads partitions in that order while the response has room.
         """
         waited.sort(key=lambda followed: followed.read_in)
         for followed in waited:
@@ -335,7 +338,8 @@ class Fetcher(FetchOrder):
             replica_state=ReplicaState(
                 self._services.broker_id, self._services.identity.fetching_epoch
             ),
-            # The first fetch only makes the session: held, it would hold back the next ones.
+            # The first fetch only creates the session: if the leader held it, it would delay later
+            # fetches.
             max_wait_ms=0
             if is_full and not self._is_sessionless
             else config.replica_fetch_wait_max_ms,
@@ -399,7 +403,8 @@ class Fetcher(FetchOrder):
         for topic in response.responses:
             for data in topic.partitions:
                 followed = self._followed.get((topic.topic_id, data.partition_index))
-                # Named again in a later request: this response is of an earlier position.
+                # If a later request named the partition again, this response is for an earlier
+                # position.
                 if followed is not None and data.records:
                     self._throttles.received(followed.partition, len(data.records))
                     followed.partition.received(len(data.records))
@@ -412,14 +417,14 @@ class Fetcher(FetchOrder):
             connection.keep_frames()
 
     def _go_on(self) -> None:
-        """Send the next fetch; it waits a moment for appends that are about to be done."""
+        """Send the next fetch, but wait briefly for appends that are almost done."""
         if not self._appending:
             self.pump()
         elif self._wait is None:
             self._wait = self._services.timers.after(_BUSY_WAIT_MS, self._waited)
 
     def _waited(self) -> None:
-        """Go on without the partitions whose disk is slow (V66)."""
+        """Continue without the partitions whose disk is slow (V66)."""
         self._wait = None
         for followed in list(self._appending):
             self.not_ready(followed)
@@ -433,14 +438,14 @@ class Fetcher(FetchOrder):
     # session and connection
 
     def _session_made(self, session_id: int) -> None:
-        """Take over the session in a full fetch's response; without it every fetch is full."""
+        """Take over the session in a full fetch's response; without one every fetch is full."""
         self._session_id = session_id
         self._is_sessionless = not session_id
         if session_id:
             self._session_epoch = 1
 
     def _session_refused(self, error_code: int) -> None:
-        """Begin a new session: the leader does not (or no longer) have this one (KIP-227)."""
+        """Begin a new session, because the leader does not have the current one (KIP-227)."""
         self._services.tracer.mark("fetch_session_lost")
         self._services.tracer.event("fetch_session_refused", leader=self._leader, error=error_code)
         self._failed(f"error {error_code} for the fetch session", is_session=True)
@@ -457,7 +462,7 @@ class Fetcher(FetchOrder):
         self._held_under = None
 
     def _failed(self, why: str, is_session: bool = False) -> None:
-        """Start over after a growing pause; the fate of requests in flight is unknown."""
+        """Start over after a growing pause; the outcome of requests in flight is unknown."""
         services = self._services
         self._connection_number += 1
         self._in_flight = 0

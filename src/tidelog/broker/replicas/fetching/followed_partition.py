@@ -1,11 +1,11 @@
-"""One partition of a fetcher: the effect of a response on its log, and when it is fetched again.
+"""One partition of a fetcher: what a response does to its log, and when it is fetched next.
 
-Runs the effects of `replication.follower` on the log. Keeps the partition out of the fetches while
-it must wait (V66). It waits for a truncation, a question to the leader, or a backoff that grows
-with each failure. With `flush.before.ack` it also waits until its log is synced, so that its fetch
-offset is its synced offset (V69). Partitions of one fetch response are synced together: the next
-fetch waits for them as it waits for slow appends. Ends with its role. Operations still under way
-then change the log, but no role (V33).
+A followed partition runs the effects of `replication.follower` on the log. The partition leaves the
+fetches while it must wait (V66). A partition waits for a truncation, a request to the leader, or a
+backoff that grows with each failure. With `flush.before.ack` the partition also waits until its log
+is synced, because its fetch offset then counts as synced (V69). All partitions of a fetch response
+sync together, and the next fetch waits for them as for slow appends. A followed partition ends with
+its role. Operations in progress at that time still change the log, but no role (V33).
 """
 
 from __future__ import annotations
@@ -51,41 +51,43 @@ if TYPE_CHECKING:
 
 _EARLIEST_TIMESTAMP = -2
 _OFFSETS_PURPOSE = "fetcher-offsets"
-#: The first pause; doubled with each failure up to `replica.fetch.backoff.ms`. Short, because a new
-#: leader may learn of its leadership a moment after its followers.
+#: The first backoff in milliseconds, doubled with each failure up to `replica.fetch.backoff.ms`.
+#: The first backoff is short, because a new leader may learn of its leadership a moment after its
+#: followers.
 _FIRST_BACKOFF_MS = 10
-#: The pause while the log's disk is full: each fetch brings records for which there is no room.
+#: The backoff in milliseconds while the log's disk is full, because each fetch brings records
+#: without room.
 _FULL_PAUSE_MS = 2_000
 
 
 class FetchOrder(ABC):
-    """The followed partitions of one fetcher that its next fetch names, and those that it omits.
+    """The partitions of one fetcher that its next fetch names, and those that it omits.
 
-    Followed partitions say here when they are ready. `Fetcher` sends.
+    Followed partitions report here when they are ready. `Fetcher` sends the requests.
     """
 
     def __init__(self) -> None:
         #: Partitions that are not in the session, or whose position the session does not know.
         self._changed: dict[FollowedPartition, None] = {}
-        #: Partitions that can be fetched, and wait for the throttle (R15).
+        #: Partitions that are ready to be fetched but wait for the throttle (R15).
         self._throttled: dict[FollowedPartition, None] = {}
-        #: Partitions of the session that leave it with the next fetch.
+        #: Partitions that the next fetch removes from the session.
         self._forgotten: dict[tuple[TopicId, int], None] = {}
-        #: How many partitions are in the session.
+        #: The number of partitions in the session.
         self._in_session = 0
-        #: Partitions with unfinished appends of the last responses.
+        #: Partitions whose appends from the last responses are unfinished.
         self._appending: dict[FollowedPartition, None] = {}
 
     @abstractmethod
     def pump(self) -> None:
-        """Send the due fetch: one with news, or, when no fetch is held, the next one."""
+        """Send the next fetch if it has changes, or if no fetch is in flight."""
 
     @abstractmethod
     def append_done(self, followed: FollowedPartition) -> None:
-        """Note the end of a slow append; the partition has said whether it is ready."""
+        """Note the end of a slow append; the partition has reported whether it is ready."""
 
     def ready(self, followed: FollowedPartition) -> None:
-        """Fetch a partition from now on, from a position that the session does not know."""
+        """Start to fetch a partition from a position that the session does not know."""
         self._changed[followed] = None
 
     def not_ready(self, followed: FollowedPartition) -> None:
@@ -99,7 +101,7 @@ class FetchOrder(ABC):
             self._forgotten[followed.key] = None
 
     def append_begun(self, followed: FollowedPartition) -> None:
-        """Note that the disk is slow with the append of the last response."""
+        """Note that the disk is slow to append the records of the last response."""
         self._appending[followed] = None
 
 
@@ -137,15 +139,15 @@ class FollowedPartition:
         self.key = key
         self.partition = partition
         self.role = role
-        #: The position that the session knows, and the request that sent it; 0: not in the session.
-        #: `sent_ms` is the monotonic time of that request.
+        #: The position that the session knows, and the number of the request that sent it; 0 if the
+        #: partition is not in the session. `sent_ms` is the monotonic time of that request.
         self.sent_position = role.position
         self.sent_in = 0
         self.sent_ms = 0
         self.sent_log_start = -1
-        #: The request whose response had records last; 0 for none.
+        #: Number of the last request whose response had records; 0 for none.
         self.read_in = 0
-        #: Whether it can be fetched now.
+        #: Whether the partition can be fetched now.
         self.is_ready = False
         self._backoff: Timeout | None = None
         self._failures = 0
@@ -154,18 +156,18 @@ class FollowedPartition:
 
     @property
     def is_synced(self) -> bool:
-        """Whether the log is on the disk up to the fetch offset, and the leader may know (V69)."""
+        """Whether the log is on disk up to the fetch offset, and the fetch may say so (V69)."""
         log = self.partition.log
         return log.config.flush_before_ack and log.recovery_point >= self.role.position.fetch_offset
 
     def renew(self) -> None:
-        """Fetch again after `flush.before.ack` changed: the leader must learn what is synced."""
+        """Fetch again after a change of `flush.before.ack`, so the leader learns what is synced."""
         if self.is_ready:
             self._ready()
             self._fetcher.pump()
 
     def begin(self) -> None:
-        """Start to fetch."""
+        """Start fetching."""
         effects = self.role.begin()
         if effects:
             self._run(effects)
@@ -173,14 +175,14 @@ class FollowedPartition:
             self._ready()
 
     def end(self) -> None:
-        """Stop fetching; the role is over."""
+        """Stop fetching, as the role is over."""
         self._ended = True
         self.is_ready = False
         if self._backoff is not None:
             self._backoff.cancel()
 
     def answered(self, data: PartitionData) -> bool:
-        """Handle a response to `sent_position`; return True when its bytes must be kept."""
+        """Handle a response to `sent_position`; return True if its bytes must be kept."""
         diverging = data.diverging_epoch
         high_watermark = self.role.high_watermark
         if not data.error_code:
@@ -204,7 +206,7 @@ class FollowedPartition:
         if not data.error_code:
             self._failures = 0
             if self.is_ready and self.role.log_start_offset != self.sent_log_start:
-                # Retention has moved it: the leader may be waiting for that (KIP-107).
+                # Retention has moved the log start, for which the leader may be waiting (KIP-107).
                 self._fetcher.ready(self)
         return False
 
@@ -213,7 +215,8 @@ class FollowedPartition:
     def _append(self, records: Buffer) -> bool:
         log = self.partition.log
         if log.directory.space.is_full:
-            # The directory has said so once; a line for each partition and fetch would be a flood.
+            # The directory has already logged that it is full; a line for each partition and fetch
+            # would flood the log.
             self._run(self.role.not_appended(ErrorCode.KAFKA_STORAGE_ERROR))
             return False
         try:
@@ -251,7 +254,7 @@ class FollowedPartition:
             self._fetcher.append_done(self)
 
     def _flushed(self, completion: Completion[None]) -> None:
-        """Take up the position behind records that are flushed at last, and fetch from there."""
+        """Take over the position behind the flushed records, and fetch from there."""
         if self._ended:
             return
         if completion.error is None:
@@ -260,7 +263,7 @@ class FollowedPartition:
         self._fetcher.pump()
 
     def _append_failed(self, error: BaseException) -> None:
-        """Back off after bad records or a full disk; the fetcher asks for them again later."""
+        """Back off after bad records or a full disk; a later fetch requests the records again."""
         if isinstance(error, KafkaError):
             code = error.code
         elif isinstance(error, StorageError):
@@ -297,7 +300,7 @@ class FollowedPartition:
             elif isinstance(effect, AdvanceLogStart):
                 self.partition.log.advance_log_start(effect.offset)
                 if self.is_ready:
-                    # The leader learns of it from the next fetch (V67).
+                    # The next fetch reports the new log start to the leader (V67).
                     self._fetcher.ready(self)
             else:
                 raise InvariantError(f"{effect} is not an effect of a follower")
@@ -311,7 +314,7 @@ class FollowedPartition:
         self._fetcher.ready(self)
 
     def _sync(self) -> None:
-        """Sync the log before the next fetch, whose offset promises that (V69)."""
+        """Sync the log before the next fetch, whose offset promises synced records (V69)."""
         self.is_ready = False
         self._fetcher.append_begun(self)
         if not self._is_syncing:
@@ -324,7 +327,7 @@ class FollowedPartition:
             self._services.tracer.mark("sync_outlived_role")
             return
         if self.role.is_busy or self._backoff is not None:
-            return  # the end of that looks again whether the log is synced
+            return  # when that operation ends, it checks again whether the log is synced
         if completion.error is not None:
             self._sync_failed(completion.error)
         else:
@@ -333,7 +336,7 @@ class FollowedPartition:
         self._fetcher.append_done(self)
 
     def _sync_failed(self, error: BaseException) -> None:
-        """Back off: a full disk may have room later; after a device error the broker ends (D17)."""
+        """Back off: a full disk may have room later; a device error halts the broker (D17)."""
         self._services.tracer.log(
             "server",
             logging.ERROR,
@@ -357,8 +360,8 @@ class FollowedPartition:
             self._services.tracer.mark("follower_behind_leader_epoch")
         elif error == ErrorCode.UNKNOWN_LEADER_EPOCH:
             self._services.tracer.mark("follower_ahead_of_leader_epoch")
-            # The response may have waited behind a slow read for long. The leader has its role by
-            # now, and counts on the next fetch to keep this follower in sync (F7).
+            # The response may have waited long behind a slow read. The leader has its role by now,
+            # and needs the next fetch to keep this follower in sync (F7).
             delay_ms -= min(self._services.clock.monotonic_ms() - self.sent_ms, delay_ms)
         self._services.tracer.event(
             "fetch_backoff",
@@ -379,7 +382,7 @@ class FollowedPartition:
             self._fetcher.pump()
 
     def _resume(self) -> None:
-        """Ask again after an error, with the next fetch."""
+        """Fetch again after an error."""
         log = self.partition.log
         effects = self.role.resumed(
             log.log_start_offset, log.log_end_offset, log.epochs.latest_epoch
@@ -391,7 +394,7 @@ class FollowedPartition:
 
     def _truncate(self, completion: Completion[None], offset: int, is_empty: bool) -> None:
         self._not_ready()
-        # The histories can diverge at the log end itself; then nothing is removed.
+        # The histories may diverge exactly at the log end; then nothing is removed.
         if not is_empty:
             self._report_truncation(offset)
         if completion.done:
@@ -445,7 +448,7 @@ class FollowedPartition:
             self._truncated(completion)
             self._fetcher.pump()
 
-    # where the leader's log starts
+    # the start of the leader's log
 
     def _ask_log_start(self) -> None:
         self._not_ready()

@@ -1,8 +1,8 @@
-"""Warnings about throttled replicas that do not catch up, because their rate is too low (R15).
+"""Warnings about throttled replicas that cannot catch up, because their rate is too low (R15).
 
-Looks at the replicas that the throttle left out since the last look, each time the followers are
-examined. The leader measures what producers write in its log. A follower knows only how far the
-leader's high watermark moved, and takes the size of a record from its own log.
+Each examination of the followers looks at the replicas that the throttle skipped since the previous
+examination. A leader measures in its own log how much producers write. A follower knows only how
+far the leader's high watermark moved, and estimates record sizes from its own log.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _LEADER_RATE: Final = "leader.replication.throttled.rate"
 _FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
-#: What sets a rate below the configured one (R4).
+#: Name of the setting that lowers the configured rate (R4).
 _MOVES_RATE: Final = "the --throttle of reassignments"
 _Find = Callable[[TopicPartition], "Partition | None"]
 
 
 class _Ends(NamedTuple):
-    """The ends of a leader's log and of a follower's, at one look."""
+    """The log ends of a leader and of a follower at one look."""
 
     at_ms: int
     leader_end: int
@@ -36,7 +36,7 @@ class _Ends(NamedTuple):
 
 
 class ThrottleWatch:
-    """The watch over the throttled replicas of one broker, on both sides."""
+    """The watch over the throttled replicas of one broker, as leader and as follower."""
 
     def __init__(self, services: Services, throttles: ReplicationThrottles) -> None:
         self._services = services
@@ -47,7 +47,7 @@ class ThrottleWatch:
         self._fetched: ThrottleProgress[TopicPartition] = ThrottleProgress()
 
     def look(self, find: _Find) -> None:
-        """Report the replicas that fell behind since the last look; `find` returns hosted ones."""
+        """Report replicas that fell behind since the last look; `find` returns hosted replicas."""
         throttles = self._throttles
         left_out, throttles.left_out = throttles.left_out, {}
         not_fetched, throttles.not_fetched = throttles.not_fetched, {}

@@ -1,9 +1,10 @@
 """The reads of one fetch as the leader's side of the replication throttle sees them (R15).
 
-Partitions that the throttle leaves out wait in the session, so that no later fetch looks at each of
-them. They come first when the rate allows reads again, and each that was read goes behind the
-others: all of them have their turn. Bytes count when the response leaves; within one look the bytes
-read so far count too, so that one read exceeds the rate and not one of each partition.
+Partitions that the throttle skips wait in the session, so that later fetches need not examine each
+of them. Skipped partitions come first when the rate allows reads again. Each partition goes to the
+end after its read, so all of them get their turn. Bytes count when the response leaves. Within one
+look, the bytes read so far also count, so only one read exceeds the rate, and not one per
+partition.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ThrottledReads:
-    """The throttle of one fetch; a consumer's is never throttled."""
+    """The throttle of one fetch, which never throttles a consumer."""
 
     __slots__ = ("_bytes", "_follower", "_is_active", "_session", "_throttles")
 
@@ -27,9 +28,9 @@ class ThrottledReads:
         self._throttles = throttles
         self._session = session
         self._follower = session.replica_id
-        #: Bytes of throttled partitions that the present look has read.
+        #: Bytes of throttled partitions that the current look has read.
         self._bytes = 0
-        #: Whether any partition was throttled when the present look began.
+        #: Whether any partition was throttled when the current look began.
         self._is_active = False
 
     @property
@@ -38,11 +39,11 @@ class ThrottledReads:
         return bool(self._session.throttled)
 
     def recover_in_ms(self) -> int:
-        """Return when to look at them again."""
+        """Return in how many milliseconds to look at the waiting partitions again."""
         return self._throttles.leader_recovers_in_ms()
 
     def begin_look(self) -> None:
-        """Begin a look at the session: partitions that waited may have their turn now."""
+        """Begin a look at the session, in which waiting partitions may get their turn."""
         self._bytes = 0
         self._is_active = self._throttles.leader.is_active
         session, number = self._session, self._throttles.settings_number
@@ -51,7 +52,7 @@ class ThrottledReads:
             session.unthrottle()
 
     def leaves_out(self, item: SessionPartition, partition: Partition) -> bool:
-        """Return whether the records of a partition must wait; then it waits in the session."""
+        """Return whether the records of a partition must wait; if so, queue it in the session."""
         if self._follower < 0:
             return False
         if self._is_active and self._throttles.leaves_out(partition, self._follower, self._bytes):
@@ -62,15 +63,15 @@ class ThrottledReads:
         return False
 
     def has_all(self, item: SessionPartition) -> None:
-        """Let a partition wait no longer, as its follower has all records.
+        """Remove a partition from the waiting ones, because its follower has all records.
 
-        It may have waited in a fetch that overtook the records of the response before.
+        The partition may have waited in a fetch that overtook the previous response's records.
         """
         if self._session.throttled:
             self._session.throttled.pop(item, None)
 
     def read(self, item: SessionPartition, size: int) -> None:
-        """Note a read of this look."""
+        """Note a read of the current look."""
         if self._is_active and self._follower >= 0 and self._is_throttled(item):
             self._bytes += size
 
