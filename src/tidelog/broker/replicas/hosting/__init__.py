@@ -1,20 +1,22 @@
-"""The replicas of this broker: their logs, their roles, and the requests that wait on them.
+"""The replicas of this broker: their logs, their roles, and the requests that wait on replicas.
 
-Begin with `partition`: one replica, and the planned appends of all. `hosted_partitions` finds
-replicas by name, and `broker_log_dirs` has their directories. A role uses the services of
+Begin with `partition`: one replica, and the planned appends of all replicas. `hosted_partitions`
+finds replicas by name, and `broker_log_dirs` has their directories. A role uses the services of
 `context`.
 
-Roles: `role` is none or follower, and their base. `leader_role` is the leader's, and
-`leader_effects` carries out its decisions. `role_changes` gives a replica its next role, and
-`role_traces` reports it.
+`role` has the roles of a replica without a leadership: none, follower, and their base.
+`leader_role` is the leader's role, and `leader_effects` carries out the leader's decisions.
+`role_changes` gives a replica its next role, and `role_traces` reports that role.
 
-Waiting requests: `purgatory`. Throttling of replication (R15): `throttles` has both sides.
+`purgatory` holds waiting requests. `throttles` has both sides of the replication throttle (R15).
 
-Appends: `late_appends` are batches that a thread checks first. `early_batches` are refused ones for
-replicas that do not exist yet. `leader_syncs` is group commit with `flush.before.ack` (V69).
+`late_appends` holds appends whose batch a thread checks first. `early_batches` notes refused
+batches for replicas that do not exist yet. `leader_syncs` does group commit for `flush.before.ack`
+(V69).
 
-ISR changes on their way: `isr_change_queue`. Leaderships that begin: `takeovers` (watched until
-clients have recovered) and `unclean_elections` (the data at risk).
+`isr_change_queue` queues the ISR changes that leaders propose. `takeovers` watches new leaderships
+until clients have recovered, and `unclean_elections` reports the data at risk.
 
-Measures: `log_bytes` (bytes on one side of an offset) and `reassignment_meters` (R16).
+`log_bytes` measures bytes on one side of an offset, and `reassignment_meters` what reassignments
+copy (R16).
 """

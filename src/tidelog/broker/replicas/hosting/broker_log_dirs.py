@@ -1,7 +1,7 @@
 """The log directories of one broker, and the replicas that a disk took away or refused (D1, D4).
 
-A directory is good until its first device error, and then failed for the life of the process. The
-replicas of a directory that failed at run time are offline until one of them is hosted again.
+A directory is good until its first device error, and failed from then on until the process ends.
+The replicas of a directory that failed at run time are offline until this broker hosts them again.
 `failed_directories` decides when a directory is given up.
 """
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 
 class BrokerLogDirs:
-    """The log directories of one broker. Loop only."""
+    """The log directories of one broker. Only the event loop uses this class."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        #: The good log directories.
+        #: The log directories that have not failed.
         self.good: list[LogDirectory] = []
-        #: Why each of the others failed, by path (D1).
+        #: Why each failed directory failed, by path (D1).
         self.failed: dict[str, StorageError] = {}
         #: Replicas in directories that failed at run time (D4).
         self.offline: dict[TopicPartition, OfflineReplica] = {}
-        #: Topic ids of replicas that the disk refused to create as new; none was here since (D3).
+        #: Topic ids of new replicas that the disk refused to create (D3); none was hosted since.
         self.refused_new: dict[TopicPartition, TopicId] = {}
-        #: Bytes of the replicas that a directory held when it failed at run time, by path.
+        #: Sizes in bytes of the replicas that a directory held when it failed at run time, by path.
         self._held_by_failed: dict[str, dict[TopicPartition, int]] = {}
 
     def held_by_failed(self, path: str) -> Mapping[TopicPartition, int]:
@@ -42,7 +42,7 @@ class BrokerLogDirs:
         return self._held_by_failed.get(path, {})
 
     def give_up(self, path: str, lost: Sequence[Partition]) -> list[LogDirectory]:
-        """Take a failed directory out of the good ones and return it; its replicas are `lost`."""
+        """Remove a failed directory from the good ones and return it; its replicas are `lost`."""
         failing = [each for each in self.good if each.path == path]
         self.good = [each for each in self.good if each.path != path]
         held = self._held_by_failed.setdefault(path, {})
@@ -50,7 +50,7 @@ class BrokerLogDirs:
         return failing
 
     def lost(self, partition: Partition) -> None:
-        """Note that a replica is offline: its directory has failed."""
+        """Note that a replica is offline, because its directory has failed."""
         self.offline[partition.topic_partition] = OfflineReplica(
             partition.topic_id, partition.leader_epoch
         )
@@ -62,5 +62,5 @@ class BrokerLogDirs:
             self.count_offline()
 
     def count_offline(self) -> None:
-        """Count the replicas in directories that failed at run time (D10)."""
+        """Update the metric of replicas in directories that failed at run time (D10)."""
         self._metrics.put(OFFLINE_REPLICAS, len(self.offline))

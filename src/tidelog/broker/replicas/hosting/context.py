@@ -1,7 +1,8 @@
 """The services of the broker that the role of a replica may use.
 
-`TopicCoordinators` are those of an internal topic: the coordinators of groups, for instance, must
-learn of the roles of its partitions. The broker registers them under their topic.
+`TopicCoordinators` are the coordinators of an internal topic. The coordinators of groups, for
+instance, must learn of the roles of the topic's partitions. The broker registers the coordinators
+under their topic.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ class TopicCoordinators(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """The services shared by all partitions of one broker."""
+    """The services that all partitions of one broker share."""
 
     services: Services
     appends: PlannedAppends
     alter_partition_manager: IsrChangeQueue
     takeovers: Takeovers
-    #: By internal topic.
+    #: Coordinators by the name of their internal topic.
     coordinators: Mapping[str, TopicCoordinators]
     events: ClusterEvents
-    #: The configuration of a topic by name.
+    #: Returns the configuration of a topic by name.
     topic_config: Callable[[str], TopicConfig]
     throttles: ReplicationThrottles
     reassignments: ReassignmentMeters

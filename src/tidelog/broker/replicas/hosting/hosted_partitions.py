@@ -1,7 +1,8 @@
 """The replicas that this broker hosts, by name and by topic id, and its log directories.
 
-The rooms above find replicas here. `replica_set` adds them, and knows the configuration of their
-topics. A replica that is not here may be offline (D4), elsewhere, or unknown.
+The other parts of the broker find replicas here. `replica_set` adds the replicas, and knows the
+configuration of their topics. A replica that is not here may be offline (D4), on other brokers, or
+unknown.
 """
 
 from __future__ import annotations
@@ -22,39 +23,39 @@ if TYPE_CHECKING:
 
 
 class HostedLog(NamedTuple):
-    """What a replica of this broker says of its partition's history (E8)."""
+    """The evidence in one replica's log of its partition's history (E8)."""
 
     topic_id: TopicId
     latest_epoch: int
 
 
 class HostedPartitions:
-    """The replicas of one broker. Loop only."""
+    """The replicas of one broker. Only the event loop uses this class."""
 
     def __init__(self, context: PartitionContext) -> None:
         self._context = context
         self._services = context.services
         self.takeovers = context.takeovers
-        #: Both sides of the replication throttle (R15).
+        #: The replication throttle, for leaders and followers (R15).
         self.throttles = context.throttles
-        #: What reassignments copy from and to this broker (R16).
+        #: Metrics of what reassignments copy from and to this broker (R16).
         self.reassignments = context.reassignments
-        #: The log directories, and the replicas that they took away or refused.
+        #: The log directories, and the replicas that a disk took away or refused.
         self.log_dirs = BrokerLogDirs(context.services.metrics)
-        #: One command is run at a time, in the order of arrival.
+        #: Commands run one at a time, in the order of their arrival.
         self.command_order = asyncio.Lock()
         self._partitions: dict[TopicPartition, Partition] = {}
-        #: topic id -> (topic, how many of its partitions are here).
+        #: Topic id -> (topic name, number of its partitions with a replica here).
         self._topics: dict[TopicId, tuple[str, int]] = {}
 
     @property
     def directories(self) -> Sequence[LogDirectory]:
-        """The good log directories."""
+        """The log directories that have not failed."""
         return self.log_dirs.good
 
     @property
     def failed(self) -> Mapping[str, StorageError]:
-        """Why each of the other log directories failed, by path (D1)."""
+        """Why each failed log directory failed, by path (D1)."""
         return self.log_dirs.failed
 
     @property
@@ -63,11 +64,11 @@ class HostedPartitions:
         return self.log_dirs.offline
 
     def get(self, topic_partition: TopicPartition) -> Partition | None:
-        """Return the replica of a partition, None when there is none."""
+        """Return the replica of a partition, None if there is none here."""
         return self._partitions.get(topic_partition)
 
     def log_epochs(self) -> dict[TopicPartition, HostedLog]:
-        """Return topic id and last leader epoch of each log here."""
+        """Return topic id and last leader epoch of each hosted log."""
         return {
             partition.topic_partition: HostedLog(
                 partition.log.topic_id, partition.log.epochs.latest_epoch
@@ -76,29 +77,29 @@ class HostedPartitions:
         }
 
     def all(self) -> list[Partition]:
-        """Return every replica, in the order in which they came."""
+        """Return every replica, in the order in which the replicas were added."""
         return list(self._partitions.values())
 
     def __len__(self) -> int:
         return len(self._partitions)
 
     def topics(self) -> dict[str, None]:
-        """Return the topics that have a replica here."""
+        """Return the topics that have a replica on this broker."""
         return {name: None for name, _ in self._topics.values()}
 
     def topic_name(self, topic_id: TopicId) -> str | None:
-        """Return the name of a topic that has a replica here."""
+        """Return the name of a topic that has a replica on this broker."""
         entry = None if topic_id == ZERO_TOPIC_ID else self._topics.get(topic_id)
         return None if entry is None else entry[0]
 
     def published_topic_name(self, topic_id: TopicId) -> str | None:
-        """Return the name of a topic id, by published state or by a replica that is here."""
+        """Return the name of a topic id, from published state or from a replica on this broker."""
         return self._services.view.topic_name(topic_id) or self.topic_name(topic_id)
 
     def missing_replica_error(self, topic_partition: TopicPartition) -> ErrorCode:
-        """Return the error for a partition without a replica here.
+        """Return the error for a partition without a replica on this broker.
 
-        It is in a failed log directory (D4), elsewhere, or unknown.
+        The replica may be in a failed log directory (D4), on other brokers, or unknown.
         """
         if topic_partition in self.log_dirs.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -108,7 +109,7 @@ class HostedPartitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def by_topic_id(self, topic_id: TopicId, partition: int) -> Partition | None:
-        """Return the replica of a partition, named by topic id."""
+        """Return the replica of a partition that is named by topic id."""
         entry = self._topics.get(topic_id)
         if entry is None:
             return None
@@ -116,13 +117,13 @@ class HostedPartitions:
         return found if found is not None and found.topic_id == topic_id else None
 
     def host(self, partition: Partition) -> None:
-        """Host a replica from now on."""
+        """Start to host a replica."""
         self._partitions[partition.topic_partition] = partition
         self.log_dirs.hosted(partition.topic_partition)
         self._count_topic(partition, 1)
 
     def forget(self, partition: Partition) -> None:
-        """Host a replica no longer; its log is the caller's business."""
+        """Stop hosting a replica; the caller handles its log."""
         if self._partitions.get(partition.topic_partition) is not partition:
             return
         del self._partitions[partition.topic_partition]
@@ -130,16 +131,17 @@ class HostedPartitions:
         self.reassignments.role_ended(partition.topic_partition)
         self._count_topic(partition, -1)
         if partition.topic_id not in self._topics:
-            # Changes of its configuration are not read while no replica of it is here.
+            # The broker does not read the topic's configuration while it hosts no replica of the
+            # topic.
             self.throttles.topic_gone(partition.topic_partition.topic)
         coordinators = self._context.coordinators.get(partition.topic_partition.topic)
         if coordinators is not None:
             coordinators.replica_gone(partition)
 
     def adopt_topic_id(self, partition: Partition, topic_id: TopicId) -> None:
-        """Give a replica that lost its topic id the id of its command.
+        """Give a replica that lost its topic id the id in its command.
 
-        The log writes the id down with a flush that begins now.
+        The log stores the topic id with a flush that begins now.
         """
         if partition.topic_id == ZERO_TOPIC_ID != topic_id:
             self._count_topic(partition, -1)
@@ -152,7 +154,7 @@ class HostedPartitions:
                 partition=str(partition.topic_partition),
                 topic_id=topic_id_to_text(topic_id),
             )
-            # Where the flush fails, the directory has failed, or the next flush repeats it.
+            # If the flush fails, either the directory has failed or the next flush stores the id.
             partition.log.flush()
 
     def _count_topic(self, partition: Partition, change: int) -> None:

@@ -1,8 +1,8 @@
-"""The queue of ISR changes that leaders propose, before they go their way (A8).
+"""The queue of ISR changes that leaders propose, before these become durable (A8).
 
-A change of a partition replaces an unsent one of the same partition. Room `isr` has the two kinds:
-changes go to the controller, or into the state nodes (A12). The role of the partition gets the
-outcome of each change.
+A new change of a partition replaces an unsent change of that partition. Subpackage `isr` has the
+two kinds of queues: one sends changes to the controller, one writes them into the state nodes
+(A12). The role of the partition gets the outcome of each change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IsrChanges = dict[TopicPartition, tuple["Partition", "IsrChange"]]
 
 
 class IsrChangeQueue(ABC):
-    """The queue of one broker."""
+    """The queue of ISR changes of one broker."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -33,7 +33,7 @@ class IsrChangeQueue(ABC):
         return len(self._queue)
 
     def submit(self, partition: Partition, change: IsrChange) -> None:
-        """Send a change, with all others of this event; replaces one that was not sent (A8)."""
+        """Send a change with all others of this event; replace the partition's unsent one (A8)."""
         self._queue[partition.topic_partition] = (partition, change)
         self._soon()
 
@@ -43,17 +43,17 @@ class IsrChangeQueue(ABC):
 
     @abstractmethod
     def retry(self, partition: Partition, change: IsrChange, after_ms: int = 0) -> None:
-        """Send a change again after a pause of more than `after_ms`: its outcome is unknown."""
+        """Send a change of unknown outcome again, after a pause of more than `after_ms`."""
 
     @abstractmethod
     def controller_changed(self) -> None:
         """Note that the view of the cluster may name another controller."""
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Send no more changes."""
         self._closed = True
         self._queue.clear()
 
     @abstractmethod
     def _soon(self) -> None:
-        """Begin to send at the end of this event: all its changes are queued by then (A10)."""
+        """Begin to send at the end of this event, when all its changes are queued (A10)."""

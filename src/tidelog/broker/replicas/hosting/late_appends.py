@@ -1,9 +1,10 @@
-"""Appends that cannot be planned at once, because a batch must first be checked on a thread.
+"""Appends that cannot be planned at once, because a thread must first check the batch.
 
-A compressed batch may have so much inside that its check would hold the loop for a quarter of a
-second. Its directory's thread checks it, and later appends to the same partition wait behind it.
-Appends of a partition are planned in the order of their arrival. Otherwise a producer's sequence
-numbers would be out of order. Where the leadership ends first, all are refused (V38).
+The check of a compressed batch with large content would hold the event loop for a quarter of a
+second. The thread of the log directory checks such a batch, and later appends to the partition wait
+behind it. All appends of a partition are planned in the order of their arrival. Any other order
+would break the producers' sequence numbers. If the leadership ends first, all late appends are
+refused (V38).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Late(NamedTuple):
-    """An append that waits."""
+    """A waiting append."""
 
     records: Buffer
     acks: int
@@ -32,9 +33,9 @@ class Late(NamedTuple):
 
 
 class LateAppends:
-    """The late appends of one leader; the first one is being checked.
+    """The late appends of one leader, of which the first is being checked.
 
-    A leader that stays leader under a new leader epoch passes them to its next role.
+    A leader that stays leader under a new leader epoch passes its late appends to its next role.
     """
 
     __slots__ = ("_partition", "_services", "waiting")
@@ -42,11 +43,11 @@ class LateAppends:
     def __init__(self, services: Services, partition: Partition) -> None:
         self._services = services
         self._partition = partition
-        #: One list as long as these late appends exist: the leader's role looks at it, too.
+        #: The same list for the life of this object, because the leader's role looks at it, too.
         self.waiting: list[Late] = []
 
     def add(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
-        """Append when the batch is checked and all appends before it are planned."""
+        """Append the batch after its check, and after all earlier appends are planned."""
         late = Late(records, acks, now_ms, Completion())
         self.waiting.append(late)
         if len(self.waiting) == 1:
@@ -73,7 +74,7 @@ class LateAppends:
     def _checked(self, late: Late, done: Completion[Checked]) -> None:
         waiting = self.waiting
         if not waiting or waiting[0] is not late:
-            return  # refused meanwhile
+            return  # the append was refused meanwhile
         if done.error is not None:
             waiting.pop(0)
             late.completion.fail(done.error)
@@ -91,7 +92,7 @@ class LateAppends:
         self._partition.flush_appends()
 
     def _begin(self, late: Late, checked: Checked | None) -> None:
-        """Plan an append; raises CostlyBatch where its batch must be checked first."""
+        """Plan an append; raise CostlyBatch if its batch must be checked first."""
         try:
             planned = self._partition.role.plan(late.records, late.acks, late.now_ms, checked)
         except CostlyBatch:

@@ -1,7 +1,7 @@
-"""The effects of a leader's decisions: responses to waiting requests, ISR changes to send.
+"""The effects of a leader's decisions: responses to waiting requests, and ISR changes to send.
 
-Effects run in the order in which the decision gives them, on the watchers and the AlterPartition
-manager of one partition. This module decides nothing itself.
+The effects of a decision run in order, on the watchers and the AlterPartition manager of one
+partition. This module itself decides nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def run(
     context: PartitionContext, partition: Partition, core: LeaderReplica, effects: Effects
 ) -> None:
-    """Run the effects of one decision of `core`; raises InvariantError for a follower's effect."""
+    """Run the effects of one decision of `core`; raise InvariantError for a follower's effect."""
     watchers, tracer = partition.watchers, context.services.tracer
     for effect in effects:
         kind = type(effect)
@@ -68,12 +68,13 @@ def _isr_committed(context: PartitionContext, partition: Partition, core: Leader
     )
     partition.watchers.isr_or_log_start_changed()
     if context.throttles.leader.is_active:
-        # A follower that joined may wait for the throttle, and members of the ISR never do (R15).
+        # A follower that joined the ISR may be waiting for the throttle, which never delays ISR
+        # members (R15).
         partition.watchers.log_end_moved()
 
 
 def below_minimum(partition: Partition, core: LeaderReplica) -> str:
-    """Return the message for a client that asks for acks=all of an ISR that is too small (V64)."""
+    """Return the message for a client whose acks=all request meets too small an ISR (V64)."""
     isr = core.isr.committed
     return (
         f"the ISR of {partition.topic_partition} is {list(isr)}: {len(isr)} in-sync replicas, "
@@ -82,7 +83,7 @@ def below_minimum(partition: Partition, core: LeaderReplica) -> str:
 
 
 def note_supersession(tracer: Tracer, partition: Partition, core: LeaderReplica) -> None:
-    """Log the newer ISR change that is about to supersede one whose outcome is open (A8)."""
+    """Log that a newer ISR change will supersede an earlier one of unknown outcome (A8)."""
     state = core.isr
     newer = state.queued
     assert newer is not None and state.in_flight, "a newer change supersedes one in flight (A8)"
@@ -99,7 +100,7 @@ def note_supersession(tracer: Tracer, partition: Partition, core: LeaderReplica)
 def log_shrinks(
     tracer: Tracer, partition: Partition, core: LeaderReplica, change: IsrChange
 ) -> None:
-    """Log the members that left with a change of the ISR, and why (V62)."""
+    """Log the followers that left the ISR with a change, and why (V62)."""
     for shrink in change.shrinks:
         if shrink.replica_id not in core.isr.committed:
             tracer.log(

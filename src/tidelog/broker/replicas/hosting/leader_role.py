@@ -1,9 +1,9 @@
 """The role of a leader: its appends, the progress of its followers, its ISR changes.
 
-One object is one leadership, that is one leader epoch. `replication.leader` decides, and
+One object is one leadership, which has one leader epoch. `replication.leader` decides, and
 `leader_effects` runs the effects. The role responds to all waiting requests when the leadership
-ends (V38). It holds the leader's side of V60, V64, V71 and of KIP-107. `Partition` decides when a
-leadership begins and ends; requests wait in `purgatory`.
+ends (V38). This module implements the leader's side of V60, V64, V71 and KIP-107. `Partition`
+decides when a leadership begins and ends; requests wait in `purgatory`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from tidelog.replication.pending_reads import PendingReads
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
-#: The offset that means the high watermark in DeleteRecords.
+#: The offset in a DeleteRecords request that means the high watermark.
 TO_HIGH_WATERMARK = -1
 
 
 def may_join(services: Services, idle: Collection[int]) -> Callable[[int], bool]:
     """Return a test whether a follower may join the ISR: alive, and not paused by its move (R10).
 
-    The progress of a follower that does not fetch may be that of an earlier incarnation.
+    The last progress of a follower that does not fetch may be that of an earlier incarnation.
     """
     return lambda broker_id: services.view.is_alive(broker_id) and broker_id not in idle
 
@@ -64,9 +64,9 @@ class LeaderRole(Role):
         late: LateAppends | None,
         idle: tuple[int, ...],
     ) -> None:
-        """`late` are the appends of the leadership that this one continues.
+        """`late` are the appends of the leadership that this leadership continues.
 
-        `idle` are the replicas that do not copy for the moment, by their move (R10).
+        `idle` are the replicas whose copying is paused by their reassignment (R10).
         """
         super().__init__(context.services, partition.log, core.isr.partition_epoch)
         self._idle = idle
@@ -83,13 +83,13 @@ class LeaderRole(Role):
 
     @property
     def partition_epoch(self) -> int:
-        """The partition epoch of the confirmed ISR."""
+        """The partition epoch of the committed ISR."""
         return self.core.isr.partition_epoch
 
-    # begin and end
+    # begin and end of the leadership
 
     def begin(self, state: LeaderAndIsrPartitionState, latest_epoch: int) -> None:
-        """Lead from now on; `latest_epoch` is that of the log's last record, -1 for none."""
+        """Begin to lead; `latest_epoch` is the leader epoch of the last record, -1 for none."""
         context, partition, core = self._context, self._partition, self.core
         context.takeovers.begun(partition)
         self._await_skipped_batches()
@@ -106,7 +106,7 @@ class LeaderRole(Role):
     def _await_skipped_batches(self) -> None:
         """Expect batches that the former leader refused, unless this leader lacks records (V38).
 
-        The first leader of a partition has no former one.
+        The first leader of a partition expects none, because it has no former leader.
         """
         core, until_ms = self.core, 0
         is_first = core.epoch_start_offset == 0 and core.leader_epoch == 0
@@ -148,7 +148,7 @@ class LeaderRole(Role):
     ) -> Completion[AppendInfo]:
         """Plan an append; raises KafkaError, StorageError, CostlyBatch.
 
-        After a retriable refusal the log expects the batch again (V38).
+        After a retriable refusal the log expects that the producer resends the batch (V38).
         """
         core, partition = self.core, self._partition
         try:
@@ -170,7 +170,7 @@ class LeaderRole(Role):
         return planned
 
     def log_grew(self) -> None:
-        """Take over the end of the log: followers may read further, and it may commit."""
+        """Take over the log's new end: followers may read further, and records may be committed."""
         log_end_offset = self._log.log_end_offset
         if log_end_offset != self.core.log_end_offset:
             effects = self.core.appended(log_end_offset, self._services.clock.monotonic_ms())
@@ -183,29 +183,29 @@ class LeaderRole(Role):
                 self.log_rolled()
 
     def log_rolled(self) -> None:
-        """Let fetches look that wait for more of a segment which is not the active one (V61)."""
+        """Wake fetches that wait for more of a segment that is no longer active (V61)."""
         active = self._log.base_offsets[-1]
         if active != self._active_segment:
             self._active_segment = active
             self._watchers.look_again()
 
     def _synced(self, synced_offset: int) -> None:
-        """Take over the end of the synced log: it may commit, and acks=1 has its promise (V69)."""
+        """Take over the end of the synced log: records may commit, and acks=1 is answered (V69)."""
         self.log_grew()
         self.run(self.core.synced(synced_offset, self._services.clock.monotonic_ms()))
         self._watchers.synced(synced_offset)
 
     def _sync_failed(self, error: BaseException) -> None:
-        """Fail the requests with acks=1 that wait: the leader cannot promise their records."""
+        """Fail the waiting acks=1 requests: the leader cannot promise synced records."""
         self._watchers.sync_failed(f"{self._partition.topic_partition} cannot be synced: {error}")
 
     # followers
 
     def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
-        """Return why a follower may not fetch (V63), NONE where it may.
+        """Return why a follower may not fetch (V63); NONE if it may.
 
-        A follower that sends no leader epoch may itself be behind, so its error does not say that
-        this leader is (as in Kafka's Partition.followerReplicaOrThrow).
+        A follower that sends no leader epoch may itself be outdated. So its error does not say that
+        this leader is outdated (as in Kafka's Partition.followerReplicaOrThrow).
         """
         known = self.core.followers.get(replica_id)
         if known is not None and broker_epoch >= known.broker_epoch:
@@ -229,12 +229,12 @@ class LeaderRole(Role):
     ) -> None:
         """Note that a follower has this log up to `fetch_offset` (V60), perhaps on disk (V69).
 
-        `reads` are the reads for that follower's fetches (F5). A follower that does not count
-        changes nothing; `check_follower` says why.
+        `reads` are the pending reads for that follower's fetches (F5). A follower that
+        `check_follower` refuses changes nothing.
         """
         core = self.core
         if self._log.log_end_offset != core.log_end_offset:
-            # The follower read the written batch before its produce was answered (flush.messages).
+            # The follower read a written batch before the log reported its append (flush.messages).
             self.log_grew()
         try:
             effects = core.fetched(
@@ -253,7 +253,7 @@ class LeaderRole(Role):
             self._low_watermark_may_move()
 
     def examine(self) -> None:
-        """Look for followers that fell behind or may join the ISR (V62)."""
+        """Find followers that fell behind or may join the ISR (V62)."""
         core = self.core
         if core.max_lag_bytes >= 0:
             for follower in core.followers.values():
@@ -261,7 +261,7 @@ class LeaderRole(Role):
         self.run(core.examine(self._services.clock.monotonic_ms()))
 
     def brokers_changed(self) -> None:
-        """Note that other brokers came or went: others may join the ISR."""
+        """Note that brokers came or went, so that other followers may join the ISR."""
         now_ms = self._services.clock.monotonic_ms()
         self.run(self.core.eligibility_changed(may_join(self._services, self._idle), now_ms))
         self._low_watermark_may_move()
@@ -269,7 +269,7 @@ class LeaderRole(Role):
     # deleting records
 
     def delete_records_before(self, offset: int) -> int:
-        """Let the log start at `offset` (`Role.delete_records_before`)."""
+        """Advance the log start to `offset` (`Role.delete_records_before`)."""
         log = self._log
         if not log.config.delete_enabled:
             raise KafkaError(
@@ -291,7 +291,7 @@ class LeaderRole(Role):
 
     @property
     def low_watermark(self) -> int:
-        """The least log start offset of all live replicas; -1 where it is not known."""
+        """The smallest log start offset of all live replicas; -1 if unknown."""
         return self.core.low_watermark(self._log.log_start_offset)
 
     def _low_watermark_may_move(self) -> None:
@@ -301,13 +301,13 @@ class LeaderRole(Role):
     # commands and configuration
 
     def log_replaced(self, log: PartitionLog) -> None:
-        """Use another log, with the same records, from now on (D11)."""
+        """Use another log with the same records from now on (D11)."""
         self._log = log
         self._active_segment = log.base_offsets[-1]
         self._syncs.log_replaced(log)
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
-        """Obey a command of this leader epoch; a repeated one resets nothing."""
+        """Obey a command of this leader epoch; a repeated command resets nothing."""
         core, tracer = self.core, self._services.tracer
         if state.partition_epoch == core.isr.partition_epoch:
             tracer.mark("command_repeated")
@@ -333,13 +333,13 @@ class LeaderRole(Role):
         self._low_watermark_may_move()
 
     def minimum_changed(self, min_insync_replicas: int) -> None:
-        """Take over the present `min.insync.replicas` (V60, V64)."""
+        """Take over the current `min.insync.replicas` (V60, V64)."""
         if self.core.min_insync_replicas != min_insync_replicas:
             now_ms = self._services.clock.monotonic_ms()
             self.run(self.core.minimum_changed(min_insync_replicas, now_ms))
 
     def flush_policy_changed(self) -> None:
-        """Take over the present `flush.before.ack` (V69)."""
+        """Take over the current `flush.before.ack` (V69)."""
         core, is_on = self.core, self._log.config.flush_before_ack
         if core.flush_before_ack == is_on:
             return
@@ -354,20 +354,20 @@ class LeaderRole(Role):
             self._watchers.synced(self._log.next_offset)
 
     def pending_reads_changed(self, is_enabled: bool) -> None:
-        """Take over the present `follower.fetch.pending.reads.insync.enable` (F5)."""
+        """Take over the current `follower.fetch.pending.reads.insync.enable` (F5)."""
         if self.core.counts_pending_reads != is_enabled:
             self.core.pending_reads_changed(is_enabled)
 
     # changes of the ISR
 
     def change_sent(self, change: IsrChange) -> None:
-        """Note that a change is about to leave; only for one that is to be sent."""
+        """Note that a change is sent now, which `core.is_to_be_sent` must allow."""
         if self.core.isr.in_flight and change == self.core.isr.queued:
             leader_effects.note_supersession(self._services.tracer, self._partition, self.core)
         self.core.change_sent(change)
 
     def change_unanswered(self, change: IsrChange, held_ms: int = 0) -> None:
-        """Note that the request for a change got no response that settles it."""
+        """Note that the request for a change got no response that settles the change."""
         now_ms = self._services.clock.monotonic_ms()
         self.run(self.core.change_unanswered(change, now_ms, held_ms))
 

@@ -1,14 +1,14 @@
 """One hosted replica: its log, its role, and the requests that wait on it.
 
-A partition joins the pure decisions of `tidelog.replication` to the log and to the purgatory.
-Callers ask the partition, or its role (`role`), and never which role it is. `role_changes` gives it
-roles, and only while the log is quiet (`quiet`), so a role's log end offset is always that of its
-log. This module holds the replica's side of V36 to V38 and V61.
+A partition connects the pure decisions of `tidelog.replication` with the log and with waiting
+requests (`purgatory`). Callers use the partition or its role (`role`), and never ask which role it
+is. `role_changes` gives a replica its roles, and only while the log is quiet (`quiet`), so a role's
+log end offset always equals its log's. This module implements V36 to V38 and V61 for one replica.
 
-`PlannedAppends` are the appends of one broker between their plan and the end of the read event that
-brought them. A leader plans an append at once: it assigns offsets and knows a refusal. The write
-follows when the read event ends, so that requests of one event share a write for each log. An
-append whose batch must first be checked on a thread waits in `late_appends`.
+`PlannedAppends` are the appends of one broker from their plan until the end of the read event that
+brought them. A leader plans an append at once: it assigns the offsets or refuses the batch. The log
+writes the batches when the read event ends, so requests of one event share a write per log. An
+append whose batch a thread must first check waits in `late_appends`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Partition:
-    """A replica on this broker; without a role until the controller gives it one (V44)."""
+    """A replica on this broker, without a role until the controller assigns one (V44)."""
 
     __slots__ = (
         "_appends",
@@ -69,26 +69,28 @@ class Partition:
         self.log = log
         self.topic_partition = log.topic_partition
         known = watermark.on_follower(high_watermark, log.log_start_offset, log.log_end_offset)
-        #: The present role; another object with each role that begins or ends.
+        #: The current role; each role that begins or ends is a new object.
         self.role: Role = NoRole(services, log, NO_EPOCH, known)
-        #: The leader epoch of the last command obeyed; kept when the role ends (V30).
+        #: The leader epoch of the last obeyed command, which stays when the role ends (V30).
         self.leader_epoch = NO_EPOCH
-        #: The partition is about to be removed: the leader takes no more records (V71).
+        #: Whether the partition is about to be removed, so that the leader accepts no more records
+        #: (V71).
         self.is_closing = False
-        #: The controller is to take this damaged replica out of the ISR as an offline one (V68).
+        #: Whether this damaged replica waits until the controller removes it from the ISR as if it
+        #: were offline (V68).
         self.is_given_up = False
-        #: The high watermark that a leader reported last since this broker started, this replica as
-        #: leader included; -1 for none.
+        #: The high watermark that a leader (perhaps this replica) last reported since this broker
+        #: started; -1 for none.
         self.told_high_watermark = -1
         self.watchers = PartitionWatchers()
-        #: Operations on the log that are not done.
+        #: Operations on the log that may be in progress.
         self._pending: list[Completion[Any]] = []
 
     # state
 
     @property
     def topic_id(self) -> TopicId:
-        """The id of the topic that the log belongs to."""
+        """The id of the topic to which the log belongs."""
         return self.log.topic_id
 
     @property
@@ -98,49 +100,49 @@ class Partition:
 
     @property
     def leadership(self) -> LeaderReplica | None:
-        """The decisions of the present leadership; None unless this replica leads."""
+        """The decisions of the current leadership; None unless this replica leads."""
         return self.role.leadership
 
     @property
     def followership(self) -> FollowerReplica | None:
-        """The decisions of the present follower term; None unless this replica follows."""
+        """The decisions of the current follower term; None unless this replica follows."""
         return self.role.followership
 
     @property
     def high_watermark(self) -> int:
-        """The offset after the last record known as committed."""
+        """The offset after the last record that is known to be committed."""
         return self.role.core.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which consumers of committed transactions read; its log decides it."""
+        """The offset up to which read_committed consumers read."""
         return self.log.last_stable_offset(self.role.core.high_watermark)
 
     @property
     def low_watermark(self) -> int:
-        """The least log start offset of all live replicas; -1 where this broker cannot know."""
+        """The smallest log start offset of all live replicas; -1 if this broker cannot know it."""
         return self.role.low_watermark
 
     @property
     def partition_epoch(self) -> int:
-        """The newest partition epoch known, by command or by a response of the controller."""
+        """The newest known partition epoch, from a command or a response of the controller."""
         return self.role.partition_epoch
 
     def has_topic_id(self, topic_id: TopicId) -> bool:
-        """Whether a request that names `topic_id` means this replica's topic (V23, G4)."""
+        """Whether a request with `topic_id` means this replica's topic (V23, G4)."""
         return commands.topic_id_matches(self.log.topic_id, topic_id)
 
     @property
     def has_role(self) -> bool:
-        """Whether the controller gave this replica a role that has not ended."""
+        """Whether the controller assigned this replica a role that has not ended."""
         return self.role.is_assigned
 
     def has_role_of(self, leader_epoch: int) -> bool:
-        """Whether this replica has a role, and has it under this leader epoch."""
+        """Whether this replica has a role under this leader epoch."""
         return self.role.is_assigned and self.leader_epoch == leader_epoch
 
     def check_leader_epoch(self, asked_epoch: int) -> ErrorCode:
-        """Return why to refuse a request that names `asked_epoch` (V37), NONE to serve it."""
+        """Return why to refuse a request with leader epoch `asked_epoch` (V37), or NONE."""
         own_epoch = self.leader_epoch
         if asked_epoch != own_epoch and (error := epoch_error(own_epoch, asked_epoch)):
             return error
@@ -156,20 +158,20 @@ class Partition:
     # changes of the log
 
     def flush_appends(self) -> bool:
-        """Submit the planned appends; return True when every append here is written already."""
+        """Submit the planned appends; return True if every append of this partition is written."""
         return self.submit(self._appends.take(self))
 
     def submit(self, planned: Sequence[Completion[AppendInfo]]) -> bool:
-        """Submit these planned appends; return True when every append here is written already.
+        """Submit these planned appends; return True if every append of this partition is written.
 
-        The planned batches become readable together, and the high watermark is looked at once.
+        The planned batches become readable together, and the high watermark is computed once.
         """
         self.log.submit_planned()
-        # An append that waits for a check is not even planned, and its bytes are still to be read.
+        # An append that waits for a check is not even planned, so its bytes must stay valid.
         is_all_written = not self.role.waiting_appends
         for completion in planned:
             if not completion.done:
-                # Every completion counts, not the last alone: a repeated batch is done with its
+                # Every completion counts, not only the last: a repeated batch completes with its
                 # original.
                 completion.then(self._log_grew)
                 self.track(completion)
@@ -187,7 +189,7 @@ class Partition:
         return log.config.flush_before_ack and log.recovery_point < next_offset
 
     def log_start_moved(self) -> None:
-        """Note that retention or a client has removed records."""
+        """Note that retention or a client removed records."""
         self.role.log_start_moved()
         self.watchers.isr_or_log_start_changed()
 
@@ -201,12 +203,12 @@ class Partition:
         self.role.pending_reads_changed(counts_pending_reads)
 
     def is_quiet(self) -> bool:
-        """Whether the log is quiet: planned appends are written, and no operation is under way."""
+        """Whether the log is quiet: all planned appends are written, and no operation runs."""
         self.flush_appends()
         return all(completion.done for completion in self._pending)
 
     async def quiet(self) -> None:
-        """Return when no operation is under way on the log."""
+        """Return when no operation is in progress on the log."""
         while self._pending:
             completion = self._pending.pop()
             if not completion.done:
@@ -216,18 +218,18 @@ class Partition:
                 await waiter
 
     def track(self, completion: Completion[Any]) -> None:
-        """Track an operation on the log: the replica may take no role before it is done."""
+        """Track an operation on the log, before whose end the replica may take no role."""
         if not completion.done:
             if len(self._pending) > 8:
                 self._pending = [pending for pending in self._pending if not pending.done]
             self._pending.append(completion)
 
     def received(self, count_bytes: int) -> None:
-        """Count the bytes that a fetch brought, if a reassignment adds this replica (R16)."""
+        """Count the bytes that a fetch brought if a reassignment adds this replica (R16)."""
         self._reassignments.received(self.topic_partition, count_bytes)
 
     def relocated(self, directory: LogDirectory, log: PartitionLog) -> None:
-        """Be in another log directory, with a log that has the same records (D11)."""
+        """Use another log directory, with a log that has the same records (D11)."""
         self.directory, self.log = directory, log
         self.role.log_replaced(log)
         self.watchers.look_again()
@@ -237,7 +239,8 @@ class Partition:
     def rest(self, *, leads_on: bool = False) -> None:
         """End the role: serve nothing, follow no leader; respond to all waiting requests (V38).
 
-        With `leads_on` the command that ends it has this broker lead under a new leader epoch.
+        With `leads_on`, the command that ends the role makes this broker lead again under a new
+        leader epoch.
         """
         ended = self.role
         if ended.is_assigned:
@@ -252,7 +255,7 @@ class Partition:
 
 
 class PlannedAppends:
-    """The planned appends of one broker, by partition, in the order of the first of each."""
+    """The planned appends of one broker by partition, in the order of their first appends."""
 
     __slots__ = ("_planned",)
 
@@ -260,7 +263,7 @@ class PlannedAppends:
         self._planned: dict[Partition, list[Completion[AppendInfo]]] = {}
 
     def add(self, partition: Partition, completion: Completion[AppendInfo]) -> None:
-        """Note an append that was planned."""
+        """Note a planned append."""
         planned = self._planned.get(partition)
         if planned is None:
             self._planned[partition] = [completion]
@@ -268,15 +271,15 @@ class PlannedAppends:
             planned.append(completion)
 
     def add_late(self, partition: Partition) -> None:
-        """Note that a partition has an append that waits for a check: its bytes are in use."""
+        """Note that an append of the partition waits for a check, so its bytes are in use."""
         self._planned.setdefault(partition, [])
 
     def take(self, partition: Partition) -> list[Completion[AppendInfo]]:
-        """Return the planned appends of one partition; the caller submits them."""
+        """Return the planned appends of one partition, which the caller submits."""
         return self._planned.pop(partition, [])
 
     def submit(self) -> bool:
-        """Submit everything; return whether all of it is written, so that its bytes are free."""
+        """Submit all appends; return whether all are written, so that their bytes may be reused."""
         if not self._planned:
             return True
         planned, self._planned = self._planned, {}

@@ -1,11 +1,12 @@
 """Requests that wait on a partition: acks=all produces, deletions, fetches (DESIGN.md, rule 7).
 
-A wait costs work for each change, never for each watched partition. Produces wait in a deque per
-partition ordered by offset, so that a move of the high watermark touches only the released ones.
-Partitions that change report to their fetch sessions. A lost leadership ends every wait with
-NOT_LEADER_OR_FOLLOWER (V38). An ISR confirmed below the minimum ends waits for acks with
-NOT_ENOUGH_REPLICAS_AFTER_APPEND (V64). An idempotent producer's batches are acknowledged in order:
-where one was refused after its append, those behind it get its error until it is sent again (V38).
+A wait costs work for each change, but none for each watched partition. Each partition has a deque
+of waiting produces, ordered by offset, so a move of the high watermark touches only the produces
+that it releases. A partition that changes reports to its fetch sessions. The loss of the leadership
+ends every wait with NOT_LEADER_OR_FOLLOWER (V38). If the committed ISR falls below the minimum,
+waits for acks end with NOT_ENOUGH_REPLICAS_AFTER_APPEND (V64). An idempotent producer's batches are
+acknowledged in order. If one was refused after its append, all later ones get its error until the
+producer resends it (V38).
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class AcksWait(Protocol):
         """Fail: it stays unknown whether the batch is committed, or the records are gone."""
 
 
-#: Shared by all replicas on which no produce has waited so far: an empty deque takes 760 bytes.
+#: An empty deque that all replicas without a waiting produce share, because a deque takes 760
+#: bytes.
 _NOBODY: deque[tuple[int, AcksWait]] = deque(maxlen=0)
 
 
@@ -57,20 +59,22 @@ class PartitionWatchers:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        #: (first offset the high watermark must reach, the waiting produce), rising in offset.
+        #: Waiting produces, each behind the first offset that the high watermark must reach; in the
+        #: order of these offsets.
         self._acks = _NOBODY
-        #: (offset that the low watermark must reach, the waiting deletion); few, in no order.
+        #: Waiting deletions, each with the offset that the low watermark must reach; few, and not
+        #: ordered.
         self._deletions: list[tuple[int, AcksWait]] = []
-        #: (offset up to which the leader must have synced its log, the waiting produce).
+        #: Waiting acks=1 produces, each with the offset up to which the leader must sync its log.
         self._syncs: list[tuple[int, AcksWait]] = []
         self._followers: dict[FetchWatcher, None] = {}
         self._consumers: dict[FetchWatcher, None] = {}
-        #: Stored batches that were refused; None as long as there was none.
+        #: Stored batches whose produce was refused; None until the first one.
         self._unanswered: RefusedBatches | None = None
 
     @property
     def acks_waiting(self) -> int:
-        """How many produces wait for the high watermark."""
+        """The number of produces that wait for the high watermark."""
         return len(self._acks)
 
     def wait_for_acks(self, offset: int, wait: AcksWait) -> None:
@@ -79,23 +83,24 @@ class PartitionWatchers:
         if waiting is _NOBODY:
             self._acks = waiting = deque()
         if waiting and waiting[-1][0] > offset:
-            # A repeated batch waits for its original's offset, behind later ones (V38).
+            # A repeated batch waits for its original's offset, so it goes before later batches
+            # (V38).
             waiting.append((offset, wait))
             self._acks = deque(sorted(waiting, key=lambda entry: entry[0]))
         else:
             waiting.append((offset, wait))
 
     def refused_after_append(self, sent: SentBatch, error: ErrorCode, now_ms: int) -> None:
-        """Expect a stored batch again: its producer got `error`; `now_ms` is monotonic (V38)."""
+        """Expect that a producer resends a batch that got `error`; `now_ms` is monotonic (V38)."""
         if self._unanswered is None:
             self._unanswered = RefusedBatches()
         sequences = (sent.base_sequence, sent.last_sequence)
         self._unanswered.add(sent.producer_id, sent.producer_epoch, sequences, error, now_ms)
 
     def check_order(self, sent: SentBatch, now_ms: int) -> None:
-        """Raise EarlierBatchRefusedError where an earlier batch of the producer waits for a repeat.
+        """Raise EarlierBatchRefusedError if the producer must first resend an earlier batch.
 
-        Call it for a batch that is about to be acknowledged (V38).
+        Call this method for a batch that is about to be acknowledged (V38).
         """
         if self._unanswered:
             self._unanswered.check_stored(sent, now_ms)
@@ -114,11 +119,11 @@ class PartitionWatchers:
         self._deletions.append((offset, wait))
 
     def give_up_deletion(self, wait: AcksWait) -> None:
-        """Drop a wait for the low watermark; its time is over."""
+        """Drop a wait for the low watermark, which has timed out."""
         self._deletions = [entry for entry in self._deletions if entry[1] is not wait]
 
     def watch(self, watcher: FetchWatcher, follower: bool) -> None:
-        """Report changes to a fetch session's partition until `unwatch`."""
+        """Report changes to one partition of a fetch session until `unwatch`."""
         (self._followers if follower else self._consumers)[watcher] = None
 
     @property
@@ -127,18 +132,18 @@ class PartitionWatchers:
         return self._followers
 
     def unwatch(self, watcher: FetchWatcher) -> None:
-        """Stop reporting to a fetch session's partition; harmless when it was not watching."""
+        """Stop reporting to one partition of a fetch session, if it was watching."""
         self._followers.pop(watcher, None)
         self._consumers.pop(watcher, None)
 
-    # called by the partition
+    # methods that the partition calls
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Acknowledge the committed batches; consumers may read further.
+        """Acknowledge the committed batches, and wake consumers, which may read further.
 
-        For a follower the high watermark alone does not end a waiting fetch (V61).
+        A move of the high watermark alone does not end a follower's waiting fetch (V61).
         """
-        # A response may begin the next request of its connection, whose wait is another one here.
+        # A response may begin the next request of its connection, which may add a wait here.
         while self._acks and self._acks[0][0] <= high_watermark:
             self._acks.popleft()[1].acknowledged()
         for watcher in list(self._consumers):
@@ -147,7 +152,7 @@ class PartitionWatchers:
             watcher.changed()
 
     def low_watermark_is(self, low_watermark: int) -> None:
-        """Acknowledge the deletions whose records no live replica has any more."""
+        """Acknowledge the deletions whose records all live replicas have removed."""
         done = [wait for offset, wait in self._deletions if offset <= low_watermark]
         if done:
             self._deletions = [
@@ -157,7 +162,7 @@ class PartitionWatchers:
                 wait.acknowledged()
 
     def synced(self, synced_offset: int) -> None:
-        """Acknowledge the produces with acks=1 whose records the leader has synced (V69)."""
+        """Acknowledge the acks=1 produces whose records the leader has synced (V69)."""
         waiting = self._syncs
         if not waiting:
             return
@@ -178,16 +183,16 @@ class PartitionWatchers:
             watcher.readable()
 
     def look_again(self) -> None:
-        """Let all waiting fetches look: the leader epoch, or the log's segments, changed (V61).
+        """Wake all waiting fetches: the leader epoch or the log's segments have changed (V61).
 
-        A fetch of an earlier leader epoch is refused. What a fetch has read of a segment that is
-        not the active one can never become more.
+        A fetch of an earlier leader epoch is then refused. A fetch that waits on a segment which is
+        no longer active can never get more of it.
         """
         for watcher in [*self._followers, *self._consumers]:
             watcher.look_again()
 
     def assignment_changed(self) -> None:
-        """Let all waiting followers look: one that is not assigned any more gets an error (V63)."""
+        """Wake all waiting followers: one that is no longer assigned gets an error (V63)."""
         for watcher in list(self._followers):
             watcher.look_again()
 
@@ -197,7 +202,7 @@ class PartitionWatchers:
             watcher.changed()
 
     def another_leads(self, now_ms: int) -> None:
-        """Note that another broker leads, which may acknowledge what was refused (V38)."""
+        """Note that another broker leads, which may acknowledge batches refused here (V38)."""
         if self._unanswered is not None:
             self._unanswered.another_leads(now_ms)
 
@@ -213,7 +218,7 @@ class PartitionWatchers:
             watcher.readable()
 
     def isr_below_minimum(self, message: str) -> None:
-        """Refuse the waiting produces: the confirmed ISR is below the effective minimum (V64)."""
+        """Refuse the waiting produces: the committed ISR is below the effective minimum (V64)."""
         self._refuse_all(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, message)
 
     def _refuse_all(self, error: ErrorCode, message: str) -> None:

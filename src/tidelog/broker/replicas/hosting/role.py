@@ -1,10 +1,11 @@
 """The roles of a hosted replica: none, follower, and their base, which does not lead.
 
-A `Partition` holds exactly one role object and replaces it when the role changes. The identity of
-the object thus names the term: the time under one leader epoch. Callers ask the role and never
-which one it is. A role that does not lead refuses operations of a leader (V37) and ignores news for
-leaders. `LeaderRole` overrides all of that. The decisions themselves are pure
-(`tidelog.replication`); `leader_role` runs the leader's, `followed_partition` the follower's.
+A `Partition` holds exactly one role object and replaces it when the role changes. So the identity
+of the object stands for one term, the time under one leader epoch. Callers use the role and never
+ask which role it is. A role that does not lead refuses a leader's operations (V37) and ignores
+events for leaders. `LeaderRole` overrides all these methods. The pure decisions are in
+`tidelog.replication`. `leader_role` runs those of the leader, `followed_partition` those of the
+follower.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tidelog.replication.pending_reads import PendingReads
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
-#: Refusals after which an idempotent producer sends the same batch again.
+#: Refusals after which an idempotent producer resends the same batch.
 _RETRIABLE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -37,15 +38,15 @@ _RETRIABLE = (
 
 
 class KnownOffset(NamedTuple):
-    """What a replica without a role knows: it decides nothing."""
+    """The state of a replica without a role, which decides nothing."""
 
     high_watermark: int
 
 
 class Role:
-    """The behaviour of a replica under its present role; this one does not lead.
+    """The behaviour of a replica under its current role; this class does not lead.
 
-    `LeaderRole` leads. `Partition` and `RoleChanges` alone make and end roles.
+    Subclass `LeaderRole` leads. Only `Partition` and `RoleChanges` begin and end roles.
     """
 
     __slots__ = ("_log", "_partition_epoch", "_services")
@@ -57,7 +58,7 @@ class Role:
     leadership: LeaderReplica | None = None
     #: The decisions of the follower; None unless the replica follows.
     followership: FollowerReplica | None = None
-    #: Appends that wait for a check of their batch (`late_appends`).
+    #: Appends that wait until a thread has checked their batch (`late_appends`).
     waiting_appends: Sequence[object] = ()
     #: The decisions of the role; the hot path reads the high watermark from them.
     core: LeaderReplica | FollowerReplica | KnownOffset
@@ -69,40 +70,40 @@ class Role:
 
     @property
     def partition_epoch(self) -> int:
-        """The newest partition epoch known, by command or by a response of the controller."""
+        """The newest known partition epoch, from a command or a response of the controller."""
         return self._partition_epoch
 
     @property
     def low_watermark(self) -> int:
-        """The least log start offset of all live replicas; -1 where it is not known."""
+        """The smallest log start offset of all live replicas; -1 if unknown."""
         return -1
 
     def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
         """Plan an append as leader; `PlannedAppends` submits it when the read event ends.
 
-        `now_ms` is wall time. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS for
-        acks=-1 (V64), or a refusal of the log. A batch that is large inside is planned later, and
-        so are the batches behind it: then the completion carries such an error. After a retriable
-        refusal the replica expects the batch again: an idempotent producer resends it (V38).
+        `now_ms` is wall-clock time. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS
+        for acks=-1 (V64), or a refusal of the log. A batch with large compressed content is planned
+        later, and so are all batches behind it; their errors arrive in the completion. After a
+        retriable refusal the replica expects that an idempotent producer resends the batch (V38).
         """
         return self.plan(records, acks, now_ms, None)
 
     def plan(
         self, records: Buffer, acks: int, now_ms: int, checked: Checked | None
     ) -> Completion[AppendInfo]:
-        """Plan an append like `append`; raises CostlyBatch where its batch is to be checked first.
+        """Plan an append like `append`; raise CostlyBatch if its batch must be checked first.
 
-        `checked` is the result of that check, None before it.
+        `checked` is the result of the check, None before the check.
         """
         error = self._not_leader()
         note_refusal(self._services, self._log, records, error)
         raise error
 
     def log_grew(self) -> None:
-        """Take over the end of the log, after appends of the leader were written."""
+        """Take over the log's new end, after the leader's appends were written."""
 
     def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
-        """Return why a follower may not fetch (V63), NONE where it may."""
+        """Return why a follower may not fetch (V63); NONE if it may."""
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def follower_fetched(
@@ -117,52 +118,52 @@ class Role:
     ) -> None:
         """Note that a follower has this log up to `fetch_offset` (V60), perhaps on disk (V69).
 
-        `reads` are the reads for that follower's fetches (F5). A follower that does not count
-        changes nothing; `check_follower` says why.
+        `reads` are the pending reads for that follower's fetches (F5). A follower that
+        `check_follower` refuses changes nothing.
         """
 
     def delete_records_before(self, offset: int) -> int:
-        """Let the log start at `offset`, -1 for the high watermark; return that offset.
+        """Advance the log start to `offset`, -1 for the high watermark; return the new start.
 
-        Other replicas follow by their fetches (V67): `low_watermark` says how far they are, and
-        `watchers.wait_for_low_watermark` reports when all are there. Raises KafkaError, with
-        nothing changed:
+        Other replicas follow by their fetches (V67). `low_watermark` shows their progress, and
+        `watchers.wait_for_low_watermark` reports when all have followed. Raises KafkaError, and
+        changes nothing, for one of these reasons:
 
-        - NOT_LEADER_OR_FOLLOWER;
-        - POLICY_VIOLATION for a topic whose records must not be deleted;
-        - OFFSET_OUT_OF_RANGE above the high watermark.
+        - NOT_LEADER_OR_FOLLOWER: this replica does not lead;
+        - POLICY_VIOLATION: the topic's records must not be deleted;
+        - OFFSET_OUT_OF_RANGE: the offset is above the high watermark.
 
-        Source: KIP-107.
+        KIP-107 defines this operation.
         """
         raise self._not_leader()
 
     def examine(self) -> None:
-        """Look for followers that fell behind or may join the ISR (V62)."""
+        """Find followers that fell behind or may join the ISR (V62)."""
 
     def log_start_moved(self) -> None:
-        """Note that retention or a client has removed records."""
+        """Note that retention or a client removed records."""
 
     def log_rolled(self) -> None:
         """Note that the log may have a new active segment (V61)."""
 
     def minimum_changed(self, min_insync_replicas: int) -> None:
-        """Take over the present `min.insync.replicas` (V60, V64)."""
+        """Take over the current `min.insync.replicas` (V60, V64)."""
 
     def flush_policy_changed(self) -> None:
-        """Take over the present `flush.before.ack`, which followers read with each fetch (V69)."""
+        """Take over the current `flush.before.ack`, which followers read with each fetch (V69)."""
 
     def pending_reads_changed(self, is_enabled: bool) -> None:
-        """Take over the present `follower.fetch.pending.reads.insync.enable` (F5)."""
+        """Take over the current `follower.fetch.pending.reads.insync.enable` (F5)."""
 
     def brokers_changed(self) -> None:
-        """Note that other brokers came or went: others may join the ISR."""
+        """Note that brokers came or went, so that other followers may join the ISR."""
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
         """Obey a command of the leader epoch of this role; a repeated one resets nothing."""
         self._partition_epoch = state.partition_epoch
 
     def change_sent(self, change: IsrChange) -> None:
-        """Note that an ISR change of the leader is about to leave; only for one to be sent."""
+        """Note that the leader sends an ISR change now, which `core.is_to_be_sent` must allow."""
 
     def change_unanswered(self, change: IsrChange, held_ms: int = 0) -> None:
         """Note that the request for the change got no response that settles it.
@@ -184,10 +185,10 @@ class Role:
         """Note that the controller refused the change."""
 
     def end(self) -> None:
-        """Respond to all requests that wait on this role; the partition has left it already."""
+        """Respond to all requests that wait on this role, which the partition has already left."""
 
     def log_replaced(self, log: PartitionLog) -> None:
-        """Use another log, with the same records, from now on (D11)."""
+        """Use another log with the same records from now on (D11)."""
         self._log = log
 
     def _not_leader(self) -> KafkaError:
@@ -198,7 +199,7 @@ class Role:
 
 
 class NoRole(Role):
-    """The role of a replica that serves nothing and follows no leader until a command (V44)."""
+    """The role of a replica without a command: it serves nothing and follows no leader (V44)."""
 
     __slots__ = ("core", "former")
 
@@ -209,12 +210,13 @@ class NoRole(Role):
     ) -> None:
         super().__init__(services, log, partition_epoch)
         self.core: KnownOffset = KnownOffset(high_watermark)
-        #: The leadership that the next one is to continue, while appends of it end; else None.
+        #: The former leadership, which the next leadership continues while the log becomes quiet;
+        #: else None.
         self.former: LeaderReplica | None = None
 
 
 class FollowerRole(Role):
-    """One follower term; its fetcher drives the decisions (`followed_partition`)."""
+    """One follower term, whose fetcher drives the decisions (`followed_partition`)."""
 
     __slots__ = ("core", "followership")
 
@@ -224,14 +226,14 @@ class FollowerRole(Role):
         self.followership: FollowerReplica = core
 
     def log_start_moved(self) -> None:
-        """Report the log start to the decisions: the next fetch carries it (V67)."""
+        """Report the log start to the decisions, because the next fetch carries it (V67)."""
         self.core.log_start_moved(self._log.log_start_offset)
 
 
 def note_refusal(
     services: Services, log: PartitionLog, records: Buffer, error: KafkaError | StorageError
 ) -> None:
-    """Expect a batch again after a retriable refusal: none behind it may come first (V38)."""
+    """Expect that the producer resends a batch that got a retriable refusal (V38)."""
     code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
     if isinstance(error, EarlierBatchRefusedError):
         services.tracer.mark("produce_refused_behind_refused")

@@ -1,8 +1,8 @@
 """The changes of a replica's role: a new leadership, a new follower term, a repeated command.
 
-Roles change only while the log is quiet (`Partition.quiet`). The decisions of a role begin with the
-end of the log and with the high watermark that the replica knows (V31, V33). `commands` decides
-which commands are obeyed; `Partition.rest` ends a role.
+Roles change only while the log is quiet (`Partition.quiet`). The decisions of a role start from the
+log's end and the high watermark that the replica knows (V31, V33). `commands` decides which
+commands are obeyed; `Partition.rest` ends a role.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class RoleChanges:
         self._services = context.services
 
     def become_leader(self, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
-        """Lead under a new leader epoch (V31); the log is quiet."""
+        """Lead under a new leader epoch (V31); the log must be quiet."""
         services, log, before = self._services, partition.log, partition.role
         log_end_offset = log.log_end_offset
         role_traces.mark_election(services.tracer, partition, state)
         latest_epoch = log.epochs.latest_epoch
         if latest_epoch != state.leader_epoch:
-            # Followers reconcile with this entry, even if no record of the epoch ever comes.
+            # Followers reconcile with this entry, even if the epoch never gets a record.
             log.assign_epoch(state.leader_epoch, log_end_offset)
         topic_config = self._context.topic_config(partition.topic_partition.topic)
         idle = tuple(state.idle)
@@ -71,10 +71,10 @@ class RoleChanges:
         role.begin(state, latest_epoch)
 
     def become_follower(self, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
-        """Follow under a new leader epoch (V32, V33); the log is quiet.
+        """Follow under a new leader epoch (V32, V33); the log must be quiet.
 
-        Without a leader (-1) the replica waits for the next command. Outside the ISR it truncates
-        a damaged log first (V68).
+        Without a leader (-1) the replica waits for the next command. A replica outside the ISR
+        first truncates its log at the damage (V68).
         """
         log = partition.log
         damaged_from = None

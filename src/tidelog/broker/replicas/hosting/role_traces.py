@@ -1,7 +1,7 @@
-"""The entries in traces and the state change log when a replica takes a role.
+"""The traces and log lines of a replica that takes a role.
 
-Marks name the rare states of an election, so that a search of the simulator can aim at them. The
-event and the log line give the role with its epochs and offsets. Changes nothing.
+Marks name the rare states of an election, so the simulator's search can aim at them. The event and
+the log line give the role with its epochs and offsets. This module changes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def mark_election(tracer: Tracer, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
-    """Mark the rare states of an election; the replica is about to lead and has its old role."""
+    """Mark the rare states of an election; the replica still has its old role."""
     log_end_offset, before = partition.log.log_end_offset, partition.leadership
     if partition.high_watermark < log_end_offset:
         tracer.mark("high_watermark_stale_at_election")
@@ -38,7 +38,7 @@ def role_taken(
     core: LeaderReplica | FollowerReplica,
     state: LeaderAndIsrPartitionState,
 ) -> None:
-    """Report a role that was taken."""
+    """Report a new role of a replica."""
     event = "became_leader" if partition.is_leader else "became_follower"
     tracer.event(
         event,

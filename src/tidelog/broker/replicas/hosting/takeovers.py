@@ -1,10 +1,11 @@
-"""New leaderships of this broker, watched until their failover is over for clients, too (V80).
+"""New leaderships of this broker, watched until clients, too, have recovered (V80).
 
-The controller's account of a failover ends when the leader has its role. From there followers
-connect, truncate and fetch, and the first record is acknowledged. `replication.takeover` keeps the
-times. This module decides which leaderships are watched (an even sample where there are many), and
-for how long. It always reports to metrics, and to the topic `__cluster_events` where events are on.
-While nothing is watched, a fetch costs one look at an empty dict more.
+The controller measures a failover only until the leader has its role. After that, followers
+connect, truncate and fetch, and the leader acknowledges the first record. `replication.takeover`
+records the times of each watched leadership. This module decides which leaderships are watched, an
+even sample if there are many, and for how long. The results go to metrics, and to the topic
+`__cluster_events` if events are enabled. While no leadership is watched, a fetch only looks into an
+empty dictionary.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
 
-#: Later times say nothing of a failover: clients wait this long for a response by default.
+#: How long a leadership is watched, in milliseconds: as long as clients wait for a response by
+#: default. Later times do not belong to the failover.
 WATCHED_MS: Final = 30_000
 
 # Reasons why the watch of a leadership ended.
@@ -36,14 +38,15 @@ class Takeovers:
     def __init__(self, services: Services, events: ClusterEvents) -> None:
         self._services = services
         self._events = events
-        #: In the order in which they began.
+        #: The watched leaderships, in the order in which they began.
         self.watched: dict[Partition, Takeover] = {}
-        #: Leaderships begun since nothing was watched; one of every `_stride` of them is watched.
+        #: Leaderships begun since the last time without a watched leadership; one in every
+        #: `_stride` is watched.
         self._begun = 0
         self._stride = 1
 
     def begun(self, partition: Partition) -> None:
-        """Watch a replica that leads from now on, if the sample takes it."""
+        """Watch a replica whose leadership begins, if it falls into the sample."""
         leadership = partition.leadership
         assert leadership is not None, "a takeover begins with a leadership"
         self.ended(partition)
@@ -54,7 +57,7 @@ class Takeovers:
         if (self._begun - 1) % self._stride:
             return
         if len(watched) >= MAX_TAKEOVERS_WATCHED:
-            # Above the limit every second leadership leaves the sample, which stays even.
+            # Above the limit every second watched leadership is dropped, so the sample stays even.
             for skipped in list(watched)[1::2]:
                 del watched[skipped]
             self._stride *= 2
@@ -66,7 +69,7 @@ class Takeovers:
         )
 
     def connected(self, partition: Partition, replica_id: int, now_ms: int) -> None:
-        """Note that a follower sent a request under the present leader epoch."""
+        """Note that a follower sent a request under the current leader epoch."""
         takeover = self.watched.get(partition)
         if takeover is not None:
             takeover.connected(replica_id, now_ms)
@@ -78,7 +81,7 @@ class Takeovers:
             takeover.diverged(replica_id, now_ms)
 
     def fetched(self, partition: Partition, replica_id: int, now_ms: int) -> None:
-        """Note that a follower fetches, with a log that agrees with the leader's so far."""
+        """Note that a follower fetches, and that its log agrees with the leader's so far."""
         takeover = self.watched.get(partition)
         if takeover is None:
             return
@@ -99,7 +102,7 @@ class Takeovers:
             self._end(partition, takeover, LEADERSHIP_OVER)
 
     def expire(self) -> None:
-        """End every watch that has lasted long enough."""
+        """End every watch that has lasted `WATCHED_MS`."""
         now_ms = self._services.clock.monotonic_ms()
         while self.watched:
             partition, takeover = next(iter(self.watched.items()))

@@ -1,9 +1,9 @@
 """Both sides of the replication throttle of one broker, fed from its configuration (R15, KIP-73).
 
-The rates come from the broker's configuration, the throttled replicas from the topics that have a
-replica here. `replication.throttle` decides; `delayed_fetch` leaves partitions out of responses to
-followers, and `fetchers` out of this broker's own fetches. `throttle_watch` reports followers that
-fall behind for good.
+The rates come from the broker's configuration, and the throttled replicas from the topics hosted
+here. `replication.throttle` decides. `delayed_fetch` skips partitions in responses to followers,
+and `fetchers` skip them in this broker's own fetches. `throttle_watch` reports followers that
+cannot catch up.
 """
 
 from __future__ import annotations
@@ -31,41 +31,43 @@ _MS_PER_S: Final = 1_000
 
 
 class ReplicationThrottles:
-    """The two sides, and the replicas that wait on each."""
+    """Both sides of the throttle, and the replicas that wait on each."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         config = services.config
         windows = config.replication_quota_window_num
         window_ms = config.replication_quota_window_size_seconds * _MS_PER_S
-        #: Rates that came with reassignments, by partition (R4).
+        #: Rates that reassignments set, by partition (R4).
         self.moves = MoveRates()
         self.leader = SideThrottle(windows, window_ms, self.moves)
         self.follower = SideThrottle(windows, window_ms, self.moves)
-        #: Throttled partitions by topic, of topics that throttle any.
+        #: Throttled partitions by topic, for topics with any.
         self._leader_topics: dict[str, ThrottledPartitions] = {}
         self._follower_topics: dict[str, ThrottledPartitions] = {}
-        #: Replicas that these reassignments add: only they wait for such a rate.
+        #: Replicas that the reassignments add; only these wait for such a rate.
         self._added: dict[TopicPartition, tuple[int, ...]] = {}
-        #: Partitions whose reassignments do not copy to the replica here, for the moment or at all.
+        #: Partitions whose reassignment currently does not copy to the replica on this broker.
         self.idle: dict[TopicPartition, None] = {}
-        #: Followers, by partition, that the leader's side has left out since `throttle_watch` last
-        #: looked; and partitions that the follower's side has.
+        #: Followers, by partition, that the leader's side skipped since `throttle_watch` last
+        #: looked; and partitions that the follower's side skipped.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
         self.not_fetched: dict[TopicPartition, None] = {}
-        #: Rises when followers may wait no longer on the leader's side, though no time has passed.
+        #: Increases when followers may no longer have to wait on the leader's side, for another
+        #: reason than time.
         self.settings_number = 0
-        #: Rises when other replicas may have to wait on the follower's side, though their positions
-        #: are the same.
+        #: Increases when more replicas may have to wait on the follower's side, although their
+        #: positions are the same.
         self.hold_number = 0
-        #: Looks again at what this broker does not fetch: the follower's side has changed.
+        #: Called when the follower's side has changed, to look again at the partitions that are not
+        #: fetched.
         self.fetch_again: Callable[[], None] = lambda: None
         self.rates_changed()
 
     # configuration
 
     def topic_changed(self, topic: str, config: TopicConfig) -> None:
-        """Take a topic's throttled replicas; `rates_changed` puts them in force."""
+        """Take a topic's throttled replicas, which `rates_changed` applies."""
         broker_id = self._services.broker_id
         leaders = throttle_keys.on_broker(config.leader_replication_throttled_replicas, broker_id)
         followers = throttle_keys.on_broker(
@@ -80,14 +82,14 @@ class ReplicationThrottles:
                 topics[topic] = partitions
 
     def topic_gone(self, topic: str) -> None:
-        """Forget a topic without a replica here: its configuration is read when one comes."""
+        """Forget a topic that has no replica here; its configuration is read when it has one."""
         leads = self._leader_topics.pop(topic, None)
         follows = self._follower_topics.pop(topic, None)
         if leads or follows:
             self.rates_changed()
 
     def rates_changed(self) -> None:
-        """Put the broker's rates and the topics' replicas in force."""
+        """Apply the broker's rates and the topics' throttled replicas."""
         services = self._services
         config: BrokerConfig = services.config
         now_ms = services.clock.monotonic_ms()
@@ -109,7 +111,8 @@ class ReplicationThrottles:
     ) -> bool:
         """Apply the reassignment in a role: its throttle, and the added replicas that do not copy.
 
-        Returns whether it has changed. Leader and follower both check a role of a new epoch.
+        Returns whether the reassignment has changed. The caller ignores this for a new epoch, at
+        whose beginning leader and follower both check anyway.
         """
         added = tuple(state.adding_replicas) if state.throttle else ()
         is_news = added != self._added.pop(topic_partition, ())
@@ -129,22 +132,22 @@ class ReplicationThrottles:
     def role_repeated(
         self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
     ) -> None:
-        """Take the same of a role of the present epoch; look at what waits where it differs."""
+        """Apply a repeated role of the current epoch; if it changed, check waiting partitions."""
         if self.role_taken(topic_partition, state):
             self.settings_number += 1
             self._look_at_fetches()
 
     def left(self, topic_partition: TopicPartition) -> None:
-        """Forget the reassignment of a replica that is hosted no longer."""
+        """Forget the reassignment of a replica that is no longer hosted."""
         self.moved(topic_partition, 0)
         self._added.pop(topic_partition, None)
         self.idle.pop(topic_partition, None)
 
     def moved(self, topic_partition: TopicPartition, rate: int) -> bool:
-        """Take the rate that a role brings along with a reassignment; 0 without one (R4).
+        """Apply the rate that a role's reassignment sets; 0 without a rate (R4).
 
-        Returns whether it is another one. The lowest rate of all reassignments here holds, and of
-        what is configured.
+        Returns whether the rate has changed. The lowest of the configured rate and all
+        reassignments' rates applies.
         """
         if not self.moves.put(topic_partition, rate):
             return False
@@ -174,9 +177,9 @@ class ReplicationThrottles:
     def spares(
         self, topic_partition: TopicPartition, broker_id: int, throttle: SideThrottle
     ) -> bool:
-        """Return whether a replica never waits: only a move throttles, and does not add it (R4).
+        """Return whether a replica never waits: a reassignment throttles, but does not add it (R4).
 
-        A replica that was there before catches up as fast as it can.
+        A replica that the reassignment did not add catches up as fast as it can.
         """
         if topic_partition not in self.moves or broker_id in self._added.get(topic_partition, ()):
             return False
@@ -189,8 +192,8 @@ class ReplicationThrottles:
     def leaves_out(self, partition: Partition, follower: int, further_bytes: int) -> bool:
         """Return whether a follower must wait for records of a partition led here.
 
-        `further_bytes`: bytes already read for this follower in the same fetch. A member of the
-        maximal ISR never waits: the high watermark waits for it.
+        `further_bytes` are the bytes that the same fetch has already read for this follower. A
+        member of the maximal ISR never waits, because the high watermark waits for it.
         """
         leadership = partition.leadership
         if leadership is None:
@@ -207,15 +210,15 @@ class ReplicationThrottles:
         return True
 
     def leader_is_exceeded(self) -> bool:
-        """Return whether followers wait now on the leader's side."""
+        """Return whether followers currently wait on the leader's side."""
         return self.leader.is_exceeded(self._services.clock.monotonic_ms())
 
     def leader_recovers_in_ms(self) -> int:
-        """Return when followers wait no longer on the leader's side, at the earliest."""
+        """Return the least time in milliseconds until no follower waits on the leader's side."""
         return self.leader.recovers_in_ms(self._services.clock.monotonic_ms())
 
     def is_held_back(self, partition: Partition, follower: int) -> bool:
-        """Return whether the leader's side may leave out a follower: throttled, outside the ISR."""
+        """Return whether the leader's side may skip a follower: throttled, and out of the ISR."""
         leadership = partition.leadership
         if leadership is None or not self.leader.is_throttled(partition.topic_partition):
             return False
@@ -234,24 +237,24 @@ class ReplicationThrottles:
     # the follower's side
 
     def is_caught_up(self, partition: Partition) -> bool:
-        """Return whether the follower's side never lets a followed partition wait.
+        """Return whether the follower's side never delays a followed partition.
 
-        The follower has reached the high watermark that a leader reported last, as in Kafka, or it
-        is in the ISR by published state.
+        The follower is caught up if it has reached a leader's last reported high watermark, as in
+        Kafka, or is in the published ISR.
         """
         reported = partition.told_high_watermark
         return 0 <= reported <= partition.log.log_end_offset or self._is_member(partition)
 
     def _is_member(self, partition: Partition) -> bool:
-        """Return whether this follower is in the ISR by published state."""
+        """Return whether published state has this follower in the ISR."""
         published = self._services.view.partition(partition.topic_partition)
         return published is not None and self._services.broker_id in published.isr
 
     def waits(self, partition: Partition) -> bool:
         """Return whether this follower must leave a partition out of its fetches.
 
-        One that does not copy is left out even at the high watermark, which may stand still while
-        the leader's log grows.
+        A replica whose copying is paused is left out even at the high watermark, which may stand
+        still while the leader's log grows.
         """
         if partition.topic_partition in self.idle and not self._is_member(partition):
             return True
@@ -275,19 +278,19 @@ class ReplicationThrottles:
 
     @property
     def holds_fetches(self) -> bool:
-        """Whether it leaves partitions out now: the rate is exceeded, or a move pauses."""
+        """Whether partitions are left out now: the rate is exceeded, or a move is paused."""
         return bool(self.idle) or self.follower_is_exceeded()
 
     def follower_is_exceeded(self) -> bool:
-        """Return whether replicas wait now on the follower's side."""
+        """Return whether replicas currently wait on the follower's side."""
         return self.follower.is_exceeded(self._services.clock.monotonic_ms())
 
     def follower_recovers_in_ms(self) -> int:
-        """Return when replicas wait no longer on the follower's side, at the earliest."""
+        """Return the least time in milliseconds until no replica waits on the follower's side."""
         return self.follower.recovers_in_ms(self._services.clock.monotonic_ms())
 
     def received(self, partition: Partition, count: int) -> None:
-        """Count the bytes of a followed partition in a response, if it is throttled."""
+        """Count the bytes of a followed partition in a response, if the partition is throttled."""
         if not self.follower.is_active:
             return
         if not self.follower.is_throttled(partition.topic_partition):
@@ -302,7 +305,7 @@ class ReplicationThrottles:
         self._services.metrics.put(FOLLOWER_REPLICATION_BYTE_RATE, rate)
 
     def show_rates(self) -> None:
-        """Put the present rates into the metrics, where partitions are throttled."""
+        """Put the current rates into the metrics, if partitions are throttled."""
         now_ms = self._services.clock.monotonic_ms()
         for throttle, metric in (
             (self.leader, LEADER_REPLICATION_BYTE_RATE),

@@ -1,10 +1,11 @@
 """The data at risk from an unclean election, as far as the elected replica can know (V13).
 
-Reported once the replica leads: to the log, to traces, and as a cluster event. Three ranges of
-offsets matter. Records committed beyond the end of its log are lost here; the last leader may have
-reported how far they went. Other records beyond the end are lost, too, and the replica cannot know
-of them. Records between its high watermark and its log end stay, and may never have been committed.
-The event of the leader change names the members of the ISR before: they have the lost records.
+The elected replica reports to the log, to traces, and as a cluster event, once it leads. The report
+covers three ranges of offsets. Committed records beyond the elected replica's log end are lost; the
+last leader may have reported how far they went. Other records beyond that log end are lost, too,
+but the elected replica cannot know of them. Records between the elected replica's high watermark
+and its log end stay, although they may never have been committed. The event of the leader change
+names the previous ISR members, which have the lost records.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ def report(
     role: LeaderReplica,
     latest_epoch: int,
 ) -> None:
-    """Report a leadership that began uncleanly.
+    """Report a leadership that began with an unclean election.
 
-    `latest_epoch` is that of the log's last records, -1 for an empty log.
+    `latest_epoch` is the leader epoch of the log's last records, -1 for an empty log.
     """
     log = partition.log
     fields = {
@@ -78,5 +79,5 @@ def _lost(partition: Partition, role: LeaderReplica) -> str:
 
 
 def _latest_timestamp_ms(log: PartitionLog) -> int:
-    """Return the greatest timestamp of any record, -1 where there is none."""
+    """Return the greatest timestamp of any record, -1 for an empty log."""
     return max((segment.max_timestamp_ms for segment in log.segments), default=-1)
