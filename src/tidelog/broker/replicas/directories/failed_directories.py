@@ -1,9 +1,10 @@
-"""Log directories of this broker that have failed, and how the controller learns of them (D1, D4).
+"""Failed log directories of this broker, and how the controller learns of them (D1, D4).
 
-At the first device error a directory is given up for the life of the process. Its replicas stop
-leading and following at once; they are offline: clients get KAFKA_STORAGE_ERROR, and so does the
-controller for any command on them (D3). The other directories go on. `OfflineReports` has the
-controller ask for all replicas of this broker. A broker without a good directory ends.
+At its first device error a directory is given up until the process ends. Its replicas stop leading
+and following at once and are offline. Clients get KAFKA_STORAGE_ERROR for offline replicas, and so
+does the controller for any command on them (D3). The other directories continue to work.
+`OfflineReports` makes the controller send commands for all replicas of this broker. A broker
+without a good directory halts.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.core.errors import StorageError
 
-#: Replicas that one log line names.
+#: How many replicas one log line names.
 _MAX_NAMED: Final = 20
 
 
@@ -55,9 +56,9 @@ class FailedDirectories:
         self._rest = rest
 
     def found_at_start(self, path: str, error: StorageError) -> None:
-        """Go on without a directory that cannot be opened (D5); raise `error` without any other.
+        """Skip a directory that cannot be opened (D5); raise `error` if no other is left.
 
-        The controller learns which replicas are offline from the answers to its first command.
+        The controller learns which replicas are offline from the responses to its first command.
         """
         self._count(path, error)
         self._services.tracer.mark("directory_bad_at_start")
@@ -66,12 +67,12 @@ class FailedDirectories:
             raise error
 
     def failed(self, path: str, error: StorageError) -> None:
-        """Give a directory up that failed at run time; halt the broker without any other (D1)."""
+        """Give up a directory that failed at run time; halt the broker if no other is left (D1)."""
         self._count(path, error)
         if self._is_last():
             self._services.ports.halt(f"log directory failed: {error}")
             return
-        # The caller is in the middle of an operation on a log of the directory.
+        # The caller is still in the middle of an operation on a log of this directory.
         self._services.clock.call_later(0, lambda: self._give_up(path, error))
 
     def _is_last(self) -> bool:
@@ -95,10 +96,11 @@ class FailedDirectories:
         for partition in lost:
             replicas.forget(partition)
             replicas.log_dirs.lost(partition)
-            # Its waiting fetches look for the replica now: they get KAFKA_STORAGE_ERROR (D4).
+            # The replica's waiting fetches look for it now, and get KAFKA_STORAGE_ERROR (D4).
             self._rest(partition)
         for directory in failing:
-            # An operation may hang in it, and a fetch, a load or a command wait for that (D4).
+            # An operation may hang in the directory, and a fetch, a load or a command may wait for
+            # it (D4).
             directory.lane.abandon(error)
         replicas.log_dirs.count_offline()
         services.tracer.mark("directory_given_up")
@@ -113,7 +115,7 @@ class FailedDirectories:
             f" {', '.join(each.path for each in replicas.directories)}{named}",
         )
         if self._reports.is_closed:
-            return  # the broker leads nothing any more, and has left the cluster
+            return  # the broker leads no partition any more, and has left the cluster
         self._events.record(
             [
                 log_dir_failed(

@@ -1,14 +1,14 @@
-"""Roles that this broker must give up: slow reads (F11), a damaged log (V68), an unfit directory.
+"""Roles that this broker must give up: slow reads (F11), a damaged log (V68), an unfit disk.
 
-A directory is unfit when it is full or slow (D13, D14; `unfit_directories`). Looks for such
-replicas each time followers are examined, when a read finds damage, and while a log directory is
-unfit. Asks the controller to elect another member of the ISR, and to take a damaged
-replica out of the ISR. The replica truncates its log when a command says that it is no member
-(`RoleChanges.become_follower`). A request without a response is not repeated before the next look,
-which finds what is still due.
+A directory is unfit when it is full or slow (D13, D14; `unfit_directories`). The broker looks for
+such replicas at each examination of the followers, when a read finds damage, and while a log
+directory is unfit. The broker asks the controller to elect another ISR member, and to remove a
+damaged replica from the ISR. The damaged replica truncates its log when a command shows that it is
+not in the ISR (`RoleChanges.become_follower`). A request without a response is not retried; the
+next look finds the roles that are still to be given up.
 
-A leader that is alone in its ISR keeps a damaged log: its readers get CORRUPT_MESSAGE. A controller
-that does not know the request gets a damaged replica as an offline one (`DamagedReplicas`).
+A leader that is alone in its ISR keeps a damaged log, and its readers get CORRUPT_MESSAGE. If the
+controller does not know the request, a damaged replica is reported as offline (`DamagedReplicas`).
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 _VERSION = 0
 _API_VERSIONS_VERSION = 3
 _PURPOSE = "slow-reads"
-#: Partitions that one log line names.
+#: How many partitions one log line names.
 _MAX_NAMED = 5
-#: Reads that find the same damage again make no further request before.
+#: Pause in milliseconds before reads that find the same damage again make another request.
 DAMAGE_PAUSE_MS: Final = 500
-#: Attempts to report that a directory is fit again, and the pause between them.
+#: Number of attempts to report that a directory is fit again, and the pause between them in
+#: milliseconds.
 _FIT_ATTEMPTS: Final = 5
 _FIT_PAUSE_MS: Final = 1_000
 _SLOW = (
@@ -64,22 +65,23 @@ class Relinquishing:
     """The roles that one broker gives up."""
 
     def __init__(self, services: Services, give_up: Callable[[Partition], None]) -> None:
-        """`give_up` has a damaged replica replaced where the controller cannot be asked."""
+        """`give_up` handles a damaged replica whose controller does not serve the request."""
         self._services = services
         self._give_up = give_up
         self._is_asking = False
-        #: Damage was found while a request was under way.
+        #: Returns the replicas to check after the current request, because damage was found during
+        #: it.
         self._found_meanwhile: Callable[[], Sequence[Partition]] | None = None
         self._is_closed = False
         #: The full and slow directories.
         self.unfit = UnfitDirectories(services)
-        #: When each damaged partition was last asked for, monotonic.
+        #: Monotonic time of the last request about each damaged partition.
         self._asked_ms: dict[TopicPartition, int] = {}
-        #: The damage that was reported of leaders that are alone in their ISR.
+        #: The last logged damage of each leader that is alone in its ISR.
         self._kept: dict[TopicPartition, Damage] = {}
 
     def look(self, partitions: Iterable[Partition]) -> None:
-        """Give up damaged replicas, and leaderships with slow reads where that is enabled."""
+        """Give up damaged replicas and, if that is enabled, leaderships with slow reads."""
         services = self._services
         hosted = list(partitions)
         damaged = self._damaged(hosted)
@@ -101,16 +103,16 @@ class Relinquishing:
         self._begin(slow, damaged, self.unfit.due(hosted, [*slow, *damaged]))
 
     def close(self) -> None:
-        """Ask the controller for nothing more on account of directories."""
+        """Send no more requests because of full or slow directories."""
         self._is_closed = True
 
     def directory_unfit(self, partitions: Sequence[Partition]) -> None:
-        """Give up leaderships in full and slow directories, unless they were asked for lately."""
+        """Give up leaderships in full and slow directories, except those requested recently."""
         if self._may_ask() and not self._is_asking:  # otherwise the next probe or window asks
             self._begin([], [], self.unfit.due(partitions, []))
 
     def directory_fit(self) -> None:
-        """Report that a directory is full or slow no more: its replicas may lead again."""
+        """Report that a directory is no longer full or slow, so its replicas may lead again."""
         if self._may_ask():
             self.unfit.forget()
             self._services.tasks.spawn("replicas: report space", self._report_fit())
@@ -125,7 +127,7 @@ class Relinquishing:
         )
 
     def damage_found(self, partitions: Callable[[], Sequence[Partition]]) -> None:
-        """Give up damaged replicas at once, except those asked for a moment ago."""
+        """Give up damaged replicas at once, except those requested a moment ago."""
         damaged = self._damaged(partitions())
         if self._is_asking:
             self._found_meanwhile = partitions
@@ -139,7 +141,7 @@ class Relinquishing:
         self._begin([], due, [])
 
     def _damaged(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Count the damaged replicas and report them; return those that others can replace."""
+        """Count and report the damaged replicas; return those that another replica can replace."""
         services = self._services
         found = [partition for partition in partitions if partition.log.damage is not None]
         services.metrics.put(PARTITIONS_DAMAGED, len(found))
@@ -231,7 +233,8 @@ class Relinquishing:
             except TidelogError:
                 await services.tasks.sleep(_FIT_PAUSE_MS)
             else:
-                # The controller has forgotten the followers in directories that are slow still.
+                # With the response, the controller has forgotten all reports, also those on
+                # directories that are still slow.
                 self.unfit.forget_reports()
                 return
 
@@ -269,9 +272,9 @@ class Relinquishing:
                 self.damage_found(found)
 
     async def _is_known_to(self, connection: PeerConnection) -> bool:
-        """Return whether the controller serves the request; Kafka's closes the connection over it.
+        """Return whether the controller serves the request, at which Kafka's would disconnect.
 
-        Raises TidelogError where there is no response.
+        Raises TidelogError if the controller does not respond.
         """
         response: ApiVersionsResponse = await connection.call(
             API_VERSIONS,
@@ -282,7 +285,7 @@ class Relinquishing:
         return any(each.api_key == RELINQUISH_LEADERSHIP for each in response.api_keys)
 
     def _fall_back(self, damaged: list[Partition]) -> None:
-        """Give the damaged replicas up that others in the ISR can replace."""
+        """Give up those damaged replicas that another ISR member can replace."""
         for partition in damaged:
             if partition.has_role and not _is_alone(partition):
                 self._give_up(partition)
@@ -292,7 +295,7 @@ class Relinquishing:
 
 
 def _is_alone(partition: Partition) -> bool:
-    """Return whether the replica leads, and no other is in the ISR."""
+    """Return whether the replica leads and is the only ISR member."""
     return partition.leadership is not None and len(partition.leadership.isr.committed) == 1
 
 

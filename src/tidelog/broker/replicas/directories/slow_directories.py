@@ -1,14 +1,14 @@
 """Slow log directories of this broker, and what `log.dir.slow.action` does about them (D13).
 
-Each action includes those before it. With `report` there are log lines, a metric, cluster events,
-and the state in DescribeLogDirs. With `demote` leaders ask for others in their place until it is
-fast again (`unfit_directories`). With `cordon` it takes no new replicas and no moves. Nothing of
-that is stored: a restart forgets it. With `offline` it is given up as if it had failed, when it
-leads nothing any more.
+Each action includes all actions before it. `report` writes log lines, a metric, cluster events, and
+the state in DescribeLogDirs. `demote` makes leaders ask for other leaders until the directory is
+fast again (`unfit_directories`). With `cordon` the directory accepts no new replicas and no moves.
+None of these states is stored, so a restart forgets them. `offline` gives up the directory as if it
+had failed, once it leads no partition.
 
-If all directories of a broker are slow, the machine may be slow and not a disk. Leaders move to
-other brokers all the same, but nothing is given up: another directory must have proven to be fast
-since. A directory stays as well while it leads a partition that no other replica can lead.
+If all directories of a broker are slow, the cause may be the machine and not a disk. If all are
+slow, leaders still move to other brokers, but no directory is given up until another has proven
+fast. A directory is also kept while it leads a partition that no other replica can lead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tidelog.core.operation_times import OperationCounts
     from tidelog.log.log_directory import LogDirectory
 
-#: Partitions that one log line names.
+#: How many partitions one log line names.
 _MAX_NAMED: Final = 5
 
 
@@ -47,14 +47,15 @@ class SlowDirectories:
         self._replicas = replicas
         self._relinquishing = relinquishing
         self._events = events
-        #: By directory, why it is not given up, as logged last.
+        #: Why a directory is not given up, as last logged, by path.
         self._kept: dict[str, str] = {}
-        #: By slow directory, the operations of all directories when it turned slow.
+        #: Counts of operations in all directories at the time when a directory became slow, by path
+        #: of the slow one.
         self._counts: dict[str, dict[str, OperationCounts]] = {}
         self._is_closed = False
 
     def watch(self, directory: LogDirectory) -> None:
-        """Follow the speed of a directory that was opened now."""
+        """Watch the speed of a directory that was just opened."""
         config, speed = self._services.config, directory.speed
         speed.on_change = lambda: self._changed(directory)
         speed.on_still_slow = lambda: self._still_slow(directory)
@@ -65,7 +66,7 @@ class SlowDirectories:
         )
 
     def close(self) -> None:
-        """Do nothing more: the broker has left the cluster."""
+        """Stop reacting to slow directories, because the broker has left the cluster."""
         self._is_closed = True
 
     def _includes(self, action: str) -> bool:
@@ -132,10 +133,10 @@ class SlowDirectories:
             )
 
     def _give_up(self, directory: LogDirectory) -> None:
-        """Give a slow directory up, unless that would cost more than it is worth."""
+        """Give up a slow directory, unless no other is known to be fast or it still leads."""
         services, replicas = self._services, self._replicas
         if not services.identity.is_registered or services.fence.is_fenced:
-            return  # the controller could not learn of it
+            return  # the controller could not learn of it now
         if not any(self._is_fast(each, directory.path) for each in replicas.directories):
             services.tracer.mark("slow_directory_kept")
             self._keep(directory.path, "no other log directory of this broker is known to be fast")
@@ -156,7 +157,7 @@ class SlowDirectories:
         )
 
     def _is_fast(self, directory: LogDirectory, slow_path: str) -> bool:
-        """Return whether a directory was fast while the one at `slow_path` was slow."""
+        """Return whether a directory has been fast since the one at `slow_path` became slow."""
         before = self._counts[slow_path].get(directory.path)
         return (
             before is not None

@@ -1,12 +1,12 @@
 """The queue of ISR changes on their way to the controller (A1, A2, A5, A8, A10).
 
-Leaders propose a change (`replication.leader`) and go on; this queue sends it. One AlterPartition
-request is in flight at a time. Changes queued meanwhile go with the next request; a later change of
-a partition replaces an unsent one. The queue retries a request that the controller did not consider
-(NOT_CONTROLLER, STALE_BROKER_EPOCH) or whose response did not come. The retry goes to the
-controller of that time, 50 ms later and with growing pauses. Each leader then decides whether it
-requests the same change again or a newer one, which supersedes it (A8). Changes that their leader
-no longer wants drop out.
+Leaders propose a change (`replication.leader`) and continue; this queue sends the change. Only one
+AlterPartition request is in flight at a time. Changes queued during a request go with the next
+request; a later change of a partition replaces an unsent one. The queue retries a request that the
+controller did not process (NOT_CONTROLLER, STALE_BROKER_EPOCH), or whose response did not come. The
+retry goes to the current controller, after 50 ms and then after growing pauses. Each leader then
+decides whether it requests the same change again or a newer change, which supersedes the earlier
+one (A8). The queue drops changes that their leader no longer wants.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ _MAX_RETRY_MS = 800
 _PURPOSE = "isr-changes"
 
 
-#: Changes of one request, by topic and partition as the request names them.
+#: Changes of one request, by topic and partition in the form that the request uses.
 _Sent = dict[tuple[requests.TopicKey, int], tuple[Partition, IsrChange]]
 
 
 class AlterPartitionManager(IsrChangeQueue):
-    """The queue of one broker."""
+    """The queue of ISR changes of one broker."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._in_flight = False
-        #: The awaited request, and its controller: (epoch, broker id).
+        #: Number of the current request; the next field names its controller: (epoch, broker id).
         self._attempt = 0
         self._asked: tuple[int, int] = (-1, -1)
         self._awaited: _Sent = {}
         self._versions = requests.ControllerVersions(requests.HIGHEST_VERSION)
-        #: A send is due: at the end of this event, or when a pause is over.
+        #: Whether a send is scheduled, for the end of this event or of a pause.
         self._due = False
         self._failures = 0
 
     def retry(self, partition: Partition, change: IsrChange, after_ms: int = 0) -> None:
-        """Send a change again after a pause: the controller left its outcome open.
+        """Send a change again after a pause, because the controller left its outcome open.
 
-        The pause begins in `after_ms`, so long as the controller holds the change back (A11). Other
-        changes do not wait for that.
+        The pause begins after `after_ms`, for which the controller holds the change back (A11).
+        Other changes do not wait for that time.
         """
         if after_ms > 0:
             self._services.serving_timers.after(after_ms, lambda: self.retry(partition, change))
@@ -65,9 +65,9 @@ class AlterPartitionManager(IsrChangeQueue):
         self._later()
 
     def controller_changed(self) -> None:
-        """Send the changes to the new controller, if the view names another one (A2).
+        """Send the changes to the new controller, if the view names one (A2).
 
-        The response of the earlier controller is not awaited any more.
+        The queue then ignores the response of the earlier controller.
         """
         if self._in_flight and self._asked != self._controller():
             self._attempt += 1
@@ -127,7 +127,7 @@ class AlterPartitionManager(IsrChangeQueue):
         self._request(connection, version, changes)
 
     def _taken(self, version: int) -> _Sent:
-        """Empty the queue; return what is to be sent of it."""
+        """Empty the queue; return the changes that should be sent."""
         queue, self._queue = self._queue, {}
         changes: _Sent = {}
         for partition, change in queue.values():
@@ -139,7 +139,7 @@ class AlterPartitionManager(IsrChangeQueue):
         return changes
 
     def _put_back(self, changes: _Sent) -> None:
-        """Queue changes again that no request carried."""
+        """Queue again the changes that were not sent."""
         for partition, change in changes.values():
             self._queue.setdefault(partition.topic_partition, (partition, change))
 
@@ -160,7 +160,7 @@ class AlterPartitionManager(IsrChangeQueue):
         )
 
     def _ask_versions(self, connection: PeerConnection) -> None:
-        """Ask a controller that left a request without a response which versions it serves."""
+        """Ask a controller for its API versions after it left a request without a response."""
         attempt, asked = self._attempt, self._asked
         self._awaited = {}
 
@@ -207,15 +207,16 @@ class AlterPartitionManager(IsrChangeQueue):
                 if sent is not None:
                     _settle(*sent, outcome)
         for partition, change in changes.values():
-            # The response does not name it: its outcome is unknown, or the controller holds it.
+            # The response omits this change: its outcome is unknown, or the controller holds it
+            # back.
             partition.role.change_unanswered(change, response.held_ms)
         if self._queue:
             self._soon()
 
     def _unanswered(self, changes: _Sent, why: str, count: int) -> None:
-        """Let each leader decide again, after a pause: the outcome of every change is unknown (A2).
+        """Let each leader decide again after a pause, as each outcome is unknown (A2).
 
-        `count` is the number of changes that wait, for the log.
+        `count` is the number of waiting changes, for the log.
         """
         self._in_flight = False
         services = self._services

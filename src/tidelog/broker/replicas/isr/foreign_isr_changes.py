@@ -1,11 +1,11 @@
-"""ISR changes that a leader did not ask for, or of which it never heard (A3, A9).
+"""ISR changes that a leader did not request, or whose outcome it never learned (A3, A9).
 
 The controller sends the outcome of an AlterPartition to its sender, and metadata to every broker.
-Where another peer sent the request in the leader's name, the leader learns of it by metadata alone:
-its partition epoch is behind the published one, and it has no change under way. A response or a
-command may still be on its way then. If the leader is still behind a second later, the broker asks
-the controller for all its commands, so that no leader goes on with another ISR than the published
-one. Decides nothing about ISRs.
+If another peer sent the request in the leader's name, the leader learns of it only from metadata.
+The leader's partition epoch is then behind the published one, and the leader has no change in
+flight. A response or a command may still be on its way at that moment. If the leader is still
+behind a second later, the broker requests all its commands, so that no leader continues with an
+outdated ISR. This module decides nothing about ISRs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
-#: A response to the leader's own request travels on another connection than metadata does.
+#: How long a leader may be behind, in milliseconds: responses to its own requests use another
+#: connection than metadata.
 GRACE_MS: Final = 1_000
 
 
@@ -34,11 +35,11 @@ class ForeignIsrChanges:
         self._services = services
         self._replicas = replicas
         self._requests = requests
-        #: Leader epoch and published partition epoch of partitions whose leader is behind.
+        #: Partitions whose leader is behind, with their leader epoch and published partition epoch.
         self._behind: dict[TopicPartition, tuple[int, int]] = {}
 
     def published(self, message: UpdateMetadataRequest) -> None:
-        """Look at the metadata of partitions that this broker leads."""
+        """Check the metadata of partitions that this broker leads."""
         own = self._services.broker_id
         found = [
             (TopicPartition(topic.topic_name, state.partition_index), state)
@@ -65,7 +66,7 @@ class ForeignIsrChanges:
             )
 
     def _is_behind(self, topic_partition: TopicPartition, epochs: tuple[int, int]) -> bool:
-        """Return whether the leader of this epoch has an older ISR, and no change under way."""
+        """Return whether the leader of this epoch has an older ISR and no change in flight."""
         partition = self._replicas.get(topic_partition)
         core = None if partition is None else partition.role.core
         if not isinstance(core, LeaderReplica):

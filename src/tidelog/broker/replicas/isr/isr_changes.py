@@ -1,8 +1,8 @@
-"""The way that ISR changes take: to the controller, or into state nodes (A1, A12).
+"""The choice of how ISR changes become durable: by the controller, or in state nodes (A1, A12).
 
 `AlterPartitionManager` sends the changes to the controller; `StateNodeWriter` writes them into the
-state nodes. `inter.broker.protocol.version` chooses one of them when the broker starts. Leaders see
-either as an `IsrChangeQueue`.
+state nodes. `inter.broker.protocol.version` chooses between the two when the broker starts. Leaders
+see either queue as an `IsrChangeQueue`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.core import protocol_level
 
 
 def isr_changes(services: Services) -> IsrChangeQueue:
-    """Return the queue of a broker, by its level of the protocol between brokers (A12)."""
+    """Return the queue for a broker's `inter.broker.protocol.version` (A12)."""
     if protocol_level.is_direct(services.config.inter_broker_protocol_version):
         return StateNodeWriter(services)
     return AlterPartitionManager(services)

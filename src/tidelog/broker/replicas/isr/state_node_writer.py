@@ -1,11 +1,11 @@
 """The writer of ISR changes into state nodes, below protocol level 2.7 (A12, V6).
 
-One flow takes all queued changes: it reads the nodes, `replication.direct_isr` decides, and one
-transaction writes the nodes on the condition of their versions. The same transaction leaves the
-notification for the controller, so that no change goes unannounced. After a failed transaction the
-flow reads all nodes again and decides again: another writer came first, or the answer was lost.
-A change counts in the maximal ISR until a reading settles it (A8, S2). A store that cannot be
-reached lets the changes wait (S3).
+One task takes all queued changes: it reads the nodes, and `replication.direct_isr` decides. One
+transaction then writes the nodes, on the condition of their versions. The same transaction leaves a
+notification for the controller, so no change goes unannounced. After a failed transaction the task
+reads all nodes again and decides again: another writer came first, or the store's response was
+lost. A change counts in the maximal ISR until a read settles it (A8, S2). While the store is
+unreachable, the changes wait (S3).
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ if TYPE_CHECKING:
 
 _FIRST_RETRY_MS = 50
 _MAX_RETRY_MS = 800
-#: Pause before a change is tried again whose nodes cannot be read: a person has to repair them.
+#: Pause in milliseconds before a change is retried whose nodes are unreadable, because a person
+#: must repair them.
 _UNREADABLE_RETRY_MS = 5_000
-#: Operations of one transaction beside the notification, and their bytes.
+#: Limits of one transaction, in operations and bytes, without the notification.
 _MAX_WRITES = limits.MAX_TRANSACTION_OPS - 1
 _MAX_BYTES = limits.MAX_TRANSACTION_BYTES // 2
-#: Bytes that the notification and the transaction need for each partition beside path and data.
+#: Bytes that notification and transaction need for each partition, besides path and data.
 _OVERHEAD_BYTES = 128
 
 
@@ -59,20 +60,20 @@ class _Write:
 
 
 class _Reading(NamedTuple):
-    """The nodes that decide on some changes, as read before a transaction."""
+    """The nodes that decide about some changes, as read before a transaction."""
 
     states: Mapping[TopicPartition, Node | None]
     topics: Mapping[str, Node | None]
-    #: Broker epoch of each registered broker among the members.
+    #: Broker epochs of the registered brokers among the members.
     registered: Mapping[int, int]
 
 
 class StateNodeWriter(IsrChangeQueue):
-    """The queue of one broker, and the flow that writes it."""
+    """The queue of one broker, and the task that writes its changes."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
-        #: The flow is about to begin, or runs.
+        #: Whether the task runs or is about to begin.
         self._is_writing = False
         self._failures = 0
 
@@ -87,9 +88,9 @@ class StateNodeWriter(IsrChangeQueue):
         self._services.serving_timers.after(max(after_ms, _FIRST_RETRY_MS), again)
 
     def controller_changed(self) -> None:
-        """Do nothing: no controller is asked."""
+        """Do nothing: in this mode leaders do not ask the controller."""
 
-    # the flow
+    # the task
 
     def _soon(self) -> None:
         if not self._is_writing and not self._closed:
@@ -112,7 +113,7 @@ class StateNodeWriter(IsrChangeQueue):
             self._is_writing = False
 
     async def _wait(self, changes: IsrChanges, why: str) -> None:
-        """Let each leader decide again, and pause: the outcomes are unknown (S3, A8)."""
+        """Let each leader decide again, and pause, because the outcomes are unknown (S3, A8)."""
         services = self._services
         services.tracer.mark("direct_isr_change_waits")
         services.tracer.log(
@@ -131,16 +132,16 @@ class StateNodeWriter(IsrChangeQueue):
         await self._services.tasks.sleep(delay_ms)
 
     async def _settle(self, changes: IsrChanges) -> None:
-        """Take changes to their outcomes; settled ones leave `changes`.
+        """Write changes until each has its outcome; settled changes leave `changes`.
 
-        Raises StoreUnavailable, OutcomeUnknown or SessionExpired where the store cannot be read.
+        Raises StoreUnavailable, OutcomeUnknown or SessionExpired if the store cannot be read.
         """
         while True:
             self._drop_unwanted(changes)
             if not changes or self._closed:
                 return
             reading = await self._read(changes)
-            # A command may have come meanwhile (A9).
+            # A command may have arrived meanwhile (A9).
             self._drop_unwanted(changes)
             writes = self._decide(changes, reading)
             if writes:
@@ -181,7 +182,7 @@ class StateNodeWriter(IsrChangeQueue):
         for topic_partition, (partition, change) in list(changes.items()):
             node = reading.states[topic_partition]
             if _is_to_be_sent(partition, change):
-                # From here on the leader waits for the outcome and replaces the change no more.
+                # From here on the leader waits for the outcome and does not replace the change.
                 partition.role.change_sent(change)
             verdict = self._judge(partition, change, reading)
             if verdict is None:
@@ -206,7 +207,7 @@ class StateNodeWriter(IsrChangeQueue):
     def _judge(
         self, partition: Partition, change: IsrChange, reading: _Reading
     ) -> direct_isr.Verdict | None:
-        """Decide on one change; None where a node cannot be read, so that nothing is decided."""
+        """Decide about one change; return None, undecided, if a node is unreadable."""
         leadership = partition.leadership
         if leadership is None:
             return direct_isr.Verdict(ErrorCode.FENCED_LEADER_EPOCH)
@@ -220,7 +221,8 @@ class StateNodeWriter(IsrChangeQueue):
                 path = layout.partition_state_path(topic_partition)
                 state = layout.decode_partition_state(path, node.data, node.stat)
         except LayoutError as error:
-            # The repair need not change the state, so no command would follow it (A3).
+            # The leader retries by itself: a repair may leave the state unchanged, so no command
+            # would follow (A3).
             self._services.tracer.log(
                 "server",
                 logging.WARNING,
@@ -238,7 +240,7 @@ class StateNodeWriter(IsrChangeQueue):
         )
 
     def _found(self, partition: Partition, change: IsrChange, state: PartitionState) -> None:
-        """Take over the state that the node holds already."""
+        """Take over the state that the node already has."""
         tracer = self._services.tracer
         if direct_isr.holds_already(change, state):
             tracer.mark("direct_isr_change_found_made")
@@ -254,7 +256,7 @@ class StateNodeWriter(IsrChangeQueue):
         _accepted(partition, change, state)
 
     async def _write(self, changes: IsrChanges, writes: Mapping[TopicPartition, _Write]) -> None:
-        """Write nodes and their notification; what was not written stays in `changes`."""
+        """Write nodes and their notification; changes that were not written stay in `changes`."""
         notification = layout.encode_isr_change(list(writes))
         ops: list[Op] = [write.op for write in writes.values()]
         ops.append(Create(layout.ISR_CHANGE_PREFIX, notification, sequence=True))
@@ -273,7 +275,7 @@ class StateNodeWriter(IsrChangeQueue):
             elif self._failures:
                 await self._pause()
             else:
-                # The next reading shows the other writer's state.
+                # The next read shows the other writer's state.
                 self._failures = 1
             return
         self._failures = 0
@@ -282,7 +284,7 @@ class StateNodeWriter(IsrChangeQueue):
             _accepted(partition, change, write.state)
 
     async def _make_root(self) -> None:
-        """Make the parent of the notifications, which another program has removed."""
+        """Create the parent of the notifications, which another program removed."""
         try:
             await self._services.store.transact([Create(layout.ISR_CHANGES, b"")])
         except TransactionFailed as failure:
@@ -302,6 +304,6 @@ def _accepted(partition: Partition, change: IsrChange, state: PartitionState) ->
 
 
 def _is_same_topic(partition: Partition, node: Node | None) -> bool:
-    """Return whether the topic's node is of the topic that this replica belongs to (V23)."""
+    """Return whether the topic's node belongs to the topic of this replica (V23)."""
     path = layout.topic_path(partition.topic_partition.topic)
     return node is not None and layout.decode_topic_id(path, node.data) == partition.topic_id

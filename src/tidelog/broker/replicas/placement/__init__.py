@@ -1,9 +1,8 @@
-"""The log directory of each replica: chosen when it is created, changed by moves.
+"""The log directory of each replica, which is chosen at creation and changed by moves.
 
 `log_dir_placement` chooses the directory of a new replica (D2).
 
-Moves (D11): `directory_move` (one replica) and `directory_moves` (all of the broker), at the pace
-of `move_pace`.
-`planned_directory_moves` begins the moves of a plan: of `directory_drains` (D12) or
-`directory_balance` (D15).
+`directory_move` moves one replica between directories, and `directory_moves` has all moves of the
+broker, at the pace of `move_pace` (D11). `planned_directory_moves` starts the moves of a plan,
+which `directory_drains` (D12) or `directory_balance` (D15) makes.
 """

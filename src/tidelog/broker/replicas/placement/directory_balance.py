@@ -1,11 +1,12 @@
-"""Automatic balancing: replicas move from full volumes of this broker to emptier ones (D15).
+"""Automatic balancing: replicas move from full volumes of this broker to emptier volumes (D15).
 
-`log.log_dir_balance` plans from time to time. A plan is carried out a few moves at a time, at the
-rate of all moves between directories. The next plan waits until the former files of moved replicas
-are deleted. Before that, the free bytes are a guess, and the next plan could move replicas back.
-Without a limit of the rate no replica moves by itself: producers would wait for the copy. Drains
-come first. `tidelog log-dirs balance` shows the same plan, and has it carried out once. Balancing
-does not run if it is not enabled, or with one log directory.
+`log.log_dir_balance` makes a plan at intervals. A few moves of the plan run at a time, at the rate
+limit for all moves between directories. The next plan waits until the former files of moved
+replicas are deleted. Until those files are deleted, the number of free bytes is uncertain, and
+another plan could move replicas back. Without a rate limit, balancing moves no replica, because
+producers would wait for the copying. Drains have precedence. `tidelog log-dirs balance` shows the
+same plan, and can run it once. Balancing runs only if it is enabled and the broker has several log
+directories.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.placement.log_dir_placement import LogDirPlacement
     from tidelog.broker.services import Services
 
-#: Moves under way at a time.
+#: Maximum number of moves that run at a time.
 _AT_ONCE: Final = 2
-#: Moves of one plan that are carried out: then sizes are looked at again.
+#: Maximum number of moves taken from one plan; after those, sizes are read again.
 _LONGEST_QUEUE: Final = 64
-#: Shortest time between two looks.
+#: Shortest pause between two rounds, in milliseconds.
 _GAP_MS: Final = 20
 _MS_PER_S: Final = 1_000
 
 
 class DirectoryBalance:
-    """The balancing of one broker. Loop only."""
+    """The balancing of one broker. Only the event loop uses this class."""
 
     def __init__(
         self,
@@ -58,20 +59,21 @@ class DirectoryBalance:
         self._planned = PlannedDirectoryMoves(services, replicas, moves, "balance")
         self._pause = LoopPauses(services.clock)
         self._is_running = False
-        #: The last plan had moves: it is brought to its end, within half of the threshold.
+        #: Whether the last plan had moves; balancing then continues until volumes differ by half
+        #: the threshold.
         self._is_under_way = False
-        #: What is left to begin of the present plan.
+        #: Moves of the current plan that have not begun.
         self._queue: list[PlannedReplicaMove] = []
         self._has_warned = False
 
     @property
     def is_enabled(self) -> bool:
-        """Whether replicas may move by themselves."""
+        """Whether this broker may move replicas on its own."""
         config = self._services.config
         return config.log_dir_balance_enable and len(config.log_dirs) > 1
 
     def configured(self) -> None:
-        """Take over the broker's configuration, at the start and when it has changed."""
+        """Take over the broker's configuration, at the start and after changes."""
         if self._is_running:
             self._pause.wake()
         elif self.is_enabled:
@@ -79,12 +81,12 @@ class DirectoryBalance:
             self._services.tasks.spawn("balance of log directories", self._run())
 
     def move_ended(self) -> None:
-        """Go on with a plan soon."""
+        """Continue with the plan soon, as a move has ended."""
         if self._is_under_way:
             self._pause.wake()
 
     async def preview(self, threshold_percent: int | None = None) -> list[PlannedReplicaMove]:
-        """Return the moves that balance the directories now, in their order."""
+        """Return, in order, the moves that would balance the directories now."""
         if threshold_percent is None:
             threshold_percent = self._services.config.log_dir_balance_threshold_percent
         return await self._plan(threshold_percent, is_under_way=False)
@@ -98,7 +100,7 @@ class DirectoryBalance:
         self._is_running = self._is_under_way = False
 
     async def _round(self) -> None:
-        """Begin the next moves, and end those that are not wanted."""
+        """Begin the next moves, and end moves that are no longer wanted."""
         for move in self._planned.under_way():
             if not self.is_enabled:
                 await self._planned.end(move, "balancing is disabled")
@@ -118,12 +120,12 @@ class DirectoryBalance:
                 self._services.tracer.mark("directory_balance_begun")
 
     def _are_files_departing(self) -> bool:
-        """Return whether moved replicas may still take room in their former directories."""
+        """Return whether moved replicas may still occupy space in their former directories."""
         directories = self._replicas.directories
         return any(self._moves.departing_bytes(each.path) for each in directories)
 
     def _is_limited(self) -> bool:
-        """Return whether moves have a limit of their rate; log once that they have none."""
+        """Return whether moves have a rate limit; log once if they have none."""
         rate = self._services.config.replica_alter_log_dirs_io_max_bytes_per_second
         is_limited = rate != UNLIMITED
         if not is_limited and not self._has_warned:

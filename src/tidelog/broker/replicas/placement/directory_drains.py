@@ -1,10 +1,11 @@
-"""Drains: all replicas leave a log directory, for the others of this broker (D12).
+"""Drains: all replicas leave a log directory for other directories of this broker (D12).
 
-`draining.log.dirs` is the broker's own lasting intent: as long as a directory is named there, every
-replica in it moves, also one that turns up after a restart. `log.log_dir_drain` chooses the
-targets. The moves are those of AlterReplicaLogDirs, a few at a time, the largest replicas first. A
-replica whose target fails, fills up or refuses it goes elsewhere; one that fits nowhere waits, and
-is tried again. A drain that is cancelled ends its moves. Nothing runs while nothing is drained.
+`draining.log.dirs` is a lasting setting: every replica in a directory listed there moves away, even
+one that appears after a restart. `log.log_dir_drain` chooses the target directories of the moves.
+The moves are like those of AlterReplicaLogDirs; a few run at a time, and the largest replicas go
+first. If a target fails, fills up or refuses a replica, the replica goes elsewhere. If it fits
+nowhere, it waits for the next attempt. The cancellation of a drain ends its moves. While no
+directory is drained, no task runs.
 """
 
 from __future__ import annotations
@@ -32,19 +33,21 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.core.types import TopicPartition
 
-#: Moves out of drained directories at a time; `num.replica.alter.log.dirs.threads` of them copy.
+#: Maximum number of moves out of drained directories at a time;
+#: `num.replica.alter.log.dirs.threads` of them copy.
 _AT_ONCE: Final = 16
-#: How often a drain looks at its directories, and how soon after an event it does again.
+#: Pause in milliseconds between two rounds of a drain; the second value is the pause after an
+#: event.
 _LOOK_MS: Final = 5_000
 _GAP_MS: Final = 20
-#: For how long a replica that fits nowhere is not looked at.
+#: Milliseconds for which a replica that fits nowhere is not tried again.
 _UNFIT_MS: Final = 10_000
-#: How often the log names replicas that cannot leave.
+#: Pause in milliseconds between log lines about replicas that cannot leave.
 _REMIND_MS: Final = 60_000
 
 
 class DirectoryDrains:
-    """The drains of one broker. Loop only."""
+    """The drains of one broker. Only the event loop uses this class."""
 
     def __init__(
         self,
@@ -60,25 +63,25 @@ class DirectoryDrains:
         self._planned = PlannedDirectoryMoves(services, replicas, moves, "drain")
         self._pause = LoopPauses(services.clock)
         self._is_running = False
-        #: Why replicas fit nowhere, and until when they are not looked at.
+        #: Why replicas fit nowhere, and the monotonic time until which they are not tried again.
         self._unfit: dict[TopicPartition, tuple[int, str]] = {}
         self._reminded_ms: int | None = None
-        #: Drained directories, each with whether it is empty.
+        #: Drained directories, and whether each is empty.
         self._seen: dict[str, bool] = {}
 
     @property
     def paths(self) -> Sequence[str]:
-        """The directories that are drained."""
+        """The directories that are being drained."""
         config = self._services.config
         return config.draining_log_dirs if len(config.log_dirs) > 1 else ()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a replica is still to leave."""
+        """Whether a replica still has to leave a drained directory."""
         return bool(self.paths) and bool(self._leaving(self.paths))
 
     def configured(self) -> None:
-        """Take over the broker's configuration, at the start and when it has changed."""
+        """Take over the broker's configuration, at the start and after changes."""
         self._unfit.clear()
         self._planned.forget_refusals()
         if self._is_running:
@@ -88,11 +91,11 @@ class DirectoryDrains:
             self._services.tasks.spawn("drains of log directories", self._run())
 
     def move_ended(self) -> None:
-        """Begin the next move soon."""
+        """Begin the next move soon, as a move has ended."""
         self._pause.wake()
 
     async def preview(self, paths: Collection[str]) -> list[PlannedReplicaMove]:
-        """Return where the replicas of directories would go, or go already, largest first."""
+        """Return where the replicas of these directories would move or do move, largest first."""
         moves = {move.partition.topic_partition: move for move in self._moves.under_way()}
         begun = []
         rest = []
@@ -106,7 +109,7 @@ class DirectoryDrains:
         states = await self._placement.states(directories, self._moves, paths)
         return begun + log_dir_drain.plan(rest, states, self._planned.refused())
 
-    # the loop
+    # the drain's task
 
     async def _run(self) -> None:
         while self.paths or self._planned.under_way():
@@ -117,7 +120,7 @@ class DirectoryDrains:
         self._is_running = False
 
     async def _round(self, paths: Sequence[str]) -> None:
-        """Begin the moves that are due, and end those that are not wanted."""
+        """Begin the moves that are due, and end moves that are no longer wanted."""
         await self._end_unwanted(paths)
         leaving = self._leaving(paths)
         self._note(paths, leaving)
@@ -150,10 +153,10 @@ class DirectoryDrains:
             if self._moves.get(each.replica) is not None:
                 self._services.tracer.mark("drained_replica_goes_elsewhere")
             if not await self._planned.begin(each):
-                self._pause.wake()  # to plan again, without what refused it
+                self._pause.wake()  # plan again, without the refused target
 
     async def _end_unwanted(self, paths: Collection[str]) -> None:
-        """End the moves of cancelled drains, and those into drained directories."""
+        """End the moves of cancelled drains, and moves into drained directories."""
         for move in self._planned.under_way():
             if move.source.path not in paths:
                 self._services.tracer.mark("drain_cancelled")
@@ -162,13 +165,13 @@ class DirectoryDrains:
             if move.target.path in paths and move.source.path not in paths:
                 await self._planned.end(move, f"{move.target.path} is drained")
 
-    # facts
+    # state of drains
 
     def _leaving(self, paths: Collection[str]) -> list[Partition]:
         return [each for each in self._replicas.all() if each.directory.path in paths]
 
     def _note(self, paths: Collection[str], leaving: Sequence[Partition]) -> None:
-        """Log drains that begin, and those that are done."""
+        """Log the drains that begin or have finished."""
         self._seen = {path: is_empty for path, is_empty in self._seen.items() if path in paths}
         for directory in self._replicas.directories:
             path = directory.path
@@ -194,7 +197,7 @@ class DirectoryDrains:
             )
 
     def _remind(self, now_ms: int) -> None:
-        """Log that replicas cannot leave, at first and from time to time."""
+        """Log that replicas cannot leave, at first and at intervals."""
         here = {each.topic_partition: None for each in self._leaving(self.paths)}
         self._unfit = {key: each for key, each in self._unfit.items() if key in here}
         if not self._unfit:
@@ -213,7 +216,7 @@ class DirectoryDrains:
 
 
 def _is_stuck(move: DirectoryMove, paths: Collection[str]) -> bool:
-    """Return whether a move waits for a full target, or goes to a directory that is drained."""
+    """Return whether a move waits for a full target, or goes to a drained directory."""
     return move.target.space.is_full or move.target.path in paths
 
 

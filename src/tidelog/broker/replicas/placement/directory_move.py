@@ -1,11 +1,12 @@
-"""One replica on its way from one log directory of this broker to another (D11, KIP-113).
+"""The move of one replica between log directories of this broker (D11, KIP-113).
 
-`replication.directory_move` decides what the future replica does next; here it is done. Copying
-takes its turn with the other moves of the broker, and waits for their throttle. When only a little
-is left, what is copied is synced, the present log rests, the rest is copied, and the future replica
-takes its place (`log.replacement`). Appends wait for that alone: milliseconds on a good disk. A
-full disk lets the move wait, and so does a present replica that cannot be read. Ends with
-`is_over`: nothing is done on either log after that, but a replacement under way is finished.
+`replication.directory_move` decides about the next step of the future replica, and this module does
+it. Copying takes turns with the other moves of the broker, and waits for the moves' throttle. When
+little is left, the copied records are synced and the current log pauses. The remaining records are
+then copied, and the future replica replaces the current one (`log.replacement`). Appends wait only
+during that pause, which takes milliseconds on a good disk. While the disk is full or the current
+replica is unreadable, the move waits. After `is_over` is set, the move no longer changes either
+log, except that it finishes a replacement in progress.
 """
 
 from __future__ import annotations
@@ -29,19 +30,21 @@ if TYPE_CHECKING:
     from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
-#: Pauses after a read or an append that was refused; doubled with each up to the second.
+#: Pauses in milliseconds after a refused read or append: the first, doubled with each failure up to
+#: the second.
 _FIRST_PAUSE_MS: Final = 50
 _LONGEST_PAUSE_MS: Final = 5_000
-#: How many reads may be left to copy while the present log rests, some ms on any disk: without a
-#: throttle, which holds no read there, and with one.
+#: How many reads may be left to copy when the current log pauses; they take some milliseconds on
+#: any disk. The second number is for moves with a throttle, which does not delay these reads.
 _TAIL_READS: Final = 4
 _THROTTLED_TAIL_READS: Final = 1
 
 
 def future_config(config: LogConfig) -> LogConfig:
-    """Return the configuration of a future log: it goes where the present log goes.
+    """Return the configuration of a future log, which must not delete or flush by itself.
 
-    Its records are synced before it is used, and its segments go when the present log's are gone.
+    Its records are synced before it is used, and its segments are deleted with those of the current
+    log.
     """
     return replace(
         config,
@@ -53,7 +56,7 @@ def future_config(config: LogConfig) -> LogConfig:
 
 
 class DirectoryMove:
-    """One move. Loop only."""
+    """The move of one replica. Only the event loop uses this class."""
 
     def __init__(
         self,
@@ -66,10 +69,10 @@ class DirectoryMove:
         on_copied: Callable[[int], None],
         on_replaced: Callable[[DirectoryMove], None],
     ) -> None:
-        """`is_hosted` says whether a replica is still one of this broker's.
+        """`is_hosted` tests whether this broker still hosts a replica.
 
-        `on_copied` gets the bytes of each read that was copied. `on_replaced` gets this move when
-        the future replica is in place.
+        `on_copied` gets the number of bytes of each copied read. `on_replaced` gets this move after
+        the future replica has replaced the current one.
         """
         self._services = services
         self._pace = pace
@@ -80,25 +83,25 @@ class DirectoryMove:
         self.source = partition.directory
         self.target = target
         self.future = future
-        #: The move was replaced by another, cancelled, or cannot go on.
+        #: Whether the move was replaced or cancelled, or cannot continue.
         self.is_over = False
-        #: The completion of a replacement under way, for which the end of the move waits.
+        #: The completion of a replacement in progress, which the end of the move awaits.
         self.replacing: Completion[None] | None = None
         self._failures = 0
         self._config = future.config
 
     @property
     def lag(self) -> int:
-        """How many offsets the future replica is behind the present one."""
+        """How many offsets the future replica is behind the current replica."""
         return self.partition.log.log_end_offset - self.future.log_end_offset
 
     @property
     def awaited_bytes(self) -> int:
-        """About how many bytes are still to be copied."""
+        """About how many bytes are still to copy."""
         return max(0, self.partition.log.size_bytes - self.future.size_bytes)
 
     async def run(self) -> None:
-        """Copy, and put the future replica in place; return when that is done or the move over."""
+        """Copy, and replace the current replica; return when that is done or the move is over."""
         while not self.is_over:
             try:
                 pause_ms = await self._step()
@@ -112,7 +115,7 @@ class DirectoryMove:
                 await self._services.tasks.sleep(pause_ms)
 
     def _refused(self, why: str) -> int:
-        """Return how long to wait after an operation that a log or a disk refused."""
+        """Return how long to wait, in ms, after a log or a disk refused an operation."""
         pause_ms = min(_FIRST_PAUSE_MS << min(self._failures, 10), _LONGEST_PAUSE_MS)
         self._failures += 1
         if not self.is_over:
@@ -125,11 +128,11 @@ class DirectoryMove:
         return pause_ms
 
     def next_step(self) -> Step:
-        """Return what brings the future replica closer to the present one."""
+        """Return the step that brings the future replica closer to the current replica."""
         return next_step(_extent(self.partition.log), _extent(self.future))
 
     async def _step(self) -> int:
-        """Do what is next; return how long to wait before the step after it, in ms."""
+        """Do the next step; return how long to wait before the following step, in ms."""
         self._configure()
         step = self.next_step()
         if step.kind is StepKind.RESTART:
@@ -190,24 +193,24 @@ class DirectoryMove:
         return True
 
     async def _drop_deleted(self) -> None:
-        """Follow the log start of the present log, and remove segments before it."""
+        """Follow the log start of the current log, and remove segments before it."""
         future = self.future
         start = min(self.partition.log.log_start_offset, future.log_end_offset)
         future.advance_log_start(start)
         if len(future.segments) > 1 and future.base_offsets[1] <= start:
             await future.enforce_retention(self._services.clock.wall_ms(), start)
 
-    # the end
+    # the end of the move
 
     async def _finish(self) -> int:
-        """Put the future replica in place, if nothing comes between; return as `_step`."""
+        """Replace the current replica if nothing prevents it; return as `_step` does."""
         wait_ms = self._pace.waits_ms()
         if wait_ms:
             return wait_ms
         replacement = Replacement(self.source, self.target, self.partition.log, self.future)
         replacing = self.replacing = Completion()
         try:
-            # Most of the syncing is done while the present log goes on.
+            # Most of the syncing happens while the current log still takes appends.
             await replacement.prepare(self.partition.high_watermark)
             if self.is_over or not self._may_replace():
                 return 0
@@ -238,7 +241,7 @@ class DirectoryMove:
             return 0
         await replacement.rename()
         if not self._is_hosted(self.partition) or self.target.failure is not None:
-            # A log directory has failed meanwhile, and its replicas were given up.
+            # A log directory failed meanwhile, and its replicas were given up.
             self._services.tracer.event(
                 "directory_move_undone", partition=str(self.partition.topic_partition)
             )

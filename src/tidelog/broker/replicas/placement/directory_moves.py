@@ -1,14 +1,15 @@
 """The moves of this broker's replicas between its log directories (D11, KIP-113).
 
-A request names the directory that a replica is to be in: another one than before replaces the move
-under way, the present one cancels it. A directory asked for before the replica is here is
-remembered, in memory as in Kafka, for the creation. Moves end with their replica: whoever removes
-one or sets it aside ends its move first. A move that a restart cut short goes on when the replica
-has its role again, as in Kafka. Where the source fails, the replica is offline, and the future one
-stays as it is: it goes on if the directory returns. Where the target fails, the move is over.
+A request names the target directory of a replica. Another target replaces the move in progress, and
+the replica's current directory cancels the move. A directory requested before the replica exists
+here is remembered for the replica's creation; as in Kafka, only in memory. Moves end with their
+replica: code that removes a replica or sets it aside ends its move first. A move that a restart
+interrupted continues when the replica has a role again, as in Kafka. If the source directory fails,
+the replica is offline. Its future replica stays, and the move continues if the directory returns.
+If the target directory fails, the move is over.
 
-Unlike Kafka, which could find two future replicas after a restart and not start, a broker with a
-failed directory goes on to move replicas.
+A broker with a failed directory continues to move replicas. A Kafka broker does not, because after
+a restart it could find two future replicas and refuse to start.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ if TYPE_CHECKING:
     from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
-#: Time in which files are removed that are due.
+#: Milliseconds in which files due for deletion are removed.
 _GONE_MS: Final = 1_000
-#: How often the metrics show the progress, at most: each time looks at all moves.
+#: Shortest pause in milliseconds between updates of the metrics, because each looks at all moves.
 _SHOW_MS: Final = 1_000
 
 
 class DirectoryMoves:
-    """All moves of one broker. Loop only."""
+    """All moves of one broker. Only the event loop uses this class."""
 
     def __init__(
         self,
@@ -50,34 +51,34 @@ class DirectoryMoves:
         on_ended: Callable[[], None],
         on_replaced: Callable[[str, str], None],
     ) -> None:
-        """`on_ended` is called when a move has begun to be over: done, cancelled, or failed.
+        """`on_ended` is called when a move ends: it is done, cancelled, or has failed.
 
-        `on_replaced` gets source and target of a replica that has moved.
+        `on_replaced` gets the source and target paths of a replica that has moved.
         """
         self._services = services
         self._replicas = replicas
         self._moves: dict[TopicPartition, DirectoryMove] = {}
-        #: Directories in which replicas are to be created, as asked for.
+        #: Requested directories of replicas that do not exist here yet.
         self._preferred: dict[TopicPartition, str] = {}
         self._pace = MovePace(services)
         self._is_closing = False
         self._on_ended, self._on_replaced = on_ended, on_replaced
-        #: Replicas that have moved, and whose former files are still there: (directory, bytes,
-        #: until when).
+        #: Moved replicas whose former files still exist: (directory, bytes, monotonic time of the
+        #: deletion).
         self._departing: list[tuple[str, int, int]] = []
-        #: When the metrics were last put.
+        #: Monotonic time of the last update of the metrics.
         self._shown_ms = -_SHOW_MS
 
     def get(self, topic_partition: TopicPartition) -> DirectoryMove | None:
-        """Return the move of a replica, None without one."""
+        """Return the move of a replica, None if it has none."""
         return self._moves.get(topic_partition)
 
     def under_way(self) -> list[DirectoryMove]:
-        """Return all moves."""
+        """Return all current moves."""
         return list(self._moves.values())
 
     def departing_bytes(self, path: str) -> int:
-        """Return the bytes that moved replicas have left in a directory for a while."""
+        """Return the bytes of former files that moved replicas still have in a directory."""
         now_ms = self._services.clock.monotonic_ms()
         self._departing = [each for each in self._departing if each[2] > now_ms]
         return sum(size_bytes for source, size_bytes, _ in self._departing if source == path)
@@ -85,12 +86,13 @@ class DirectoryMoves:
     # requests
 
     async def move(self, topic_partition: TopicPartition, path: str) -> None:
-        """Have a replica in the log directory `path`; the caller holds the order of commands.
+        """Move a replica to the log directory `path`; the caller holds the order of commands.
 
-        Raises KafkaError, as Kafka answers. LOG_DIR_NOT_FOUND: the directory is not in `log.dirs`.
-        KAFKA_STORAGE_ERROR: it has failed, is full or too small, or the replica is in a failed one.
-        REPLICA_NOT_AVAILABLE: no replica is here, and the directory is remembered.
-        INVALID_TOPIC_EXCEPTION: the partition's name is too long for a future replica.
+        Raises KafkaError with one of these codes, as Kafka responds. LOG_DIR_NOT_FOUND: the
+        directory is not in `log.dirs`. KAFKA_STORAGE_ERROR: the directory has failed, is full or
+        too small, or the replica is in a failed directory. REPLICA_NOT_AVAILABLE: this broker hosts
+        no such replica, and remembers the directory. INVALID_TOPIC_EXCEPTION: the partition's name
+        is too long for a future replica.
         """
         target = self._directory(path)
         await self._check(topic_partition, target)
@@ -111,7 +113,7 @@ class DirectoryMoves:
         self._begin(partition, target, future)
 
     async def _check(self, topic_partition: TopicPartition, target: LogDirectory) -> None:
-        """Raise KafkaError where a move cannot begin; the replica's present move goes on then."""
+        """Raise KafkaError if a move cannot begin; the replica's current move then continues."""
         partition, move = self._replicas.get(topic_partition), self._moves.get(topic_partition)
         if partition is None or partition.directory is target:
             return
@@ -216,9 +218,9 @@ class DirectoryMoves:
     def preferred(
         self, topic_partition: TopicPartition, directories: Iterable[LogDirectory]
     ) -> LogDirectory | None:
-        """Return the directory that was asked for before a replica was here, if it is a good one.
+        """Return the directory requested before the replica existed, if the directory is good.
 
-        It is forgotten: it counts for one creation.
+        The request is then forgotten, because it counts for one creation.
         """
         path = self._preferred.pop(topic_partition, None)
         if path is None:
@@ -251,7 +253,7 @@ class DirectoryMoves:
         )
 
     def roles_taken(self, partitions: Iterable[Partition]) -> None:
-        """Go on with moves of these replicas that a restart or a failed directory cut short."""
+        """Continue the moves of these replicas that a restart or a failed directory interrupted."""
         found = self._futures()
         if not found:
             return
@@ -269,9 +271,10 @@ class DirectoryMoves:
                     self._begin(partition, target, future)
 
     def keep_only(self, listed: Collection[TopicPartition], topics: Collection[str]) -> None:
-        """Remove future replicas of partitions that are not this broker's any more (V45).
+        """Remove future replicas of partitions that no longer belong to this broker (V45).
 
-        `listed` and all partitions of `topics` are; so are replicas in failed directories.
+        `listed` and all partitions of `topics` belong to this broker, and so do replicas in failed
+        directories.
         """
         for key, targets in self._futures().items():
             is_here = self._replicas.get(key) is not None or key in self._replicas.offline
@@ -280,7 +283,7 @@ class DirectoryMoves:
                     self._remove(target, key)
 
     def concerns(self, topic_partition: TopicPartition) -> bool:
-        """Whether a future replica of the partition is here."""
+        """Whether this broker has a future replica of the partition."""
         return topic_partition in self._moves or any(
             topic_partition in directory.future_logs.found
             for directory in self._replicas.directories
@@ -289,7 +292,8 @@ class DirectoryMoves:
     async def end(self, topic_partition: TopicPartition, why: str) -> None:
         """End the move of a replica, and remove its future replica.
 
-        A replacement under way is finished: the replica may be in the other directory then.
+        A replacement in progress is finished first, so the replica may end up in the target
+        directory.
         """
         move = self._forget(topic_partition)
         if move is not None:
@@ -316,7 +320,7 @@ class DirectoryMoves:
                 try:
                     await directory.future_logs.remove(topic_partition)
                 except StorageError as error:
-                    # It is tried again, or the next start finds it.
+                    # A later attempt or the next start removes the future replica.
                     self._services.tracer.log(
                         "server", logging.ERROR, f"cannot remove a future replica: {error}"
                     )
@@ -333,7 +337,7 @@ class DirectoryMoves:
         return found
 
     def directory_failed(self, path: str) -> None:
-        """End the moves from and to a log directory that has failed; no file changes."""
+        """End the moves from and to a failed log directory; no file changes."""
         for key, move in list(self._moves.items()):
             if path in (move.source.path, move.target.path):
                 self._forget(key)
@@ -341,7 +345,7 @@ class DirectoryMoves:
                 self._report(move, "directory_move_failed", "cannot move", f": {path} has failed")
 
     async def close(self) -> None:
-        """Stop all moves; the next start goes on with them."""
+        """Stop all moves; the next start continues them."""
         self._is_closing = True
         moves = list(self._moves.values())
         self._moves.clear()
@@ -351,7 +355,7 @@ class DirectoryMoves:
             while move.replacing is not None:
                 await move.replacing
 
-    # calls of moves
+    # methods that moves call
 
     def copied(self, count_bytes: int) -> None:
         """Count bytes that were copied."""
@@ -360,7 +364,7 @@ class DirectoryMoves:
         self._show_progress(now_ms)
 
     def _show_progress(self, now_ms: int) -> None:
-        """Put rate and lag of the moves into the metrics, which have neither without moves."""
+        """Put rate and lag of the moves into the metrics; without moves, remove both."""
         metrics = self._services.metrics
         if not self._moves:
             metrics.drop(DIRECTORY_MOVE_MAX_LAG)

@@ -1,6 +1,6 @@
 """The pace of moves between log directories: their turns to copy, and their throttle (D11).
 
-A few moves copy at a time (`num.replica.alter.log.dirs.threads`), and all of them share one rate
+A few moves copy at a time (`num.replica.alter.log.dirs.threads`), and all moves share one rate
 (`replica.alter.log.dirs.io.max.bytes.per.second`).
 """
 
@@ -15,13 +15,14 @@ from tidelog.replication.byte_rate import ByteRate
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
-#: How often the throttle is looked at while it holds the moves: its rate may have changed.
+#: Longest pause in milliseconds between two checks of an exceeded throttle, whose rate may have
+#: changed.
 _LOOK_MS: Final = 500
 _MS_PER_S: Final = 1_000
 
 
 class MovePace:
-    """The pace that the moves of one broker share. Loop only."""
+    """The pace that all moves of one broker share. Only the event loop uses this class."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -30,7 +31,7 @@ class MovePace:
             config.alter_log_dirs_replication_quota_window_num,
             config.alter_log_dirs_replication_quota_window_size_seconds * _MS_PER_S,
         )
-        #: Moves that copy, and those that wait for their turn.
+        #: Number of moves that copy, and the moves that wait for their turn.
         self._copying = 0
         self._waiting: list[Completion[None]] = []
 
@@ -58,7 +59,7 @@ class MovePace:
         return self._services.config.replica_alter_log_dirs_io_max_bytes_per_second != UNLIMITED
 
     def waits_ms(self) -> int:
-        """Return how long the throttle holds all moves, 0 where it does not."""
+        """Return how long the throttle holds all moves, in ms; 0 if it does not."""
         now_ms = self._services.clock.monotonic_ms()
         rate = self._services.config.replica_alter_log_dirs_io_max_bytes_per_second
         self._rate.limited(None if rate == UNLIMITED else rate, now_ms)
@@ -72,5 +73,5 @@ class MovePace:
         self._rate.record(count_bytes, count_bytes, now_ms)
 
     def bytes_per_second(self, now_ms: int) -> int:
-        """Return the rate at which moves have copied lately."""
+        """Return the recent rate of copying, in bytes a second."""
         return self._rate.per_second(now_ms)

@@ -1,9 +1,9 @@
-"""Moves between log directories that a plan of this broker begins (D12, D15).
+"""Moves between log directories that this broker plans itself (D12, D15).
 
-The broker plans while commands and requests go on, so it checks each move again when the move
-begins, between two commands. The broker's plans leave out a directory that refused a replica for a
-while. The moves of a plan end with the plan: when a drain is cancelled or balancing is disabled.
-Loop only.
+Commands and requests continue while a plan exists, so each move is checked again when it begins,
+between two commands. The broker's plans avoid, for a while, a directory that refused a replica. The
+moves of a plan end with the plan, when its drain is cancelled or balancing is disabled. Only the
+event loop uses this module.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.placement.directory_moves import DirectoryMoves
     from tidelog.broker.services import Services
 
-#: For how long a replica is not planned into a directory that has refused it.
+#: Milliseconds for which a plan avoids a directory that has refused the replica.
 REFUSED_MS: Final = 30_000
 
 
 def movable(partition: Partition) -> MovableReplica:
-    """Return a replica as plans see it."""
+    """Return a replica in the form that plans use."""
     return MovableReplica(
         partition.topic_partition, partition.directory.path, partition.log.size_bytes
     )
 
 
 def may_move(partition: Partition) -> bool:
-    """Return whether a move of the replica can begin: after a start not before its first role."""
+    """Return whether a move of the replica can begin; after a start it first needs a role."""
     return partition.topic_id != ZERO_TOPIC_ID
 
 
@@ -45,37 +45,38 @@ class PlannedDirectoryMoves:
     def __init__(
         self, services: Services, replicas: HostedPartitions, moves: DirectoryMoves, kind: str
     ) -> None:
-        """`kind` names the plan in the log."""
+        """`kind` names the kind of plan in log lines."""
         self._services = services
         self._replicas = replicas
         self._moves = moves
         self._kind = kind
         self._own: dict[TopicPartition, DirectoryMove] = {}
-        #: By replica and directory: until when it is not planned again, and why.
+        #: Monotonic time until which a replica is not planned into a directory, and why, by replica
+        #: and directory.
         self._refused: dict[tuple[TopicPartition, str], tuple[int, str]] = {}
 
     def under_way(self) -> list[DirectoryMove]:
-        """Return the moves that are not over."""
+        """Return the plan's moves that are not over."""
         moves = self._moves
         self._own = {key: move for key, move in self._own.items() if moves.get(key) is move}
         return list(self._own.values())
 
     def adopt(self, move: DirectoryMove) -> None:
-        """Count a move as one of the plan: it goes where the plan wants it."""
+        """Count a move as part of the plan, because it goes where the plan wants it."""
         self._own[move.partition.topic_partition] = move
 
     def refused(self) -> dict[tuple[TopicPartition, str], str]:
-        """Return why directories refused replicas lately."""
+        """Return why directories refused replicas recently."""
         now_ms = self._services.clock.monotonic_ms()
         self._refused = {key: each for key, each in self._refused.items() if each[0] > now_ms}
         return {key: why for key, (_, why) in self._refused.items()}
 
     def forget_refusals(self) -> None:
-        """Plan again what was refused: the configuration has changed."""
+        """Allow refused moves again, because the configuration has changed."""
         self._refused.clear()
 
     async def begin(self, planned: PlannedReplicaMove) -> bool:
-        """Begin a move, in the place of another one of the replica; return whether that worked."""
+        """Begin a move in place of any other move of the replica; return whether that worked."""
         replicas, key, target = self._replicas, planned.replica, planned.target
         assert target is not None, "only moves with a target begin"
         async with replicas.command_order:
@@ -83,7 +84,7 @@ class PlannedDirectoryMoves:
             if partition is None or partition.directory.path != planned.source:
                 return False
             if self._is_closed(target):
-                return False  # since the plan was made
+                return False  # the directory was closed since the plan was made
             self._services.tracer.event(
                 "directory_move_planned", kind=self._kind, partition=str(key),
                 source=planned.source, target=target, size_bytes=planned.size_bytes,
@@ -95,7 +96,7 @@ class PlannedDirectoryMoves:
                 return False
             move = self._moves.get(key)
             if move is None:
-                return False  # its directory has failed meanwhile
+                return False  # the replica's directory has failed meanwhile
             self.adopt(move)
         self._services.tracer.log(
             "server",
@@ -106,7 +107,7 @@ class PlannedDirectoryMoves:
         return True
 
     def _is_closed(self, path: str) -> bool:
-        """Return whether a directory takes no replicas any more: it is cordoned, or full."""
+        """Return whether a directory no longer accepts replicas, because it is cordoned or full."""
         config = self._services.config
         if takes_no_new(path, config.cordoned_log_dirs, config.draining_log_dirs):
             return True
@@ -125,7 +126,7 @@ class PlannedDirectoryMoves:
         )
 
     async def end(self, move: DirectoryMove, why: str) -> None:
-        """End a move, if it is still under way."""
+        """End a move, if it is still in progress."""
         key = move.partition.topic_partition
         async with self._replicas.command_order:
             if self._moves.get(key) is move:
