@@ -1,11 +1,11 @@
 """The execution of LeaderAndIsr and StopReplica on this broker's replicas.
 
-The steps of one LeaderAndIsr have an order. First, strays of a full command are moved aside (V35,
-V45). Then every replica that changes role stops serving and fetching, before anything else (V31).
-Missing replicas are created where that is allowed (D3). A replica takes its new role when its log
-is quiet; only then do followers fetch. Partitions are independent: each has its own error.
-`tidelog.replication.commands` decides whether a command is obeyed. If this broker's registration
-ends meanwhile, no further replica takes a role.
+The steps of a LeaderAndIsr run in a fixed order. First, strays that a full command reveals are set
+aside (V35, V45). Then every replica that changes its role stops serving and fetching, before any
+other step (V31). Missing replicas are created if the command allows it (D3). A replica takes its
+new role when its log is quiet; only after that do followers fetch. Partitions are independent of
+each other, so each has its own error. `tidelog.replication.commands` decides whether a command is
+obeyed. If this broker's registration ends during a command, no further replica takes a role.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from tidelog.log.config import LogConfig
 
 _FULL = 2
-#: Kafka's controllers in ZooKeeper mode do not say whether a command is full.
+#: Request type of Kafka's controllers in ZooKeeper mode, which do not say whether a command is
+#: full.
 _UNTOLD = 0
 _TOPIC_ID_VERSION = 5
 
@@ -54,7 +55,7 @@ class _Command(NamedTuple):
 
 
 class _LeaderAndIsr:
-    """One LeaderAndIsr under way."""
+    """A LeaderAndIsr request in progress."""
 
     def __init__(
         self,
@@ -71,10 +72,11 @@ class _LeaderAndIsr:
         self.request = request
         self.errors: dict[TopicPartition, ErrorCode] = {}
         self.obeyed: list[tuple[Partition, _Command]] = []
-        #: Partitions that get another role.
+        #: Partitions that get a new role.
         self.changing: list[Partition] = []
         self.missing: list[_Command] = []
-        #: One command for each partition; the last one in a request counts.
+        #: One command for each partition; if a request names a partition twice, the last entry
+        #: counts.
         self.commands = {
             TopicPartition(topic.topic_name, state.partition_index): _Command(
                 TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state
@@ -84,7 +86,7 @@ class _LeaderAndIsr:
         }
 
     def response(self, version: int) -> LeaderAndIsrResponse:
-        """Return the outcome of each partition; by topic from the version with topic ids on."""
+        """Return the outcome of each partition, grouped by topic from version 5 on (topic ids)."""
         response = LeaderAndIsrResponse()
         topics: dict[TopicId, LeaderAndIsrTopicError] = {}
         for topic_partition, topic_id, _ in self.commands.values():
@@ -102,7 +104,7 @@ class _LeaderAndIsr:
         return response
 
     async def run(self) -> ErrorCode:
-        """Carry the command out; return the error of the whole."""
+        """Execute the command; return the error of the whole request."""
         generation = self.replicas.generation
         await self._set_strays_aside()
         for command in self.commands.values():
@@ -136,18 +138,17 @@ class _LeaderAndIsr:
                 leader_epoch=state.leader_epoch,
                 is_new=state.is_new or self._was_refused(command),
                 leader=state.leader,
-                # A member without its replica must not come back with an empty one (E1).
+                # A member that lost its replica must not return with an empty one (E1).
                 isr=(*state.isr, *state.eligible),
             )
             if placement is Placement.OTHER_TOPIC:
-                # No controller of tidelog sends this: it sets is_new, or lists everything on this
-                # broker.
+                # tidelog's controllers never send this: they set is_new, or send a full command.
                 error = ErrorCode.INCONSISTENT_TOPIC_ID
             elif placement is Placement.OFFLINE:
                 error = ErrorCode.KAFKA_STORAGE_ERROR
                 self.services.tracer.mark("replica_offline")
             elif placement is Placement.LOST:
-                # Kafka's own controller elects another leader only for a failed directory.
+                # A Kafka controller elects another leader only if the directory failed.
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
                 if self.request.type == _UNTOLD:
                     error = ErrorCode.KAFKA_STORAGE_ERROR
@@ -181,24 +182,25 @@ class _LeaderAndIsr:
             )
 
     def _was_refused(self, command: _Command) -> bool:
-        """Return whether the disk refused this replica when it was new, and none was here since.
+        """Return whether the disk refused to create this replica, and none was here since then.
 
-        Nothing was committed while the ISR counted on it, so an empty one is right.
+        No record was committed while the ISR counted this replica, so an empty replica is correct.
         """
         refused = self.replicas.log_dirs.refused_new
         return refused.get(command.topic_partition) == command.topic_id
 
     def _stop_serving(self) -> None:
-        """Stop every replica that changes role, at once.
+        """Stop every replica that changes its role, at once.
 
-        A leader that stays leader under a new epoch goes on until it takes its next role, if its
-        log is quiet. Its clients then need no retry.
+        A leader that stays leader under a new epoch continues until its next role begins, if its
+        log is quiet. So its clients need no retry.
         """
         broker_id, now_ms = self.services.broker_id, self.services.clock.monotonic_ms()
         for partition, (name, _, state) in self.obeyed:
             if partition.has_role_of(state.leader_epoch):
                 continue
-            # Requests that end here name the next leader, which the view does not show yet.
+            # Requests that end here name the next leader, although the view does not show that
+            # leader yet.
             self.services.view.leader_commanded(name, state.leader, state.leader_epoch, now_ms)
             self.changing.append(partition)
             self.fetchers.remove(partition)
@@ -209,18 +211,18 @@ class _LeaderAndIsr:
     async def _quieten(self) -> None:
         """Return when every log whose role changes is quiet.
 
-        Appends planned under the old leader epoch are thus written before the new one begins (V31).
-        A continuing leader that got an append meanwhile stops after all.
+        So appends planned under the old leader epoch are written before the new epoch begins (V31).
+        A continuing leader that got an append meanwhile stops nevertheless.
         """
         while busy := [partition for partition in self.changing if not partition.is_quiet()]:
             for partition in busy:
-                # Only a leader that leads on still has its role here.
+                # Only a leader that continues still has its role here.
                 partition.rest(leads_on=True)
             for partition in busy:
                 await partition.quiet()
 
     async def _create(self) -> None:
-        """Create the missing replicas; each log directory is synced once for all its new ones."""
+        """Create the missing replicas; sync each log directory once for all of its new replicas."""
         if not self.missing:
             return
         await self.replicas.load_configs(command.topic_partition.topic for command in self.missing)
@@ -255,7 +257,7 @@ class _LeaderAndIsr:
                 self.obeyed.append((self.replicas.add(directory, log, 0), command))
 
     def _not_created(self, share: list[_Command], why: str) -> None:
-        """Note replicas that could not be created; the controller sends their roles again."""
+        """Note replicas that could not be created; the controller will send their roles again."""
         for command in share:
             self.errors[command.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
             if command.state.is_new:
@@ -272,7 +274,7 @@ class _LeaderAndIsr:
         followers = []
         for partition, (topic_partition, topic_id, state) in self.obeyed:
             if self.replicas.get(topic_partition) is not partition:
-                # Its log directory failed while this command was carried out.
+                # The replica's log directory failed during this command.
                 self.errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
                 continue
             self.replicas.adopt_topic_id(partition, topic_id)
@@ -288,11 +290,11 @@ class _LeaderAndIsr:
         self.replicas.moves.roles_taken(partition for partition, _ in self.obeyed)
 
     async def _set_strays_aside(self) -> None:
-        """Move strays aside.
+        """Set strays aside.
 
-        A stray is a replica that a full command does not list (V35) or that belongs to a removed
-        partition (V71). It is also a replica of another topic, or one whose topic cannot be
-        identified (V23).
+        A stray is a replica that a full command does not list (V35), or that belongs to a removed
+        partition (V71). A replica of another topic, or of a topic that cannot be identified, is
+        also a stray (V23).
         """
         strays = self._leftovers()
         if self.request.type == _FULL:
@@ -322,7 +324,9 @@ class _LeaderAndIsr:
         for topic_partition in strays:
             partition = self.replicas.get(topic_partition)
             if partition is None:
-                continue  # its log directory failed with the stray before it: a start judges it
+                # the directory failed while an earlier stray was set aside; the next start checks
+                # this stray
+                continue
             await self.release(partition)
             try:
                 await partition.directory.set_aside(topic_partition, partition.high_watermark)
@@ -337,9 +341,11 @@ class _LeaderAndIsr:
         for topic_partition, (_, topic_id, state) in self.commands.items():
             partition = self.replicas.get(topic_partition)
             if partition is None or state.leader_epoch < 0:
-                continue  # the controller cannot read it, and lists it to keep it
+                # the controller cannot read the partition's state, and lists the partition to keep
+                # it
+                continue
             if state.is_new and not partition.has_topic_id(topic_id):
-                # The controller creates the new topic's replica now: the old topic is gone.
+                # The controller creates the new topic's replica, so the old topic is deleted.
                 found.append(topic_partition)
             elif commands.is_of_former_life(
                 own_leader_epoch=partition.leader_epoch,
@@ -363,7 +369,7 @@ class _LeaderAndIsr:
 
 
 class ReplicaCommands:
-    """The controller's commands on this broker's replicas, carried out one after another."""
+    """The controller's commands on this broker's replicas, executed one after another."""
 
     def __init__(self, services: Services, replicas: ReplicaSet, fetchers: Fetchers) -> None:
         self._services = services
@@ -371,12 +377,12 @@ class ReplicaCommands:
         self._fetchers = fetchers
 
     def rest(self, partition: Partition) -> None:
-        """End a replica's role; appends may still be under way on its log."""
+        """End a replica's role; appends may still be in progress on its log."""
         self._fetchers.remove(partition)
         partition.rest()
 
     async def release(self, partition: Partition) -> None:
-        """End a replica's role and host it no longer; afterwards its log is unused."""
+        """End a replica's role and stop hosting it; its log is unused when this method returns."""
         self.rest(partition)
         if self._replicas.moves.concerns(partition.topic_partition):
             await self._replicas.moves.end(partition.topic_partition, "the replica goes")
@@ -386,7 +392,7 @@ class ReplicaCommands:
     async def leader_and_isr(
         self, request: LeaderAndIsrRequest, version: int
     ) -> LeaderAndIsrResponse:
-        """Give replicas the roles that the controller commands."""
+        """Give replicas the roles that the controller assigned."""
         async with self._replicas.command_order:
             return await self._leader_and_isr(request, version)
 
@@ -415,7 +421,7 @@ class ReplicaCommands:
         return command.response(version)
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop following or leading, and delete where the controller says so (V34)."""
+        """Stop replicas, and delete them if the controller says so (V34)."""
         async with self._replicas.command_order:
             return await self._stop_replica(request)
 
@@ -433,7 +439,8 @@ class ReplicaCommands:
                 self._replicas.log_dirs.refused_new.pop(topic_partition, None)
                 outcome = ErrorCode.NONE
                 if topic_partition in self._replicas.offline:
-                    # It goes when the broker returns with the directory (D9, V45).
+                    # The replica will be deleted when the broker returns with the directory (D9,
+                    # V45).
                     outcome = ErrorCode.KAFKA_STORAGE_ERROR
                 elif partition is None:
                     if state.delete_partition and self._replicas.moves.concerns(topic_partition):
@@ -467,10 +474,10 @@ class ReplicaCommands:
 def _is_contradictory(
     broker_id: int, partition: Partition | None, state: LeaderAndIsrPartitionState
 ) -> bool:
-    """Whether no controller can have decided this state (V12, V13).
+    """Whether the state contradicts this replica, so that no controller decided it (V12, V13).
 
-    A leader is a member of its ISR: without it, records of the ISR may be missing here. One leader
-    epoch has one leader.
+    A leader must be a member of its ISR; otherwise its log may lack committed records. A leader
+    epoch has only one leader.
     """
     if state.leader == broker_id:
         return broker_id not in state.isr

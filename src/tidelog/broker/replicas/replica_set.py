@@ -1,9 +1,9 @@
-"""All replicas that this broker hosts: found at start, commanded by the controller.
+"""All replicas that this broker hosts, found at its start or created by commands.
 
-The set adds replicas to `hosted_partitions` and knows the configuration of each topic. It fences
-controllers (V30) and runs commands one after another (V31 to V35, V45). `commands` carries commands
-out; `upkeep` does the periodic work. At start every log found is a replica without a role: roles
-come from the controller (V44).
+The set adds replicas to `hosted_partitions` and knows the configuration of each topic. The set
+fences controllers (V30) and runs their commands one after another (V31 to V35, V45). `commands`
+executes the commands, and `upkeep` does the periodic work. At start, every log found becomes a
+replica without a role, because only the controller assigns roles (V44).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tidelog.wire.messages.stop_replica import StopReplicaRequest
     from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
-#: A command of a controller.
+#: A type of command that the controller sends.
 Command = TypeVar("Command", "LeaderAndIsrRequest", "StopReplicaRequest", "UpdateMetadataRequest")
 
 
@@ -81,29 +81,29 @@ class ReplicaSet(HostedPartitions):
         )
         super().__init__(context)
         self._fetchers = fetchers
-        #: The changes of the replicas' roles.
+        #: Gives the replicas their roles.
         self.roles = RoleChanges(context)
-        #: The topics' own settings, as stored; only for topics that have any.
+        #: The topics' own settings, as stored; topics without any are absent.
         self._overrides: dict[str, dict[str, str]] = {}
         self._configs: dict[str, TopicConfig] = {}
         self._default_config = TopicConfig.of(services.config, {})
-        #: Clients' batches that came before their partitions' replicas.
+        #: Clients' batches that arrived before the replicas of their partitions existed.
         self.early_batches = EarlyBatches()
         self.controller_epoch = 0
-        #: Of the latest command: (controller epoch, broker epoch), and its correlation id.
+        #: (controller epoch, broker epoch) of the latest command, and its correlation id.
         self._commanded_under = (-1, NO_BROKER_EPOCH)
         self._latest_correlation_id = 0
-        #: Broker epoch of the latest registration, also when it has ended.
+        #: Broker epoch of the latest registration, even if that registration has ended.
         self._latest_broker_epoch = NO_BROKER_EPOCH
-        #: Rises when this broker itself ends its leaderships: a command under way stops there.
+        #: Counts the times when this broker ended its leaderships; a running command then stops.
         self.generation = 0
-        #: The choice of the directories of new replicas (D2).
+        #: Chooses the log directories of new replicas (D2).
         self.placement = LogDirPlacement(services)
-        #: Replicas on their way between the log directories (D11).
+        #: Moves replicas between log directories (D11).
         self.moves = DirectoryMoves(
             services, self, self._directory_move_ended, self.placement.moved
         )
-        #: Moves that this broker plans itself (D12, D15).
+        #: Set up the moves between directories that this broker plans itself (D12, D15).
         self.drains = DirectoryDrains(services, self, self.moves, self.placement)
         self.balance = DirectoryBalance(services, self, self.moves, self.placement, self.drains)
         self.upkeep = ReplicaUpkeep(
@@ -111,24 +111,24 @@ class ReplicaSet(HostedPartitions):
         )
         self._give_up_damaged: Callable[[Partition], None] = lambda partition: None
         self._on_stopped: Callable[[Partition], None] = lambda partition: None
-        #: Live brokers when the partitions last learned of them.
+        #: The live brokers that were last reported to the partitions.
         self._alive: list[int] = []
 
     def connect(
         self, give_up_damaged: Callable[[Partition], None], on_stopped: Callable[[Partition], None]
     ) -> None:
-        """Connect the set with what stands on it and on the commands.
+        """Connect the set with parts that are built on it and on the commands.
 
-        `give_up_damaged` has a damaged replica replaced by a controller that cannot be asked for it
-        (V68). `on_stopped` gets each replica that the controller stopped.
+        `give_up_damaged` has a damaged replica replaced by a controller that does not serve
+        RelinquishLeadership (V68). `on_stopped` gets each replica that the controller stopped.
         """
         self._give_up_damaged, self._on_stopped = give_up_damaged, on_stopped
 
     # hosted replicas
 
     def add(self, directory: LogDirectory, log: PartitionLog, high_watermark: int) -> Partition:
-        """Host an existing log."""
-        # The topic's configuration may have changed while the log was made.
+        """Host an existing log, and return its replica."""
+        # The topic's configuration may have changed while the log was created.
         log.config = self.log_config(log.topic_partition.topic)
         log.producers.refused = self.early_batches.taken(log.topic_partition)
         context = self._context
@@ -144,11 +144,11 @@ class ReplicaSet(HostedPartitions):
         return partition
 
     def give_up_damaged(self, partition: Partition) -> None:
-        """Have a damaged replica replaced by a controller that cannot be asked for it (V68)."""
+        """Have a damaged replica replaced by a controller without RelinquishLeadership (V68)."""
         self._give_up_damaged(partition)
 
     def stopped(self, partition: Partition) -> None:
-        """Report a replica that the controller stopped, and that stays here."""
+        """Report a replica that the controller stopped but did not delete."""
         self._on_stopped(partition)
 
     # configuration of topics
@@ -166,13 +166,13 @@ class ReplicaSet(HostedPartitions):
         return _log_config(self._services.config, self.topic_config(topic))
 
     def least_flush_ms(self) -> int:
-        """Return the smallest flush.ms of any topic known here."""
+        """Return the smallest flush.ms of all topics known here, in milliseconds."""
         return min(
             [self._default_config.flush_ms, *(config.flush_ms for config in self._configs.values())]
         )
 
     async def load_configs(self, topics: Iterable[str]) -> None:
-        """Read the configuration of topics from the store; wait until it can be read (S3)."""
+        """Read the configuration of topics from the store; wait for an unreachable store (S3)."""
         wanted = list(dict.fromkeys(topics))
         paths = [layout.config_path("topics", topic) for topic in wanted]
         nodes = await store_access.read_all(self._services, paths)
@@ -214,7 +214,7 @@ class ReplicaSet(HostedPartitions):
                     self._fetchers.renew(partition)
 
     def defaults_changed(self) -> None:
-        """Apply the broker's changed configuration: it holds where a topic sets nothing."""
+        """Apply the broker's changed configuration, which holds where a topic sets no value."""
         config = self._services.config
         self._default_config = TopicConfig.of(config, {})
         self._configs = {
@@ -242,7 +242,7 @@ class ReplicaSet(HostedPartitions):
     # start and end
 
     async def open(self, directories: list[LogDirectory]) -> None:
-        """Host the logs in these directories, and look after them from now on."""
+        """Host the logs in these directories, and start their upkeep."""
         self.log_dirs.good = directories
         await duplicate_replicas.set_aside(self._services, directories)
         for directory in directories:
@@ -266,7 +266,7 @@ class ReplicaSet(HostedPartitions):
                 partition.rest()
 
     async def close(self) -> None:
-        """End every role and write the high watermarks down (V34)."""
+        """End every role and write the high watermarks to disk (V34)."""
         self.upkeep.close()
         self.generation += 1
         for partition in self.all():
@@ -276,7 +276,7 @@ class ReplicaSet(HostedPartitions):
         try:
             await self.upkeep.write_high_watermarks()
         except StorageError as error:
-            # The directory knows of the error: it will not be marked as closed cleanly.
+            # The directory has noted the error, so it will not be marked as cleanly closed.
             self._services.tracer.log("server", logging.ERROR, f"high watermarks: {error}")
 
     # commands
@@ -284,7 +284,7 @@ class ReplicaSet(HostedPartitions):
     def check_controller(
         self, controller_id: int, controller_epoch: int, broker_epoch: int
     ) -> ErrorCode:
-        """Return the error that refuses a whole command (V30); else set the controller epoch."""
+        """Return the error that refuses a whole command (V30), or take its controller epoch."""
         services = self._services
         self._latest_broker_epoch = max(self._latest_broker_epoch, services.broker_epoch)
         error = commands.request_error(
@@ -311,9 +311,9 @@ class ReplicaSet(HostedPartitions):
         return error
 
     def is_overtaken(self, request: Request[Command]) -> bool:
-        """Whether a command came behind a later one and must not be carried out (V30).
+        """Whether a command arrived after a later one, so that it must not be executed (V30).
 
-        To be asked once for each command, as it arrives.
+        Call this method once for each command, as the command arrives.
         """
         message, correlation_id = request.message, request.header.correlation_id
         under = (message.controller_epoch, message.broker_epoch)
@@ -347,7 +347,7 @@ def _log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
         "lz4": topic.compression_lz4_level,
         "zstd": topic.compression_zstd_level,
     }
-    # The older key holds where the newer ones are at their default (KIP-937).
+    # The older key applies if the newer keys have their default values (KIP-937).
     difference_ms = topic.message_timestamp_difference_max_ms
     before_ms, after_ms = (
         topic.message_timestamp_before_max_ms,

@@ -1,10 +1,9 @@
-"""The upkeep of the hosted replicas, from time to time and at the end.
+"""The periodic upkeep of the hosted replicas, and their last checkpoint at the end.
 
-Upkeep covers high watermark checkpoints (V34), recovery points, retention, compaction, flushes that
-a topic asks for by age, and old strays (V35). It also looks for followers that fall behind: every
-half of `replica.lag.time.max.ms`, even when no follower fetches (V62), and for throttled ones that
-do not catch up (R15). Each kind has its own loop,
-so that a slow disk delays its own kind only.
+Upkeep covers high watermark checkpoints (V34), recovery points, retention, compaction, time-based
+flushes, and old strays (V35). Every half of `replica.lag.time.max.ms` it looks for followers that
+fall behind, even without fetches (V62), and for throttled followers that do not catch up (R15).
+Each kind of work has its own loop, so a slow disk delays its own kind only.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _FLUSH_CHECK_MS = 1_000
 _STRAY_CHECK_MS = 60_000
-#: Each of several log directories is written to at least so often: nothing else notices the failure
-#: of an idle disk (D1).
+#: With several log directories, each is written at least once in so many milliseconds, because
+#: nothing else notices the failure of an idle disk (D1).
 _IDLE_MS = 5_000
-#: Strays closer together in time than this belong to one event.
+#: Strays that were set aside within this many milliseconds of each other belong to one event.
 _ONE_EVENT_MS = 60_000
 
 
 class ReplicaUpkeep:
-    """The loops of one broker."""
+    """The upkeep loops of one broker."""
 
     def __init__(
         self,
@@ -52,28 +51,29 @@ class ReplicaUpkeep:
         least_flush_ms: Callable[[], int],
         give_up_damaged: Callable[[Partition], None],
     ) -> None:
-        """`least_flush_ms` returns the least `flush.ms` of all topics here.
+        """`least_flush_ms` returns the smallest `flush.ms` of all topics here.
 
-        `give_up_damaged` has a damaged replica replaced by a controller that cannot be asked (V68).
+        `give_up_damaged` has a damaged replica replaced by a controller without
+        RelinquishLeadership (V68).
         """
         self._services = services
         self._hosted = hosted
         self._placement = placement
         self._least_flush_ms = least_flush_ms
-        #: The roles that this broker gives up.
+        #: The leaderships and ISR memberships that this broker gives up.
         self.relinquishing = Relinquishing(services, give_up_damaged)
-        #: Log directories whose disk is full.
+        #: Log directories that are read-only because their disk is full.
         self.full = FullDirectories(services, hosted.all, self.relinquishing)
         self._frozen_watermarks = FrozenWatermarks(services)
         self._throttle_watch = ThrottleWatch(services, hosted.throttles)
-        #: Survey of the log directories: each one keeps a record of the others (D6).
+        #: Keeps a record of all log directories in each log directory (D6).
         self.survey = LogDirSurvey(services)
         self._closing = False
         settings = _cleaner_settings(services.config)
         self._cleaner = Cleaner(settings, services.clock, services.tasks.sleep)
 
     def start(self) -> None:
-        """Begin; each loop waits first."""
+        """Start the loops; each begins with a pause."""
         self.configured()
         loops: tuple[tuple[str, Callable[[BrokerConfig], int], Callable[[], Awaitable[None]]], ...]
         loops = (
@@ -109,12 +109,12 @@ class ReplicaUpkeep:
         self._cleaner.settings = _cleaner_settings(self._services.config)
 
     def damage_found(self) -> None:
-        """Have the controller replace replicas with a damaged log (V68)."""
+        """Have the controller replace replicas whose log is damaged (V68)."""
         if not self._closing and not self._services.fence.is_fenced:
             self.relinquishing.damage_found(self._hosted.all)
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Start no further work."""
         self._closing = True
         self.relinquishing.close()
 
@@ -131,13 +131,13 @@ class ReplicaUpkeep:
             try:
                 await work()
             except StorageError as error:
-                # The directory has judged the error: a device error fails it (D1), a full disk
-                # makes it read-only (D14).
+                # The directory has already reacted to the error: a device error fails it (D1), a
+                # full disk makes it read-only (D14).
                 self._services.tracer.event("storage_error", what=name, error=str(error))
                 self._services.tracer.log("server", logging.ERROR, f"{name}: {error}")
 
     async def write_high_watermarks(self) -> None:
-        """Write the high watermarks of each directory down (V34)."""
+        """Write the high watermarks of each directory to disk (V34)."""
         replicas = self._hosted
         idle_ms = _IDLE_MS if len(self._services.config.log_dirs) > 1 else 0
         await self._each(
@@ -161,9 +161,9 @@ class ReplicaUpkeep:
                 directory.failed(error)
 
     async def _each(self, work: Callable[[LogDirectory], Awaitable[None]]) -> None:
-        """Do something in every directory; raise the first StorageError at the end.
+        """Run `work` for every directory; raise the first StorageError at the end.
 
-        A full disk must not keep the other directories from their checkpoints.
+        So a directory with a full disk does not keep the others from their checkpoints.
         """
         first: StorageError | None = None
         for directory in self._hosted.directories:
@@ -176,7 +176,7 @@ class ReplicaUpkeep:
 
     async def _examine_followers(self) -> None:
         if self._services.fence.is_fenced:
-            return  # the followers' fetches wait here (V47)
+            return  # followers' fetches wait while this broker is fenced (V47)
         for partition in self._hosted.all():
             partition.role.examine()
         self.relinquishing.look(self._hosted.all())
@@ -187,7 +187,7 @@ class ReplicaUpkeep:
     async def _enforce_retention(self) -> None:
         """Remove old segments of every log; raise the first StorageError at the end.
 
-        A log whose disk refuses must not keep others from making room there (D14).
+        So a log whose disk fails does not keep others from making room there (D14).
         """
         first: StorageError | None = None
         for partition in self._hosted.all():
@@ -209,7 +209,7 @@ class ReplicaUpkeep:
             raise first
 
     async def _compact(self) -> None:
-        """Compact the dirtiest log, then the next, until none is due."""
+        """Compact the dirtiest log, then the next one, until no log is due."""
         if not self._services.config.log_cleaner_enable:
             return
         more = True
@@ -219,7 +219,8 @@ class ReplicaUpkeep:
                 [
                     (partition.log, partition.high_watermark)
                     for partition in partitions
-                    if not partition.log.directory.space.is_full  # it writes before it frees
+                    # compaction writes before it frees space
+                    if not partition.log.directory.space.is_full
                 ]
             )
             more = stats is not None
@@ -230,7 +231,7 @@ class ReplicaUpkeep:
         await self._each(lambda directory: directory.flush_due(self._services.clock.wall_ms()))
 
     async def hold_strays(self) -> None:
-        """Have the strays of an event that took too many replicas wait for an operator (V35)."""
+        """Hold the strays of an event that took too many replicas; an operator decides (V35)."""
         replicas = self._hosted
         strays = sorted(
             (
@@ -261,13 +262,14 @@ class ReplicaUpkeep:
                 try:
                     await directory.hold_strays(names)
                 except StorageError as error:
-                    # This process keeps them as long as it runs; the next one judges them again.
+                    # This process holds the strays as long as it runs, and the next one checks them
+                    # again.
                     self._services.tracer.log(
                         "server", logging.ERROR, f"cannot hold strays: {error}"
                     )
 
     async def _purge_strays(self) -> None:
-        """Delete strays that are old enough, unless too many went at once (V35)."""
+        """Delete strays that are old enough, except held ones (V35)."""
         await self.hold_strays()
         for directory in self._hosted.directories:
             await directory.purge_strays(
@@ -285,7 +287,7 @@ def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:
 
 
 def _events(strays: Sequence[T], since_ms: Callable[[T], int]) -> list[list[T]]:
-    """Return strays that rise in time, in groups of strays close together."""
+    """Group strays, sorted by time, so that each group holds those close together."""
     groups: list[list[T]] = []
     for stray in strays:
         if groups and since_ms(stray) - since_ms(groups[-1][-1]) <= _ONE_EVENT_MS:
