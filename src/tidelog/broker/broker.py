@@ -1,10 +1,11 @@
 """The composition of one broker: its parts, its start and its stop.
 
-Start: session with the store, log directories (recovery), listeners, registration, race for the
-controller. From then on the controller's commands decide what this broker leads and follows (V44).
-Stop: a controlled shutdown (V43), then leave the cluster, flush, and leave the marker of a clean
-shutdown (E3). One loop owns all of it (DESIGN.md, rule 3). The rooms get the shared parts as
-`Services`, and each other's objects one by one. Only modules that run a broker import this one.
+A start opens the session with the store and the log directories (recovery), then listens, registers
+and races for the controller. From then on the controller's commands decide which partitions this
+broker leads and follows (V44). A stop runs a controlled shutdown (V43), leaves the cluster,
+flushes, and marks the log directories as cleanly shut down (E3). One event loop owns all parts of
+the broker (DESIGN.md, rule 3). The parts get what they share as `Services`, and each other's
+objects as single parameters. Only modules that run a broker import this module.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
 
 
 class Broker:
-    """One broker; it owns all of its parts."""
+    """One broker, which owns all of its parts."""
 
     def __init__(self, config: BrokerConfig, ports: Ports, store: MetadataStore) -> None:
         self.services = services = _services(config, ports, store, self._task_failed)
@@ -110,7 +111,8 @@ class Broker:
         )
         self.server = Server(
             services.config,
-            lambda: services.config.max_connections,  # dynamic (V25)
+            # the limit can change while the broker runs (V25)
+            lambda: services.config.max_connections,
             services.ports,
             services.timers,
             services.fence,
@@ -218,7 +220,7 @@ class Broker:
 
     @property
     def config(self) -> BrokerConfig:
-        """The configuration in force at this moment."""
+        """The broker's current configuration."""
         return self.services.config
 
     @property
@@ -228,7 +230,7 @@ class Broker:
 
     @property
     def broker_epoch(self) -> int:
-        """Epoch of the registration; `NO_BROKER_EPOCH` while there is none."""
+        """Epoch of the broker's registration; `NO_BROKER_EPOCH` without a registration."""
         return self.services.broker_epoch
 
     @property
@@ -241,8 +243,8 @@ class Broker:
     async def start(self, on_opening: Callable[[], None] = lambda: None) -> None:
         """Start the broker; raises ConfigError, StorageError or BrokerIdInUseError.
 
-        `on_opening` is called when the log directories are about to be opened. Before, the start
-        may be cancelled, which leaves nothing but the session and the directories' locks to close.
+        The broker calls `on_opening` just before it opens the log directories. Until then a caller
+        may cancel the start: only the session and the locks of the directories are open.
         """
         owners = await read_owners(self._open_lanes())
         self.store_history.seen = last_stamp(owners)
@@ -262,7 +264,7 @@ class Broker:
         await self.controller.start()
 
     async def stop(self) -> None:
-        """Leave the leaderships and the cluster; finish requests, flush, mark a clean shutdown."""
+        """Give up the leaderships, leave the cluster, finish requests, mark a clean shutdown."""
         if self._is_stopping:
             return
         self._is_stopping = True
@@ -300,9 +302,10 @@ class Broker:
         self.services.peers.close()
 
     async def _close_directories(self, epochs: CleanEpochs) -> None:
-        """Mark the clean shutdown of every directory that can be written; raise the first error.
+        """Mark the clean shutdown of every writable directory, and raise the first error.
 
-        A directory without the mark proves nothing for the whole broker (E3).
+        If a directory lacks the mark, no other directory proves a clean shutdown of the broker
+        (E3).
         """
         errors = []
         for directory in self.replicas.directories:
@@ -315,7 +318,7 @@ class Broker:
             raise errors[0]
 
     async def _wait_for_stamps(self) -> None:
-        """Wait until the log directories have the stamp, but not for one that hangs (D13)."""
+        """Wait until the log directories hold the stamp; skip a directory that hangs (D13)."""
         services = self.services
         limit_ms = services.store.session_timeout_ms
         try:
@@ -329,10 +332,10 @@ class Broker:
             )
 
     async def _open_directories(self) -> list[LogDirectory]:
-        """Open the log directories; go on without those that cannot be used (D5).
+        """Open the log directories; skip those that cannot be used (D5).
 
-        Raises StorageError where none can, and ConfigError for one of another broker or cluster, or
-        where replicas that have to be copied again do not fit (D6).
+        Raises StorageError if no directory can be used. Raises ConfigError if a directory belongs
+        to another broker or cluster, or if replicas to copy again do not fit (D6).
         """
         identity, survey = self.services.identity, self.replicas.upkeep.survey
         lanes = self._open_lanes()
@@ -354,17 +357,17 @@ class Broker:
                 directories.remove(directory)
                 self.failed_directories.found_at_start(directory.path, failure)
             else:
-                directory.failed(failure)  # a full disk: the next checkpoint tries again
+                directory.failed(failure)  # the disk is full: the next checkpoint tries again
         proofs = [directory.clean_shutdown for directory in directories]
         if self.replicas.failed:
-            # What a failed directory held is not proven (E3).
+            # A failed directory proves no clean shutdown for its replicas (E3).
             proofs.append(None)
         if proofs and proofs[0] is not None and all(proof == proofs[0] for proof in proofs):
             identity.clean_epochs = proofs[0]
         return directories
 
     def _open_lanes(self) -> dict[str, Lane]:
-        """Lock the log directories that can be used, once; return their lanes, by path."""
+        """Lock the usable log directories, unless already locked; return their lanes by path."""
         if self._lanes or self.replicas.failed:
             return {lane.directory: lane for lane in self._lanes}
         lanes = {}
@@ -378,7 +381,7 @@ class Broker:
         return lanes
 
     def _cannot_use(self, path: str, error: StorageError) -> None:
-        """Go on without a log directory; raise its error where that is no device's."""
+        """Skip a log directory whose device failed; raise any other error."""
         if not error.is_device_failure:
             raise error
         self.failed_directories.found_at_start(path, error)
@@ -403,34 +406,34 @@ class Broker:
         self.slow_directories.watch(directory)
         return directory
 
-    # called by the session
+    # callbacks of the session
 
     def session_expired(self, reason: str) -> None:
-        """Stop acting under the registration, which is gone (V40)."""
+        """Stop acting under the registration, which has expired (V40)."""
         self.controller.resign(reason)
         self.fencing.session_over()
         self.server.session_over()
         self.replicas.stop_leading(reason)
 
     def registered(self, stamp: int) -> None:
-        """Keep the broker's stamp in all log directories, each as soon as it can (E8)."""
+        """Keep the broker's stamp in each log directory, as soon as each is writable (E8)."""
         identity, marks = self.services.identity, self.store_history.marks
         self.stamps.keep(identity.cluster_id, self.broker_id, stamp, marks)
 
     def store_marked(self, mark: str) -> None:
-        """Keep the mark of a store that went back, which the controller names (E8)."""
+        """Keep the mark of a store that lost writes; the controller names that mark (E8)."""
         if self.store_history.heard_of(mark):
             self.registered(self.store_history.seen)
 
     def session_renewed(self) -> None:
-        """Catch up: the broker is registered again, with changes missed meanwhile."""
+        """Read the changes that the broker missed before it registered again."""
         self.controller.session_renewed()
         self.live_configs.session_renewed()
 
     # for code that runs a broker
 
     def put_around_handlers(self, step: Step) -> None:
-        """Put a step around every handler; before `start` only."""
+        """Put a step around every handler; callers may do so before `start` only."""
         self.dispatcher.put_around(step)
 
     def intercepted(self) -> Intercepted:
@@ -445,13 +448,13 @@ class Broker:
         )
 
     def advertised_endpoints(self) -> tuple[Endpoint, ...]:
-        """Return the own endpoints; a listener on port 0 is advertised with the port it got."""
+        """Return the broker's endpoints; port 0 of a listener is replaced by its actual port."""
         return self.server.advertised_endpoints()
 
     # failures
 
     def _task_failed(self, name: str, error: BaseException) -> None:
-        """End the broker: a long flow failed, so the broker can no longer do its work."""
+        """Halt the broker: a task that it cannot work without has failed."""
         if self.dispatcher.is_stopping and isinstance(error, TidelogError):
             return
         text = "".join(traceback.format_exception(error))
@@ -467,7 +470,7 @@ def _services(
     store: MetadataStore,
     on_failure: Callable[[str, BaseException], None],
 ) -> Services:
-    """Return the shared parts of the rooms; `on_failure` is called when a task ends by an error."""
+    """Return the objects that all parts share; a task that fails calls `on_failure`."""
     tasks = Tasks(ports.loop, ports.clock, on_failure)
     timers = TimerWheel(ports.clock)
     view = ClusterView(ports.clock.wall_ms)

@@ -1,9 +1,9 @@
-"""DeleteRecords (key 21), versions 0 to 2: let partitions start later (KIP-107).
+"""DeleteRecords (key 21), versions 0 to 2: advance the log start of partitions (KIP-107).
 
-Each partition's leader moves its log start at once. The broker responds with the low watermark when
-all live replicas have followed. When the client's time is over first, it responds
-REQUEST_TIMED_OUT, and the deletion goes on. Records of internal topics, and of topics that are
-compacted only, are not deleted.
+Each partition's leader advances its log start at once. The broker responds with the low watermark
+when all live replicas have advanced theirs. At the client's timeout the broker responds
+REQUEST_TIMED_OUT, and the deletion continues. Records of internal topics, and of topics that are
+compacted only, cannot be deleted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CARD = Card(api_key=21, min_version=0, max_version=2, rights=(DELETE_TOPIC,))
 
 
 class _Deletion:
-    """A request under way: counts down the partitions that have no outcome yet."""
+    """A request in progress, which counts the partitions without an outcome."""
 
     def __init__(self) -> None:
         self.response = DeleteRecordsResponse()
@@ -53,7 +53,7 @@ class _Deletion:
 
 
 class _PartitionDeletion:
-    """One partition whose replicas must follow; an AcksWait."""
+    """One partition whose replicas must advance their log start, as an AcksWait."""
 
     def __init__(
         self, deletion: _Deletion, partition: Partition, answer: DeleteRecordsPartitionResult
@@ -63,12 +63,12 @@ class _PartitionDeletion:
         self._answer = answer
 
     def acknowledged(self) -> None:
-        """Complete: all live replicas start at the offset."""
+        """Respond with the low watermark: all live replicas start at the offset."""
         self._answer.low_watermark = self.partition.low_watermark
         self._done()
 
     def refused(self, error: ErrorCode, message: str) -> None:
-        """Fail: it is unknown whether all replicas will follow."""
+        """Respond with an error: it is unknown whether all replicas will advance their start."""
         self._answer.error_code = error
         self._done()
 
@@ -78,7 +78,7 @@ class _PartitionDeletion:
 
 
 def handle(context: ApiContext, request: Request[DeleteRecordsRequest]) -> Pending:
-    """Move the log starts, and wait for the replicas."""
+    """Advance the log starts, and wait for the replicas."""
     message = request.message
     deletion = _Deletion()
     for topic in message.topics:
@@ -109,7 +109,7 @@ def _begin(
     offset: int,
     answer: DeleteRecordsPartitionResult,
 ) -> None:
-    """Begin one partition; raises KafkaError where nothing is deleted."""
+    """Begin the deletion in one partition; raise KafkaError if no record may be deleted."""
     if is_internal_topic(topic_partition.topic):
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,

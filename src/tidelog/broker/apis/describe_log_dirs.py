@@ -1,11 +1,11 @@
 """DescribeLogDirs (key 35), versions 1 to 4: log directories and the replicas in them (D11).
 
-The response has the bytes of each replica, and how far its log end is behind its high watermark.
-A future replica, which moves to the directory, lags behind the present one; -1 where that one is in
-a failed directory.
-A directory that has failed, or cannot be looked at, is listed with KAFKA_STORAGE_ERROR and without
-replicas, as in Kafka. A tagged field has those that it held when it failed at run time.
-From version 4 on it also has the size and the free space of the directory's volume (KIP-827).
+The response has the size of each replica in bytes, and how far its log end is behind its high
+watermark. A future replica, which is moving to the directory, lags behind the current replica's log
+end. Its lag is -1 if the current replica's directory has failed. A directory that has failed or is
+unreadable is listed with KAFKA_STORAGE_ERROR and without replicas, as in Kafka. A tagged field
+lists the replicas that a directory held when it failed at run time. From version 4 on, a directory
+also has the size and the free space of its volume (KIP-827).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _UNKNOWN_SIZE = VolumeSize(-1, -1)
 
 
 def handle(context: ApiContext, request: Request[DescribeLogDirsRequest]) -> Pending:
-    """Look at each directory."""
+    """Describe each log directory."""
     return context.dispatcher.answer_from(_describe(context, request.message), request)
 
 
@@ -70,7 +70,7 @@ async def _describe(
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             result.last_known = _last_known(_held(context, directory.path), wanted)
         if directory.path in context.replicas.failed:
-            continue  # it failed at run time, and stands below
+            continue  # the directory failed at run time, and is added below
         response.results.append(result)
         if result.error_code:
             continue
@@ -98,7 +98,7 @@ async def _describe(
 
 
 def _held(context: ApiContext, path: str) -> dict[TopicPartition, int]:
-    """Return the sizes of the logs in a directory; for a failed directory the last known sizes."""
+    """Return the sizes of the logs in a directory, last known sizes if the directory failed."""
     held = {
         partition.topic_partition: partition.log.size_bytes
         for partition in context.replicas.all()
@@ -121,9 +121,9 @@ def _last_known(
 
 
 async def _volume_size(directory: LogDirectory) -> VolumeSize:
-    """Return size and free bytes of the volume; for a slow directory the last known ones (D13).
+    """Return size and free bytes of the volume; last known values for a slow directory (D13).
 
-    On a slow directory the call would wait for earlier operations, longer than the client waits.
+    On a slow directory the call would wait behind earlier operations, longer than the client waits.
     """
     path = directory.path
     if directory.speed.is_slow:
@@ -159,9 +159,9 @@ def _result_of_future(
 def error_response(
     request: Request[DescribeLogDirsRequest], error: ErrorCode, message: str | None = None
 ) -> DescribeLogDirsResponse:
-    """Return `error` for the whole where the version has room.
+    """Return `error` for the whole response if the version has a field for it.
 
-    Earlier versions get it as the error of a directory without a name.
+    Earlier versions carry the error in a directory without a name.
     """
     if request.header.api_version >= _LOG_DIRS_ERROR_VERSION:
         return DescribeLogDirsResponse(error_code=error)

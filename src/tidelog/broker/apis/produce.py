@@ -1,15 +1,15 @@
-"""Produce (key 0), versions 3 to 11.
+"""Produce (key 0), versions 3 to 11: append batches to partitions that this broker leads.
 
-Appends each partition's batch to the log that this broker leads. acks=0 gets no response, acks=1
-one when the leader has written, acks=-1 one when the high watermark passes the batch (V64). An
-idempotent producer's batches are acknowledged in order, also after one timed out (V38). With
-`flush.before.ack` acks=1 waits until the leader has synced the batch (V69). One response covers all
-partitions, each with its own error. Not supported yet: transactions (a transactional id gets
-INVALID_TXN_STATE). A refused acks=0 request closes the connection, as in Kafka, since no response
-could report it. ApiVersions advertises versions from 0 on, as Kafka 4 does. librdkafka compresses
-with gzip, snappy or lz4 only where it finds version 0 (KAFKA-18659), which it never sends. Versions
-0 to 2 are refused like any other unserved version. Internal topics (`__consumer_offsets`,
-`__cluster_events`) take records from brokers only, as in Kafka.
+A request with acks=0 gets no response. With acks=1 the broker responds when the leader has written
+the batch, with acks=-1 when the high watermark passes the batch (V64). An idempotent producer's
+batches are acknowledged in order, even after one of them timed out (V38). If the topic has
+`flush.before.ack`, acks=1 waits until the leader has synced the batch (V69). One response covers
+all partitions, each with its own error. Transactions are not supported yet: a transactional id gets
+INVALID_TXN_STATE. A refused acks=0 request closes the connection, as in Kafka, since no response
+could report it. As Kafka 4 does, ApiVersions advertises versions from 0 on. librdkafka compresses
+with gzip, snappy or lz4 only if the range has version 0 (KAFKA-18659). No request with version 0
+comes from it. Versions 0 to 2 are refused like any other unserved version. Internal topics
+(`__consumer_offsets`, `__cluster_events`) accept records from brokers only, as in Kafka.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CARD = Card(
 )
 
 _LEADER_HINT_VERSION = 10
-#: Clients of earlier versions do not know KAFKA_STORAGE_ERROR (KIP-112).
+#: Clients of versions below this do not know KAFKA_STORAGE_ERROR (KIP-112).
 _STORAGE_ERROR_VERSION = 4
 #: The client id that may produce to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID).
 _ADMIN_CLIENT_ID = "__admin_client"
@@ -66,7 +66,7 @@ _EVENTS_CLIENT_ID = re.compile(r"broker-\d+-cluster-events")
 
 
 class _Produce:
-    """A request under way: counts down the partitions that have no outcome yet."""
+    """A request in progress, which counts the partitions without an outcome."""
 
     __slots__ = (
         "acks",
@@ -92,17 +92,18 @@ class _Produce:
         self.context = context
         self.acks = acks
         self.version = version
-        #: The client's connection: the response names endpoints of its listener.
+        #: The client's connection, on whose listener the named endpoints must be.
         self.connection = connection
         self.response = ProduceResponse()
         self.pending: Pending | None = None
         self.timeout: object = None
-        #: Partitions without a result, plus 1 until the loop has begun them all.
+        #: Partitions without a result, plus 1 until the append of every partition has begun.
         self.remaining = 1
         self.unanswered: dict[_PartitionAppend, None] = {}
-        #: A partition answers acks=1 only after a sync, for which the response waits (V69).
+        #: Whether a partition acknowledges acks=1 only after a sync, so that the response waits
+        #: (V69).
         self.waits_for_sync = False
-        #: How many bad records the response may still name.
+        #: How many more bad records the response may name.
         self.record_errors_left = MAX_RECORD_ERRORS
 
     def one_done(self) -> None:
@@ -132,7 +133,7 @@ class _Produce:
 
 
 class _PartitionAppend:
-    """One partition of a request; an AcksWait."""
+    """The append to one partition of a request, as an AcksWait."""
 
     __slots__ = ("answer", "done", "partition", "produce", "sent")
 
@@ -142,15 +143,16 @@ class _PartitionAppend:
         self.produce = produce
         self.partition = partition
         self.answer = answer
-        #: The appended batch of an idempotent producer.
+        #: The appended batch, if an idempotent producer sent it.
         self.sent: SentBatch | None = None
         self.done = False
 
     def appended(self, completion: Completion[AppendInfo]) -> None:
-        """Take over the leader's write of the batch, or its failure."""
+        """Take over the outcome of the leader's write."""
         error = completion.error
         if isinstance(error, NotFlushedError):
-            # The log has the batch: later ones of its producer wait for its repetition (V38).
+            # The log has the batch, so later batches of its producer wait until the producer
+            # resends it (V38).
             self.sent = error.sent
             self.refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             return
@@ -220,7 +222,7 @@ class _PartitionAppend:
 def handle(
     context: ApiContext, request: Request[ProduceRequest]
 ) -> ProduceResponse | Pending | None:
-    """Begin every append; the log writes them when the read event ends."""
+    """Begin every append; the log writes all of them when the read event ends."""
     message = request.message
     acks = message.acks
     whole = _refusal(message)
@@ -254,7 +256,7 @@ def handle(
 
 
 def _hide_storage_errors(response: ProduceResponse) -> None:
-    """Have clients that do not know KAFKA_STORAGE_ERROR look for a leader again (D4)."""
+    """Replace KAFKA_STORAGE_ERROR, so that old clients look for a leader again (D4)."""
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
@@ -272,7 +274,7 @@ def _refusal(message: ProduceRequest) -> KafkaError | None:
 
 
 def _topic_refusal(topic: str, client_id: str | None) -> KafkaError | None:
-    """Return the refusal of a topic that takes records from brokers only; None for others."""
+    """Return the refusal of a topic that accepts records from brokers only; None for others."""
     if is_internal_topic(topic) and client_id != _ADMIN_CLIENT_ID:
         if topic == CLUSTER_EVENTS and _EVENTS_CLIENT_ID.fullmatch(client_id or ""):
             return None
@@ -290,7 +292,7 @@ def _begin(
     answer: PartitionProduceResponse,
     now_ms: int,
 ) -> None:
-    # A decoded request holds one view; several buffers are for encoding only.
+    # A decoded request holds a single view; lists of buffers occur only in requests to encode.
     records = data.records if isinstance(data.records, memoryview) else b""
     partition = context.replicas.get(topic_partition)
     if partition is None:
@@ -333,7 +335,7 @@ def _set_error(
 
 
 def _record_error(topic: str, bad: Bad) -> BatchIndexAndErrorMessage:
-    """Return a bad record's index in the batch, and why its topic does not take it (KIP-467)."""
+    """Return a bad record's index in the batch, and why its topic refuses the record (KIP-467)."""
     if bad.keyless:
         return BatchIndexAndErrorMessage(bad.record, "no key; a compacted topic needs one")
     return BatchIndexAndErrorMessage(
@@ -369,7 +371,7 @@ def _add_leader_hints(context: ApiContext, listener: str, response: ProduceRespo
 def error_response(
     request: Request[ProduceRequest], error: ErrorCode, message: str | None = None
 ) -> ProduceResponse | None:
-    """Return the response that gives `error` to each partition; None where none is wanted."""
+    """Return the response that gives `error` to each partition; None for acks=0."""
     if request.message.acks == 0:
         return None
     response: ProduceResponse = errors.error_response(request, error, message)

@@ -1,11 +1,12 @@
-"""Live configuration: follows `/config/changes` while the broker runs (KIP-226).
+"""Live configuration: the changes in `/config/changes`, applied while the broker runs (KIP-226).
 
-Every broker watches the notifications and reads the entities that they name. Settings of topics go
-to their logs and leaders (V60, V64) and, in the controller, to elections (V13). Settings of brokers
-override the configuration that this broker was started with, which `reload` replaces. A
-notification that was purged before this broker saw it shows as a gap in their numbers. Then, and
-after a new session, the broker reads everything again. It purges notifications 15 minutes after it
-first saw them. Kafka does so by their age, but the clocks of machines are not compared here.
+Every broker watches the change notifications and reads the entities that they name. Changed topic
+settings go to the logs and leaders of the topic (V60, V64) and, on the controller, to elections
+(V13). Stored broker settings override the configuration with which this broker was started;
+`reload` replaces that configuration. If a notification was purged before this broker saw it, the
+numbers of the notifications have a gap. After such a gap, and after a new session, the broker reads
+all configuration again. The broker purges a notification 15 minutes after it first saw it. Kafka
+purges by the age of a notification, but tidelog does not compare the clocks of machines.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError
 from tidelog.metadata.store import ANY_VERSION, Delete, Node, TransactionFailed, WatchEvent
 
-#: Kafka's ZkNodeChangeNotificationListener.changeExpirationMs.
+#: Kafka's ZkNodeChangeNotificationListener.changeExpirationMs, in milliseconds.
 EXPIRATION_MS = 15 * 60_000
 
 
 class LiveConfigs:
-    """The configuration of one broker and its topics, kept up to date."""
+    """The configuration of one broker and its topics, kept up to date with the store."""
 
     def __init__(
         self,
@@ -40,10 +41,10 @@ class LiveConfigs:
         on_every_config: Callable[[], None],
         on_defaults: Callable[[], None],
     ) -> None:
-        """The controller, if it is this broker, takes changes over, too.
+        """Changes also go to the controller, if this broker is the controller.
 
-        `on_topics` gets topics whose configuration changed. `on_every_config` is called when any
-        of it may have changed, `on_defaults` when the broker's own has.
+        `on_topics` gets the topics whose configuration changed. `on_every_config` is called if any
+        topic's configuration may have changed, `on_defaults` if the broker's own has changed.
         """
         self._services = services
         self._replicas = replicas
@@ -54,19 +55,19 @@ class LiveConfigs:
         self._wake = Signal(services.ports.loop)
         self._closing = False
         self._changed = False
-        #: Whether everything must be read again.
+        #: Whether all configuration must be read again.
         self._everything = True
-        #: Monotonic time at which each notification was first seen, by name.
+        #: Monotonic time at which this broker first saw each notification, by name.
         self._seen: dict[str, float] = {}
         self._last_number: int | None = None
 
     @property
     def static(self) -> BrokerConfig:
-        """The configuration that this broker was started with, as it was last read."""
+        """The configuration with which this broker was started, or the last reloaded one."""
         return self._static
 
     async def open(self) -> None:
-        """Watch, and take over the stored settings for brokers; wait for the store (S3)."""
+        """Watch the notifications, and apply the stored broker settings, once readable (S3)."""
 
         async def read() -> list[str]:
             names = await self._names()
@@ -77,18 +78,18 @@ class LiveConfigs:
         self._everything = False
 
     def start(self) -> None:
-        """Follow changes from now on."""
+        """Start to apply changes."""
         self._services.tasks.spawn("live configs", self._run())
 
     def close(self) -> None:
-        """Apply nothing more."""
+        """Stop applying changes."""
         self._closing = True
         self._wake.set()
 
     def reload(self, offered: BrokerConfig) -> None:
-        """Apply the keys of a reloaded configuration that can change while brokers run.
+        """Apply those keys of a reloaded configuration that can change while a broker runs.
 
-        Raises ConfigError, and changes nothing, where the values do not fit together.
+        Raises ConfigError, and changes nothing, if the values contradict each other.
         """
         self._static, changed, need_restart = reloaded(self._static, offered)
         found = f"new values of {', '.join(changed)}" if changed else "no new value to take over"
@@ -104,7 +105,7 @@ class LiveConfigs:
             self._wake.set()
 
     def session_renewed(self) -> None:
-        """Read everything again: the broker re-registered and may have missed changes."""
+        """Read all configuration again: the broker re-registered and may have missed changes."""
         self._everything = True
         self._wake.set()
 
@@ -142,7 +143,7 @@ class LiveConfigs:
         return await self._services.store.children(layout.CONFIG_CHANGES, self._on_change) or []
 
     def _take(self, names: Sequence[str]) -> bool:
-        """Remember these notifications; return False where one may have come and gone unseen."""
+        """Remember these notifications; return False if this broker may have missed one."""
         now_ms = self._services.clock.monotonic_ms()
         new = [name for name in names if name not in self._seen]
         self._seen = {name: self._seen.get(name, now_ms) for name in names}
@@ -158,7 +159,7 @@ class LiveConfigs:
     def _entities(
         self, paths: Sequence[str], nodes: Sequence[Node | None]
     ) -> list[tuple[str, str]]:
-        """Return (type, name) of each changed entity, once."""
+        """Return (type, name) of each changed entity, without duplicates."""
         found: dict[tuple[str, str], None] = {}
         for path, node in zip(paths, nodes, strict=True):
             assert node is not None
@@ -187,7 +188,7 @@ class LiveConfigs:
             self._services.tracer.event("topic_configs_applied", topics=tuple(here))
 
     async def _read_broker_settings(self) -> None:
-        """Apply the stored settings of brokers and of this one over the static configuration."""
+        """Apply the stored settings of all brokers and of this broker over the static ones."""
         services = self._services
         names = (layout.DEFAULT_ENTITY, str(services.broker_id))
         paths = [layout.config_path(BROKERS, name) for name in names]
@@ -210,13 +211,13 @@ class LiveConfigs:
             self._on_defaults()
 
     async def _purge(self) -> None:
-        """Remove old notifications; other brokers do the same."""
+        """Remove expired notifications; every broker does so."""
         now_ms = self._services.clock.monotonic_ms()
         for name, seen_ms in list(self._seen.items()):
             if now_ms - seen_ms < EXPIRATION_MS:
                 continue
             path = f"{layout.CONFIG_CHANGES}/{name}"
-            with contextlib.suppress(TransactionFailed):  # another broker removed it first
+            with contextlib.suppress(TransactionFailed):  # another broker removed the node first
                 await self._services.store.transact([Delete(path, ANY_VERSION)])
             del self._seen[name]
 

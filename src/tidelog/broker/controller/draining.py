@@ -1,8 +1,8 @@
 """The wait for consumer groups to read partitions before their removal (V71).
 
-Runs while a controller's term lasts and partitions wait. `drains` asks the coordinators for the
-progress of their groups. The result counts only if leaders and coordinators stayed the same
-meanwhile.
+The wait runs during a controller's term while such partitions exist. `drains` asks the coordinators
+for the progress of their groups. A result counts only if leaders and coordinators stayed the same
+during the check.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tidelog.controller.partitions.removal import DrainRead
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import PartitionState, TopicPartition
 
-#: Pause between two looks at the progress of consumer groups.
+#: Pause between two checks of the groups' progress, in milliseconds.
 _DRAIN_LOOK_MS = 500
 
 
 class Draining:
-    """The drains of one term."""
+    """The waits of one controller term."""
 
     def __init__(
         self,
@@ -33,7 +33,10 @@ class Draining:
         is_on: Callable[[], bool],
         offer: Callable[[Event], None],
     ) -> None:
-        """`is_on`: whether the term lasts; `offer` takes the partitions that are read."""
+        """`is_on` tests whether the term lasts.
+
+        `offer` takes the event for partitions that all groups have read.
+        """
         self._services = services
         self._progress = progress
         self._term = term
@@ -41,7 +44,7 @@ class Draining:
         self._offer = offer
 
     async def run(self) -> None:
-        """Look again and again, until no partition waits for its readers."""
+        """Check repeatedly, until no partition waits for its consumer groups."""
         try:
             while self._is_on():
                 image = self._term.controller.image
@@ -57,7 +60,7 @@ class Draining:
                         if partition.topic == CONSUMER_OFFSETS
                     }
                     read = await self._progress.read_to_the_end(leaders, coordinators)
-                    # Another broker may have led, or coordinated, meanwhile.
+                    # Meanwhile another broker may have led a partition or coordinated groups.
                     if read and watched == self._watched_states(waiting):
                         self._offer(DrainRead(read))
                 await self._services.tasks.sleep(_DRAIN_LOOK_MS)
@@ -67,10 +70,10 @@ class Draining:
     def _watched_states(
         self, waiting: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionState] | None:
-        """Return the states of draining partitions and of the partitions that hold group offsets.
+        """Return the states of the waiting partitions and of those of `__consumer_offsets`.
 
-        None where a partition has no live leader, or where the leader of a draining partition has
-        not yet responded to its commands.
+        Returns None if a partition has no live leader, or if the leader of a waiting partition has
+        unacknowledged commands.
         """
         image = self._term.controller.image
         offsets = image.topics.get(CONSUMER_OFFSETS)

@@ -1,12 +1,13 @@
 """The controller of the cluster on this broker: race, load, decide, write, command.
 
-Every broker watches `/controller` and races for it when the node goes (V3, V40). The winner loads
-all state (V41) and then works in turns. A turn reads the changes that watches announced
-(`store_watches`) and decides all events together. It then makes the decision durable, queues its
-commands and responds to requests, in this order (V2). `tidelog.controller` makes the decisions. A
-term of office ends with the session, or when a newer controller shows; waiting requests get
-NOT_CONTROLLER. A flow that the store never answers is noticed. Its term ends, its node goes, and a
-new flow begins (V42).
+Every broker watches `/controller` and races for it when the node is deleted (V3, V40). The winner
+loads the whole state (V41) and then works in turns. In each turn the controller reads the changes
+that watches announced (`store_watches`), and decides about all events together. The turn then
+writes the decision to the store, queues the commands and responds to requests, in this order (V2).
+`tidelog.controller` makes the decisions. A controller's term ends when its session expires or a
+newer controller exists; waiting requests get NOT_CONTROLLER. If the store never answers a request
+of the controller, the broker notices the stall. The broker ends the term and starts a new task,
+which removes the left-over `/controller` node (V42).
 """
 
 from __future__ import annotations
@@ -78,15 +79,16 @@ if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.services import Services
 
-#: A client that creates or deletes topics gets its response when every broker knows of it, or after
-#: this long. Its next request may reach any broker.
+#: Milliseconds after which a client that creates or deletes topics gets its response, if not every
+#: broker has acknowledged the commands before. The wait matters because the client's next request
+#: may reach any broker.
 _HEARD_LIMIT_MS = 1_000
-#: Pause between two looks at topics whose nodes cannot be read.
+#: Pause in milliseconds between two reads of topics whose nodes are unreadable.
 _LOOK_AGAIN_MS = 5_000
 
 
-#: The event of each request that goes to the controller as it is, and whether its response comes
-#: only when the brokers have taken the commands, or a second later.
+#: The event of each request that goes to the controller unchanged. The flag is set if the response
+#: waits until the brokers acknowledged the commands, or for a second.
 _EVENTS: Final[dict[type, tuple[Callable[[int, Any], Event], bool]]] = {
     AllocateProducerIdsRequest: (ProducerIdsAsked, False),
     AlterPartitionReassignmentsRequest: (ReassignmentsAsked, True),
@@ -99,7 +101,7 @@ _EVENTS: Final[dict[type, tuple[Callable[[int, Any], Event], bool]]] = {
 
 
 class ControllerRuntime:
-    """This broker's part in controlling the cluster."""
+    """This broker's part in the control of the cluster."""
 
     def __init__(self, services: Services, cluster_events: ClusterEvents, progress: Drains) -> None:
         self.services = services
@@ -117,12 +119,12 @@ class ControllerRuntime:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller, to its own knowledge."""
+        """Whether this broker is the controller, as far as it knows."""
         return self._term is not None
 
     @property
     def controller_epoch(self) -> int:
-        """The epoch of the term of office, -1 outside of one."""
+        """The controller epoch of the current term; -1 without a term."""
         return -1 if self._term is None else self._term.claim.controller_epoch
 
     async def start(self) -> None:
@@ -131,7 +133,7 @@ class ControllerRuntime:
         self._watch_activity()
 
     async def close(self) -> None:
-        """Leave office and take no further part in elections; another broker takes over."""
+        """Resign and take no further part in elections, so that another broker takes over."""
         self._closing = True
         was_active = self.is_active
         self.resign("the broker is stopping")
@@ -143,7 +145,7 @@ class ControllerRuntime:
                 self._log(logging.WARNING, f"/controller stays until the session ends: {error}")
 
     def resign(self, reason: str) -> None:
-        """End the term of office, if there is one; every waiting request is refused at once."""
+        """End the current term, if there is one; refuse every waiting request at once."""
         term, self._term = self._term, None
         self._claim_changed = True
         self._wake.set()
@@ -168,24 +170,24 @@ class ControllerRuntime:
         self._wake.set()
 
     def verify(self) -> None:
-        """Check whether this broker is still the controller; a newer one may exist."""
+        """Check whether this broker is still the controller, as a newer controller may exist."""
         self._claim_changed = True
         self._wake.set()
 
-    # further news to this broker
+    # further changes for a controller
 
     def configs_changed(self, topics: Iterable[str]) -> None:
-        """Have a controller read the changed configuration of these topics again (V13)."""
+        """Have a controller read the changed configuration of these topics (V13)."""
         if self._term is not None:
             self._store_watches.configs_changed(topics)
 
     def every_config_changed(self) -> None:
-        """Have a controller read all configuration again: that of any topic may have changed."""
+        """Have a controller read all configuration, because any topic's may have changed."""
         if self._term is not None:
             self._store_watches.every_config_changed()
 
     def defaults_changed(self) -> None:
-        """Pass on that the configuration of this broker has changed."""
+        """Offer the changed configuration of this broker to a controller."""
         config = self.services.config
         self.offer(UncleanRead({}, config.unclean_leader_election_enable))
         self.offer(MinimumRead({}, config.min_insync_replicas))
@@ -199,18 +201,18 @@ class ControllerRuntime:
     # requests
 
     def ask(self, request: Any, refusal: Refusal) -> Pending | Any:
-        """Ask for what a request of `_EVENTS` is about; `refusal` is as in `alter_partition`."""
+        """Pass a request of `_EVENTS` to the controller; `refusal` is as in `alter_partition`."""
         event, when_acknowledged = _EVENTS[type(request)]
         return self._ask(lambda ticket: event(ticket, request), refusal, when_acknowledged)
 
     def alter_partition(
         self, request: AlterPartitionRequest, version: int, refusal: Refusal
     ) -> Pending | Any:
-        """Ask for a change of a leader's ISR; `refusal` makes the response of a non-controller."""
+        """Request a change of a leader's ISR; `refusal` makes the response of a non-controller."""
         return self._ask(lambda ticket: AlterPartitionAsked(ticket, version, request), refusal)
 
     def create_topics(self, request: CreateTopicsRequest, refusal: Refusal) -> Pending | Any:
-        """Ask for new topics, with ids and a seed for replica placement drawn here."""
+        """Request new topics; this broker draws their ids and a seed for replica placement."""
         random = self.services.ports.random
         topic_ids = [_new_topic_id(random.randbytes(16)) for _ in request.topics]
         seed = random.randrange(0, 1 << 31)
@@ -223,7 +225,7 @@ class ControllerRuntime:
     def create_partitions(
         self, request: CreatePartitionsRequest, refusal: Refusal
     ) -> Pending | Any:
-        """Ask for more partitions for topics, with a seed for replica placement drawn here."""
+        """Request more partitions for topics; this broker draws a seed for replica placement."""
         seed = self.services.ports.random.randrange(0, 1 << 31)
         return self._ask(
             lambda ticket: CreatePartitionsAsked(ticket, request, seed),
@@ -232,7 +234,7 @@ class ControllerRuntime:
         )
 
     def delete_topics(self, request: DeleteTopicsRequest, refusal: Refusal) -> Pending | Any:
-        """Ask to delete topics; the response comes when they are gone or time is over."""
+        """Request the deletion of topics; respond when they are deleted, or at the timeout."""
 
         def event(ticket: int) -> Event:
             self.services.timers.after(
@@ -244,7 +246,7 @@ class ControllerRuntime:
         return self._ask(event, refusal, when_acknowledged=True)
 
     def commands_wanted(self, broker_id: int, broker_epoch: int) -> ErrorCode:
-        """Queue all commands again for a broker that asks; return NONE where they will come."""
+        """Queue all commands again for a broker that asks; return NONE if that succeeds."""
         term = self._term
         if term is None:
             return ErrorCode.NOT_CONTROLLER
@@ -255,7 +257,7 @@ class ControllerRuntime:
         return ErrorCode.NONE
 
     def offer(self, event: Event) -> None:
-        """Offer an event to the present term; outside of a term it is dropped."""
+        """Offer an event to the current term; drop the event if there is no term."""
         if self._term is not None:
             self._term.controller.offer(event)
             self._wake.set()
@@ -282,7 +284,7 @@ class ControllerRuntime:
             term.waiting.pop(ticket).pending.complete(answer)
 
     def _time_recoveries(self, term: Term, effects: Effects) -> None:
-        """Let the waits of recoveries that begin end (E6)."""
+        """Start a timer for the wait of each leader recovery that begins (E6)."""
         begun = effects.notices.of(RecoveryBegun)
         if not begun:
             return
@@ -294,7 +296,7 @@ class ControllerRuntime:
         self.services.timers.after(self.services.config.leader_recovery_wait_ms, over)
 
     def _time_expansions(self, term: Term, effects: Effects) -> None:
-        """Let the wait of expansions end that begin to be held back (A11)."""
+        """Start a timer for each wait of ISR expansions that are held back (A11)."""
         for held in effects.notices.of(ExpansionsHeld):
 
             def over() -> None:
@@ -306,10 +308,10 @@ class ControllerRuntime:
     # elections
 
     def _watch_activity(self) -> None:
-        """Check from time to time that the controller makes progress (V42).
+        """Check periodically that the controller makes progress (V42).
 
-        A request to a store that does not respond fails within the session timeout. The limit is at
-        least twice that timeout.
+        The limit is at least twice the session timeout, because a request to an unresponsive store
+        fails within the session timeout.
         """
         limit_ms = self.services.config.controller_activity_timeout_ms
         if self._closing or limit_ms == 0:
@@ -325,9 +327,9 @@ class ControllerRuntime:
         self.services.timers.after(limit_ms / STALLED_TICKS, self._watch_activity)
 
     def _restart_flow(self) -> None:
-        """End a flow that waits for an outcome that does not come, and the term with it.
+        """End a task that waits for an outcome that never comes, and end its term.
 
-        The new flow finds the nodes that the old one left in the store, `/controller` first.
+        The new task finds the nodes that the former task left in the store, `/controller` first.
         """
         self.services.tracer.mark("controller_stalled")
         self.services.tracer.event("controller_stalled", epoch=self.controller_epoch)
@@ -348,7 +350,7 @@ class ControllerRuntime:
         self._activity.moved()
 
     async def _run(self) -> None:
-        """Wait for a vacancy, race, serve; until the broker stops."""
+        """Wait for a vacancy, race and serve, until the broker stops."""
         while not self._closing:
             try:
                 claim = await self._race()
@@ -367,7 +369,7 @@ class ControllerRuntime:
                 await self.services.tasks.sleep(RETRY_MS)
 
     async def _race(self) -> Claim | None:
-        """Try to become the controller; return None while there is another controller."""
+        """Try to become the controller; return None while another broker is the controller."""
         if not self._claim_changed or self._closing or not self.services.identity.is_registered:
             return None
         self._claim_changed = False
@@ -375,7 +377,8 @@ class ControllerRuntime:
         if node is not None:
             if node.stat.ephemeral_owner != self._store.session_id:
                 return None
-            # The node is left over from a term that has ended: no broker acts for it (V42).
+            # The node is left over from an ended term of this broker; no controller acts under it
+            # (V42).
             self.services.tracer.mark("controller_node_left_over")
             await self._leave_office()
         epoch_node = await self._store.get(layout.CONTROLLER_EPOCH)
@@ -395,7 +398,7 @@ class ControllerRuntime:
         try:
             await self._store.transact(ops)
         except TransactionFailed:
-            # Another broker was quicker: look again, and watch.
+            # Another broker won the race: check `/controller` again, and watch it.
             self.services.tracer.mark("controller_race_lost")
             self.verify()
             return None
@@ -406,7 +409,7 @@ class ControllerRuntime:
         return claim
 
     async def _has_won(self, claim: Claim) -> bool:
-        """Read an election of unknown outcome back; return whether it was won (S2)."""
+        """Return whether an election of unknown outcome was won, by reading the nodes back (S2)."""
         node = await self._store.get(layout.CONTROLLER)
         epoch = await self._store.get(layout.CONTROLLER_EPOCH)
         return (
@@ -417,10 +420,10 @@ class ControllerRuntime:
         )
 
     async def _leave_office(self) -> None:
-        """Remove `/controller` where this very session owns it (V42).
+        """Remove `/controller` if this very session owns the node (V42).
 
-        Each election raises the epoch. The check of the epoch therefore spares the node of a
-        controller elected in between.
+        Each election raises the controller epoch. So the check of the epoch protects the node of a
+        controller that was elected in between.
         """
         paths = [layout.CONTROLLER, layout.CONTROLLER_EPOCH]
         node, epoch = await self._store.get_many(paths)
@@ -431,7 +434,7 @@ class ControllerRuntime:
             ops.insert(0, Check(layout.CONTROLLER_EPOCH, epoch.stat.version))
         await self._store.transact(ops)
 
-    # in office
+    # serving a term
 
     async def _serve(self, claim: Claim) -> None:
         """Serve as the controller until the term ends."""
@@ -456,7 +459,7 @@ class ControllerRuntime:
             await self._turn(term)
 
     async def _await_brokers(self, term: Term) -> None:
-        """Let the first election of a cold start wait for the brokers of all replicas (E8)."""
+        """Delay the first election of a cold start until all replicas' brokers registered (E8)."""
         awaited = self._store_watches.awaited_in_cold_start()
         wait_ms = self.services.config.leader_recovery_wait_ms
         if not awaited or wait_ms == 0:
@@ -481,9 +484,9 @@ class ControllerRuntime:
         timeout.cancel()
 
     def _look_again(self, term: Term) -> None:
-        """Read unreadable nodes again: an administrator may have repaired them.
+        """Read unreadable nodes again, because an administrator may have repaired them.
 
-        Reassignments are swept, too (V50).
+        The timer for these reads also sweeps reassignments (V50).
         """
         if self._term is not term:
             return
@@ -520,7 +523,7 @@ class ControllerRuntime:
             self._carry_out(term, term.controller.applied(decision, outcomes))
 
     async def _check_claim(self) -> None:
-        """Watch `/controller`, and raise DeposedError unless this very session owns it."""
+        """Watch `/controller`; raise DeposedError unless this very session owns the node."""
         node = await self._store.get(layout.CONTROLLER, self._on_claim)
         if node is None or node.stat.ephemeral_owner != self._store.session_id:
             raise DeposedError("another session owns /controller")
@@ -567,7 +570,7 @@ class ControllerRuntime:
 
 
 def _new_topic_id(raw: bytes) -> TopicId:
-    """Return a random UUID (version 4), as Kafka's topic ids are."""
+    """Return a random UUID (version 4), like Kafka's topic ids."""
     value = bytearray(raw)
     value[6] = (value[6] & 0x0F) | 0x40
     value[8] = (value[8] & 0x3F) | 0x80

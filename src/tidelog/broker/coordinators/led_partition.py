@@ -1,10 +1,11 @@
 """A partition of an internal topic under one leader epoch: its shard, its timers, its appends.
 
-The appends of one turn of the loop become one batch (as many as fit `message.max.bytes`), in their
-order. So many small commits cost one write and one wait. They are written with acks=all and only
-under the leader epoch of the shard (G1). An append is committed when the high watermark has passed
-the batch, and failed when the log refused it. It may time out before that (after the time that the
-coordinator sets, or with an ISR below the minimum); the outcome is still awaited.
+All appends of one turn of the event loop become one batch, in their order, as far as they fit
+`message.max.bytes`. So many small commits share one write and one wait. The leader writes these
+batches with acks=all and only under the leader epoch of the shard (G1). An append is committed when
+the high watermark passes its batch, and failed when the log refuses the batch. An append may time
+out earlier: after the coordinator's own timeout, or if the ISR falls below the minimum. The shard
+still gets the later outcome.
 """
 
 from __future__ import annotations
@@ -30,24 +31,26 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=CoordinatorShard)
 
-#: A timer is set for no longer than this and then again. Cancelled timers stay in memory until
-#: their time has come, and members that come and go could set any number of them.
+#: The longest delay of one timer, in milliseconds; a longer timer is set again when this delay has
+#: passed. A cancelled timer stays in memory until its time has come, and joining and leaving
+#: members could set any number of timers.
 _TIMER_STEP_MS = 30_000
 
 
 class TopicSettings(NamedTuple):
-    """Settings of a coordinator's internal topic, as they are now."""
+    """Settings of a coordinator's internal topic, as currently in force."""
 
-    #: Codec of its batches.
+    #: Compression codec of the coordinator's batches.
     codec: int
-    #: After this time without replication, the request of an append gets REQUEST_TIMED_OUT.
+    #: Milliseconds without replication after which the request behind an append gets
+    #: REQUEST_TIMED_OUT.
     append_timeout_ms: int
-    #: Bytes that a load reads at once.
+    #: Bytes that a load reads at a time.
     load_buffer_bytes: int
 
 
 class _Gathered(NamedTuple):
-    """A gathered append that is not written yet; without records it cannot be."""
+    """A gathered append that is not written yet; without records it is too large to be written."""
 
     number: int
     records: tuple[NewRecord, ...]
@@ -55,17 +58,17 @@ class _Gathered(NamedTuple):
 
 
 def await_replication(partition: Partition, offset: int, wait: AcksWait) -> None:
-    """Acknowledge `wait` when all in-sync replicas have everything below `offset`."""
+    """Acknowledge `wait` when all in-sync replicas have every record below `offset`."""
     partition.watchers.wait_for_acks(offset, wait)
 
 
 def time_of(clock: Clock) -> Now:
-    """Return the time in the form that decisions take."""
+    """Return the monotonic and the wall-clock time, as shards need them."""
     return Now(clock.monotonic_ms(), clock.wall_ms())
 
 
 class LedPartition(Generic[S]):
-    """One leadership; `is_over` when nothing more happens."""
+    """One leadership of a coordinator's partition."""
 
     __slots__ = (
         "_carry_out", "_encode", "_gathered", "_services", "_settings", "is_over",
@@ -81,7 +84,7 @@ class LedPartition(Generic[S]):
         settings: Callable[[], TopicSettings],
         carry_out: Callable[[LedPartition[S], Effects], None],
     ) -> None:
-        """`encode` makes the bytes of a record and takes the wall clock; it raises SchemaError.
+        """`encode` returns the bytes of a record, given the wall-clock time, or raises SchemaError.
 
         `carry_out` runs the effects of the shard.
         """
@@ -97,7 +100,7 @@ class LedPartition(Generic[S]):
         self.is_over = False
 
     def end(self) -> None:
-        """End all waits and timers."""
+        """End all timers, as the leadership is over."""
         self.is_over = True
         for timeout in self.timers.values():
             timeout.cancel()
@@ -106,7 +109,7 @@ class LedPartition(Generic[S]):
     # Timers.
 
     def set_timer(self, name: Hashable, deadline_ms: int) -> None:
-        """Keep one timer of that name."""
+        """Set the timer of this name, instead of any earlier timer of the name."""
         self.cancel_timer(name)
         left_ms = deadline_ms - self._services.clock.monotonic_ms()
         self.timers[name] = self._services.serving_timers.after(
@@ -114,7 +117,7 @@ class LedPartition(Generic[S]):
         )
 
     def cancel_timer(self, name: Hashable) -> None:
-        """Remove the timer of that name."""
+        """Cancel the timer of this name, if there is one."""
         timeout = self.timers.pop(name, None)
         if timeout is not None:
             timeout.cancel()
@@ -130,7 +133,7 @@ class LedPartition(Generic[S]):
     # Appends.
 
     def gather(self, append: CoordinatorAppend) -> None:
-        """Take an append; the next `flush` writes it."""
+        """Gather an append, which the next `flush` writes."""
         size_bytes, limit_bytes = 0, self._limit_bytes()
         now_ms = self._services.clock.wall_ms()
         records: list[NewRecord] = []
@@ -143,13 +146,13 @@ class LedPartition(Generic[S]):
                 records.append(encoded)
                 size_bytes += record_size_bytes(encoded)
             if size_bytes > limit_bytes:
-                # No batch can hold it: the rest of it need not be looked at.
+                # No batch can hold this append, so its other records need not be encoded.
                 records.clear()
                 break
         self._gathered.append(_Gathered(append.number, tuple(records), size_bytes))
 
     def flush(self) -> None:
-        """Plan everything gathered as appends of the partition."""
+        """Plan all gathered appends as appends of the partition."""
         gathered, self._gathered = self._gathered, []
         limit_bytes = self._limit_bytes()
         batch: list[_Gathered] = []
@@ -193,26 +196,26 @@ class LedPartition(Generic[S]):
     # Outcomes of appends.
 
     def committed(self, numbers: Sequence[int]) -> None:
-        """Note that the high watermark has passed these appends."""
+        """Report to the shard that the high watermark has passed these appends."""
         for number in numbers:
             now = time_of(self._services.clock)
             self._carry_out(self, self.shard.committed(number, now))
 
     def failed(self, numbers: Sequence[int], error: ErrorCode) -> None:
-        """Note that these appends are not in the log."""
+        """Report to the shard that these appends are not in the log."""
         for number in numbers:
             now = time_of(self._services.clock)
             self._carry_out(self, self.shard.failed(number, error, now))
 
     def timed_out(self, numbers: Sequence[int], error: ErrorCode) -> None:
-        """Note that these appends take too long."""
+        """Report to the shard that these appends have timed out; their outcomes may still come."""
         for number in numbers:
             now = time_of(self._services.clock)
             self._carry_out(self, self.shard.timed_out(number, error, now))
 
 
 class _Outcome:
-    """The wait for the outcome of one batch; an AcksWait."""
+    """The wait for the outcome of one batch, as an AcksWait."""
 
     __slots__ = ("_is_overdue", "_led", "_next_offset", "_numbers", "_services", "_timeout")
 
@@ -231,7 +234,7 @@ class _Outcome:
         self._timeout = services.serving_timers.after(timeout_ms, self._timed_out)
 
     def appended(self, completion: Completion[AppendInfo]) -> None:
-        """Take over the leader's write of the batch, or its failure."""
+        """Take over the outcome of the leader's write."""
         error = completion.error
         led = self._led
         if error is not None:
@@ -255,9 +258,9 @@ class _Outcome:
         self._led.committed(self._numbers)
 
     def refused(self, error: ErrorCode, message: str) -> None:
-        """Report a delay: the ISR fell below the minimum, and the batch may yet be committed.
+        """Report a delay: the ISR fell below the minimum, but the batch may still be committed.
 
-        A lost leadership is no outcome; the shard ends with it.
+        The end of a leadership is no outcome, because the shard ends at the same time.
         """
         if self._led.is_over or error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self._timeout.cancel()

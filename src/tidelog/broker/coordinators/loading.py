@@ -1,12 +1,12 @@
-"""The load of a partition of an internal topic into its shard, log start to log end (G1).
+"""The load of an internal topic's partition into its shard, from log start to log end (G1).
 
-The load goes to the log end, not to the high watermark. A new leader's high watermark may lag
-behind acknowledged records, and nothing is appended before the load has ended. Uncommitted records
-of the load may still be lost, and with them a number (the generation of a group), which the
-coordinator would then give out twice. The load therefore ends only when the high watermark has
-passed the records that were read. The loader reads the log in slices and lets the loop go between
-records, so that other partitions are served meanwhile. A load whose leadership ends stops where it
-is.
+A load reads up to the log end, not only up to the high watermark. A new leader's high watermark may
+lag behind acknowledged records, and the coordinator appends nothing before the load has ended.
+Records that a load reads above the high watermark may still be lost. The coordinator could then use
+a number from a lost record, for example a group's generation, a second time. So the load ends only
+when the high watermark has passed the records that were read. The loader reads the log in slices
+and yields to the event loop between records, so that the broker serves other partitions meanwhile.
+A load stops at once when its leadership ends.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
 
-#: Returns the record behind a key, a value and headers, None for an unknown kind; raises
-#: ProtocolError for bytes that are no such record.
+#: A function that returns the record of a key, a value and headers, or None for an unknown kind of
+#: record. The function raises ProtocolError for bytes that are no such record.
 Decode = Callable[[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]], Any]
 
-#: Records between two turns of the loop: a few milliseconds.
+#: Records that a load replays between two turns of the event loop, which takes a few milliseconds.
 RECORDS_PER_TURN = 200
 _RETRY_MS = 1_000
 
 
 def load_end(partition: Partition) -> int:
-    """Return the end of a load: everything before may have been acknowledged."""
+    """Return the end of a load: every record before this offset may have been acknowledged."""
     return partition.log.log_end_offset
 
 
@@ -46,15 +46,16 @@ async def load(
     decode: Decode,
     buffer_bytes: int,
 ) -> bool:
-    """Replay the log into `shard`; return whether that ended before the leadership was over.
+    """Replay the log into `shard`; return whether the replay ended before the leadership did.
 
-    A part that cannot be read now is tried again: without it, state would go back.
+    The load retries a part of the log that cannot be read now, because skipping it would lose
+    state.
     """
     replay = _Replay(services, partition, shard, decode)
     end = load_end(partition)
     position = partition.log.log_start_offset
     while position < end and shard.phase is CoordinatorPhase.LOADING:
-        log = partition.log  # another one after a move between log directories (D11)
+        log = partition.log  # the log is another object after a move between log directories (D11)
         position = max(position, log.log_start_offset)
         try:
             part = await log.read(position, buffer_bytes, end, min_one_batch=True)
@@ -78,11 +79,11 @@ async def load(
 async def committed(
     services: Services, partition: Partition, shard: CoordinatorShard, offset: int
 ) -> None:
-    """Wait until all in-sync replicas have everything below `offset`, or the load is over.
+    """Wait until all in-sync replicas have every record below `offset`, or the load is over.
 
-    An ISR below the minimum is waited out. The high watermark may pass `offset` between the refusal
-    of a wait and the next one, and a wait for what has happened would never end: nothing is
-    appended before the load has ended.
+    The wait continues while the ISR is below the minimum. The high watermark may pass `offset`
+    between a refused wait and the next wait. A new wait for an offset already passed would never
+    end, because nothing is appended during a load.
     """
     while shard.phase is CoordinatorPhase.LOADING and partition.high_watermark < offset:
         services.tracer.mark("coordinator_loaded_above_high_watermark")
@@ -92,25 +93,25 @@ async def committed(
 
 
 class _Wait:
-    """The wait for the high watermark; an AcksWait."""
+    """A wait for the high watermark, as an AcksWait."""
 
     __slots__ = ("outcome",)
 
     def __init__(self) -> None:
-        #: Done when there is something to look at.
+        #: Done when the load should check the high watermark again.
         self.outcome: Completion[None] = Completion()
 
     def acknowledged(self) -> None:
-        """Look again: the high watermark has passed."""
+        """Wake the load: the high watermark has passed the offset."""
         self.outcome.resolve(None)
 
     def refused(self, error: ErrorCode, message: str) -> None:
-        """Look again: the ISR fell below the minimum, or the leadership is over."""
+        """Wake the load: the ISR fell below the minimum, or the leadership is over."""
         self.outcome.resolve(None)
 
 
 class _Replay:
-    """The feed of records to a coordinator; it lets the loop go every RECORDS_PER_TURN records."""
+    """The replay of records into a shard, which yields every RECORDS_PER_TURN records."""
 
     def __init__(
         self,
@@ -123,11 +124,12 @@ class _Replay:
         self._partition = partition
         self._shard = shard
         self._decode = decode
-        #: Counted over batches: most commits make a batch of a single record.
+        #: Records left in this turn, counted across batches because most commits make a batch of a
+        #: single record.
         self._turn_in = RECORDS_PER_TURN
 
     async def batch(self, batch: BatchView) -> None:
-        """Replay the records of a batch, or the part of them before the load is over."""
+        """Replay the records of a batch; stop early if the load is over."""
         shard = self._shard
         columns = read_columns(
             batch,
@@ -139,7 +141,8 @@ class _Replay:
             try:
                 record = self._decode(key, value, headers)
             except ProtocolError as error:
-                # Only coordinators may write here: this is a defect, which costs this record alone.
+                # Only coordinators may write this topic, so an unreadable record is a defect; the
+                # load skips this record alone.
                 where = f"{self._partition.topic_partition} offset {offset}"
                 _report(self._services, f"{where} is no record of its coordinator: {error}")
                 continue

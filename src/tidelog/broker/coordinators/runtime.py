@@ -1,14 +1,14 @@
-"""The shell of the coordinators of one internal topic: what all kinds of coordinators share.
+"""The shell that all kinds of coordinators of an internal topic share.
 
-This broker coordinates each partition of the topic that it leads, under its leader epoch and no
-other (G1). It loads the partition when the leadership begins, and gives it up the moment the
-leadership ends. Shards answer requests (`core.coordinator_shard`). Their effects run one after the
-other, so that records reach the log in the order of the decisions, whatever requests come
-meanwhile. A client whose connection is lost loses its response, and nothing else.
+This broker coordinates each partition of the topic that it leads, under the partition's current
+leader epoch only (G1). The shell loads a partition when the leadership begins, and unloads it the
+moment the leadership ends. Shards decide and respond (`core.coordinator_shard`). The shell carries
+out their effects one after the other, so records reach the log in the order of the decisions. A
+lost connection loses a client its response, and nothing else.
 
-A kind of coordinator is a subclass. It brings its topic, its shards, the bytes of its records and
-its settings; the broker registers it under its topic (`replicas.context`). `GroupCoordinators` is
-the first. Knows nothing of groups.
+Each kind of coordinator is a subclass of `CoordinatorRuntime`. The subclass defines its topic, its
+shards, the bytes of its records and its settings; the broker registers it under its topic
+(`replicas.context`). `GroupCoordinators` is the first kind. This module knows nothing of groups.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=CoordinatorShard)
 
-#: Parts of one request that are asked between two turns of the loop: a few milliseconds.
+#: Parts of one request that are asked between two turns of the event loop, which takes a few
+#: milliseconds.
 _ASKED_PER_TURN = 500
 
 
@@ -55,9 +56,9 @@ def _same(answer: Any) -> Any:
 class CoordinatorRuntime(ABC, Generic[S]):
     """The coordinators of one internal topic on one broker."""
 
-    #: The internal topic.
+    #: Name of the internal topic.
     topic: ClassVar[str]
-    #: What a shard coordinates, in the plural, for logs and traces.
+    #: Plural noun for the coordinated things, for logs and traces.
     noun: ClassVar[str]
 
     def __init__(
@@ -66,46 +67,46 @@ class CoordinatorRuntime(ABC, Generic[S]):
         submit_appends: Callable[[], object],
         request_failed: Callable[[Request[Any], Exception], Any],
     ) -> None:
-        """`submit_appends` has planned appends written.
+        """`submit_appends` starts the writing of planned appends.
 
-        `request_failed` makes the response to a request whose handling raised an error.
+        `request_failed` returns the response to a request whose handling raised an error.
         """
         self.services = services
         self._submit_appends = submit_appends
         self._request_failed = request_failed
         self.shards = CoordinatorShards(self.new_shard)
         self._led: dict[int, LedPartition[S]] = {}
-        #: The receiver of the answer for each ticket.
+        #: The function that takes the answer, by ticket.
         self._waiting: dict[int, Callable[[Any], None]] = {}
         self._next_ticket = 0
         self._effects: deque[tuple[LedPartition[S], Effect]] = deque()
         self._is_carrying_out = False
-        #: Partitions with appends that are not planned yet.
+        #: Partitions with gathered appends that are not planned yet.
         self._unflushed: dict[LedPartition[S], None] = {}
 
     def now(self) -> Now:
-        """Return the time in the form that decisions take."""
+        """Return the monotonic and the wall-clock time, as shards need them."""
         return time_of(self.services.clock)
 
-    # What each kind of coordinator brings.
+    # Methods that each kind of coordinator defines.
 
     @abstractmethod
     def new_shard(self, partition: int, leader_epoch: int) -> S:
-        """Return the shard that begins a leadership."""
+        """Return a new shard for a leadership that begins."""
 
     @abstractmethod
     def encode(self, record: Any, now_ms: int) -> NewRecord:
-        """Return the bytes of a record; SchemaError where a text in it is too long for one."""
+        """Return the bytes of a record; raise SchemaError if a text in the record is too long."""
 
     @abstractmethod
     def decode(
         self, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
     ) -> Any:
-        """Return the record behind these bytes, None for an unknown kind; ProtocolError."""
+        """Decode a record, None for an unknown kind; raises ProtocolError."""
 
     @abstractmethod
     def settings(self) -> TopicSettings:
-        """Return the settings of the topic, as they are now."""
+        """Return the settings of the topic, as currently in force."""
 
     @abstractmethod
     def key_of(self, asked: Any) -> str:
@@ -113,10 +114,10 @@ class CoordinatorRuntime(ABC, Generic[S]):
 
     @abstractmethod
     def refuse(self, asked: Any, error: ErrorCode) -> Any:
-        """Return the answer that carries `error` for the whole request."""
+        """Return the response that carries `error` for the whole request."""
 
     def check(self, asked: Any) -> ErrorCode:
-        """Return the error of a request that no coordinator takes; NONE for all others."""
+        """Return the error of a request that no coordinator accepts; NONE if one may accept it."""
         return ErrorCode.NONE
 
     async def complete_load(self, led: LedPartition[S]) -> bool:
@@ -129,22 +130,22 @@ class CoordinatorRuntime(ABC, Generic[S]):
     # Partitions.
 
     def partition_of(self, key: str) -> int:
-        """Return the partition that owns a key (G2); the topic must be known."""
+        """Return the partition that owns a key (G2); the topic's partition count must be known."""
         self._look_at_topic()
         return self.shards.partition_of(key)
 
     def _look_at_topic(self) -> None:
-        """Take over the number of partitions that the controller published.
+        """Read the topic's partition count from the controller's published state.
 
-        The controller refuses to add partitions to an internal topic (V70). So the number does not
-        change while the topic exists.
+        The controller refuses to add partitions to an internal topic (V70). So the partition count
+        does not change while the topic exists.
         """
         topic = self.services.view.topics.get(self.topic)
         if topic is not None:
             self.shards.partition_count = len(topic.partitions)
 
     def role_taken(self, partition: Partition, leader_epoch: int) -> None:
-        """Coordinate a partition of the topic that this broker leads from now on."""
+        """Coordinate a partition of the topic, whose leadership begins."""
         number = partition.topic_partition.partition
         shard, last = self.shards.load(number, leader_epoch)
         if shard is None:
@@ -156,7 +157,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self.services.tasks.spawn(f"load {led.name}", self._load(led))
 
     def role_ended(self, partition: Partition) -> None:
-        """Give up a partition that this broker leads no longer."""
+        """Give up a partition whose leadership ends."""
         number = partition.topic_partition.partition
         led = self._led.get(number)
         if led is not None:
@@ -168,12 +169,12 @@ class CoordinatorRuntime(ABC, Generic[S]):
             self._end(number, last)
 
     def replica_gone(self, partition: Partition) -> None:
-        """Forget a replica that is gone, perhaps because the topic was deleted."""
+        """Forget a replica that was removed, perhaps because its topic was deleted."""
         self.role_ended(partition)
         self.shards.forget(partition.topic_partition.partition)
 
     def _end(self, number: int, last: Effects) -> None:
-        """Unload the shard of a partition that this broker leads no longer; carry out `last`."""
+        """Unload the shard of a partition whose leadership ended; carry out the effects `last`."""
         led = self._led.pop(number, None)
         if led is None:
             return
@@ -207,22 +208,22 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self.carry_out(led, shard.loaded(self.now()))
 
     def led(self) -> list[LedPartition[S]]:
-        """Return the partitions that this broker coordinates now."""
+        """Return the partitions that this broker currently coordinates."""
         return list(self._led.values())
 
     # Requests.
 
     def ticket(self) -> int:
-        """Return a number for a request."""
+        """Return a new ticket, the number of a request."""
         self._next_ticket += 1
         return self._next_ticket
 
     def answer(
         self, request: Request[Any], asked: Any, respond: Callable[[Any], Any] = _same
     ) -> Any:
-        """Return the response to a request about one key, now or later.
+        """Return the response to a request about one key, or a Pending for a later response.
 
-        `respond` makes it from the coordinator's answer.
+        `respond` makes the response from the coordinator's answer.
         """
         led, effects = self._ask(asked)
         if len(effects) == 1:
@@ -269,7 +270,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         return pending
 
     async def _ask_in_turns(self, count: int, ask: Callable[[int], None], pending: Pending) -> None:
-        """Ask for many keys, and let the loop go on in between."""
+        """Ask for many keys, and yield to the event loop in between."""
         for start in range(0, count, _ASKED_PER_TURN):
             for index in range(start, min(start + _ASKED_PER_TURN, count)):
                 ask(index)
@@ -297,7 +298,8 @@ class CoordinatorRuntime(ABC, Generic[S]):
                 take(answer)
             except AssertionError:
                 raise
-            except Exception as error:  # a bug of the broker fails this request only, not the shard
+            # a defect of the broker fails this request only, not the shard
+            except Exception as error:
                 pending.complete(self._request_failed(request, error))
 
         self._waiting[ticket] = taken
@@ -309,7 +311,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
     # Effects.
 
     def carry_out(self, led: LedPartition[S], effects: Effects) -> None:
-        """Run a shard's effects, after all earlier ones."""
+        """Carry out a shard's effects, after all earlier effects."""
         queue = self._effects
         for effect in effects:
             queue.append((led, effect))
@@ -339,10 +341,9 @@ class CoordinatorRuntime(ABC, Generic[S]):
             led.cancel_timer(effect.name)
 
     def _flush_later(self, led: LedPartition[S]) -> None:
-        """Write the appends in the loop's next turn.
+        """Write the appends in the event loop's next turn.
 
-        Appends of all connections that were read in this turn then share batches, and so do all
-        other appends of it.
+        So all appends of this turn share batches, whichever connections they came from.
         """
         if not self._unflushed:
             self.services.ports.loop.call_soon(self.flush)

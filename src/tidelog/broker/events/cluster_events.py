@@ -1,11 +1,11 @@
 """The writer of cluster events to the topic `__cluster_events` (V80).
 
-Each broker writes the events that it knows. The controller writes its durable decisions, leaders
-write how they took over (`takeovers`). No caller waits for that: `record` puts an event into a
-bounded queue. One flow sends the queue to the leader of the topic's only partition, as an
-idempotent producer does. So an event is in the topic once or not at all. Events without room are
-counted, and the topic itself reports how many are missing. With `cluster.events.enable=false` none
-of this happens.
+Each broker writes the events that it knows. The controller writes its durable decisions, and
+leaders write how they took over (`takeovers`). No caller waits for a write: `record` puts an event
+into a bounded queue. One task sends the queue to the leader of the topic's only partition, as an
+idempotent producer. So the topic has each event once or not at all. Events that do not fit the
+queue are counted, and an event in the topic reports how many are missing. With
+`cluster.events.enable=false` the broker records no events.
 """
 
 from __future__ import annotations
@@ -34,20 +34,23 @@ from tidelog.wire.messages.produce import (
 )
 from tidelog.wire.registry import PRODUCE
 
-#: The topic's only partition: events have one order.
+#: The topic's only partition, which gives all events one order.
 _PARTITION: Final = TopicPartition(CLUSTER_EVENTS, 0)
 _VERSION: Final = 9
-#: Purpose of the connection; leaders recognize permitted writers by the client id made from it.
+#: Purpose of the connection, which becomes the client id; leaders recognize permitted writers by
+#: that id.
 _PURPOSE: Final = "cluster-events"
-#: Events of one batch: encoding them takes the loop a few milliseconds.
+#: Maximum number of events in a batch; encoding so many takes a few milliseconds.
 _BATCH_EVENTS: Final = 200
 _RETRY_MS: Final = 200
-#: While fewer brokers live than the topic wants replicas, others may still be starting.
+#: How long to wait while fewer brokers live than the topic wants replicas, because others may still
+#: be starting.
 _FEW_BROKERS_MS: Final = 15_000
 _TIMEOUT_MS: Final = 5_000
-#: A new producer id is taken long before sequence numbers end.
+#: A new producer id is taken long before the sequence numbers run out.
 _MAX_SEQUENCE: Final = 1 << 30
-#: Errors that pass: the same batch is sent again. After any other error it would never be taken.
+#: Retriable errors, after which the same batch is sent again. After any other error the leader
+#: would never accept the batch.
 _PASSING: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -60,7 +63,7 @@ _PASSING: Final = (
 
 
 class _TimedEvent(NamedTuple):
-    """An event, and when it was recorded by the wall clock."""
+    """An event and the wall-clock time at which it was recorded."""
 
     time_ms: int
     event: ClusterEvent
@@ -68,16 +71,16 @@ class _TimedEvent(NamedTuple):
 
 @dataclass(slots=True)
 class _Recorded:
-    """Events that were recorded together, made one by one as they are sent."""
+    """Events that were recorded together; each is made when it is sent."""
 
     time_ms: int
     events: Iterator[ClusterEvent | None]
-    #: How many of them are left.
+    #: How many of these events are left.
     count: int
 
 
 class ClusterEvents:
-    """The events of one broker."""
+    """The events that one broker records and sends."""
 
     def __init__(
         self,
@@ -85,28 +88,28 @@ class ClusterEvents:
         producer_id: Callable[[], Awaitable[int | None]],
         create_topics: Callable[[Iterable[str]], None],
     ) -> None:
-        """`producer_id` returns an id, None when the controller did not give any in time.
+        """`producer_id` returns an id, None if the controller did not grant one in time.
 
-        `create_topics` has topics made, unless they are being made already.
+        `create_topics` requests the creation of topics, unless a request is in flight.
         """
         self._services = services
         self._next_producer_id = producer_id
         self._create_topics = create_topics
         self._queue: deque[_Recorded] = deque()
-        #: Events in the queue.
+        #: Number of events in the queue.
         self._waiting = 0
         self._wake = Signal(services.ports.loop)
         self._is_running = False
-        #: Records that were sent and whose outcome is unknown, or that must be sent again.
+        #: Records that were sent with unknown outcome, or that must be sent again.
         self._batch: list[NewRecord] = []
         self._producer_id = -1
         self._sequence = 0
-        #: Since when the topic is known to be missing.
+        #: Monotonic time since which the topic has been known to be missing.
         self._lacking_since_ms: int | None = None
-        #: Events without room since the last report, and the number of reports.
+        #: Number of events that did not fit the queue since the last report, and number of reports.
         self._dropped = 0
         self._times_dropped = 0
-        #: The reason logged last why no event can be sent.
+        #: The reason, as last logged, why no event can be sent.
         self._reason = ""
 
     @property
@@ -120,14 +123,14 @@ class ClusterEvents:
         return not self._queue and not self._batch
 
     def record(self, events: Iterable[ClusterEvent]) -> None:
-        """Record events; return at once, whatever becomes of them."""
+        """Record events and return at once; a caller does not learn the outcome."""
         all_events = list(events)
         self.record_later(len(all_events), iter(all_events))
 
     def record_later(self, count: int, events: Iterator[ClusterEvent | None]) -> None:
-        """Record `count` events that are made when they are sent (None: the event does not occur).
+        """Record `count` events, each made when it is sent; None means no event.
 
-        Making the events of thousands of partitions at once would delay the commands to brokers.
+        Making events for thousands of partitions at once would delay the commands to brokers.
         """
         if not self.is_on or count == 0:
             return
@@ -144,7 +147,7 @@ class ClusterEvents:
         self._wake.set()
 
     def close(self) -> None:
-        """Log the number of unsent events; the broker stops."""
+        """Log the number of unsent events, as the broker stops."""
         left = self._waiting + len(self._batch)
         if left:
             self._log(
@@ -169,7 +172,7 @@ class ClusterEvents:
                     await self._services.tasks.sleep(_RETRY_MS)
 
     async def _send(self) -> bool:
-        """Send the next batch; return False where that must be tried again."""
+        """Send the next batch; return False if the batch must be sent again."""
         services = self._services
         partition = services.view.partition(_PARTITION)
         if partition is None:
@@ -200,10 +203,10 @@ class ClusterEvents:
         return self._answered(ErrorCode(answer.responses[0].partition_responses[0].error_code))
 
     def _make_topic(self) -> str:
-        """Ask for the topic; return the reason why events still wait.
+        """Request the topic's creation; return why the events still wait.
 
-        Soon after a start it asks only where the topic gets all its replicas, as they could not be
-        added later.
+        Soon after a start the broker waits until the topic would get all its replicas, because they
+        could not be added later.
         """
         services = self._services
         now_ms = services.clock.monotonic_ms()
@@ -225,7 +228,8 @@ class ClusterEvents:
             self._batch = []
             return True
         if code not in _PASSING:
-            # The batch may be in the log or not; under another producer id it could be there twice.
+            # The log may hold the batch already; under another producer id the batch could be there
+            # twice.
             self._drop(len(self._batch))
             self._batch = []
             self._producer_id = -1

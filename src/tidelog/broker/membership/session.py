@@ -1,18 +1,17 @@
-"""The broker's session with the metadata store: registration, renewal, expiry.
+"""The broker's session with the store: registration, renewal, expiry (V4, V40, E3, S3, S5).
 
-Rules V4, V40, E3, S3, S5.
+A broker is alive while its session is valid. The event loop itself renews the session (`beat`), so
+a broker whose loop hangs loses its session (DESIGN.md, rule 4). An unreachable store does not mean
+an expired session, so the broker continues to serve (S3). On expiry the broker stops leading at
+once, re-registers under a new broker epoch, and takes its state from the controller. The broker
+does the same if an administrator deletes its registration while the session is valid. The broker
+keeps its view of the cluster until the controller replaces it, because clients drop brokers that a
+response does not list.
 
-A broker is alive as long as its session is. The loop itself proves life (`beat`), so a broker that
-does not turn is not alive (DESIGN.md, rule 4). A store that cannot be reached is not an expired
-session: the broker serves on (S3). On expiry the broker stops leading at once, re-registers under a
-new broker epoch, and takes its state from the controller. So it does where an administrator deleted
-its registration while the session lives on. Its view of the cluster stays until the controller
-replaces it: clients drop the brokers that an empty view does not list.
-
-A session may expire at any moment of a registration and of the start. Before the start asks for the
-registration, another session is opened and nothing more: the listeners and the log directories are
-not there yet. Once the broker has registered, it reads again what the start read in a session that
-expired. A registration waits for no log directory, so one that hangs does not prevent it.
+A session may expire at any moment of a registration or of the start. Before the start has
+registered, an expiry only opens a new session, as listeners and log directories are not ready yet.
+After the registration, the broker reads again whatever the start read in an expired session. A
+registration waits for no log directory, so a directory that hangs does not prevent it.
 """
 
 from __future__ import annotations
@@ -48,7 +47,8 @@ if TYPE_CHECKING:
     from tidelog.broker.membership.store_history import StoreHistory
     from tidelog.broker.services import Services
 
-#: Renewals per session timeout; a third without one is too many (rule 4).
+#: Renewals per session timeout; the loop must not go a third of the timeout without a renewal (rule
+#: 4).
 _BEATS_PER_TIMEOUT = 12
 
 
@@ -57,7 +57,7 @@ class BrokerIdInUseError(TidelogError):
 
 
 class Session:
-    """The session and the registration of this broker, which it keeps alive."""
+    """The session and the registration of this broker, which this object keeps alive."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Session:
         on_registered: Callable[[int], None],
         on_renewed: Callable[[], None],
     ) -> None:
-        """`on_expired` stops what acts under the registration, which is gone for this reason.
+        """`on_expired` gets the reason and stops all action under the lost registration.
 
-        `on_registered` keeps the stamp of a registration in the log directories (E8), without a
-        wait for them. `on_renewed` catches up: the broker is registered again, with changes missed
-        meanwhile.
+        `on_registered` stores the registration's stamp in the log directories (E8), without a wait
+        for the directories. `on_renewed` makes the broker read the changes that it missed before it
+        registered again.
         """
         self._services = services
         self._history = history
@@ -84,20 +84,20 @@ class Session:
         self._advertised_endpoints = advertised_endpoints
         self._store = services.store
         self._closing = False
-        #: The start has come so far that the broker can be registered.
+        #: Whether the start has come so far that the broker can be registered.
         self._may_register = False
         self._registering = False
-        #: Opens a session in place of one that ended before that.
+        #: The task that opens a new session after one expired before the registration.
         self._opening: asyncio.Task[None] | None = None
         self._watch = RegistrationWatch(services, self._registration_lost)
-        #: How many sessions have ended by themselves.
+        #: How many sessions have expired.
         self._expiries = 0
 
     async def open(self, check_cluster: Callable[[str], None] = lambda _: None) -> str:
-        """Start a session; return the cluster id, which the first broker of a cluster makes.
+        """Open a session; return the cluster id, which the first broker of a cluster creates.
 
-        `check_cluster` gets the id that the store has, empty where there is none, before anything
-        is created; what it raises is raised.
+        `check_cluster` gets the store's cluster id, empty if there is none, before the broker
+        creates any node; its exceptions are passed on.
         """
         self._store.on_session(self._session_event)
         await self._store.open()
@@ -110,18 +110,18 @@ class Session:
         return await self._cluster_id()
 
     async def register(self) -> None:
-        """Create `/brokers/ids/N`; BrokerIdInUseError where another live broker has the id.
+        """Create `/brokers/ids/N`; raise BrokerIdInUseError if another live broker has the id.
 
-        From here on each registration that is lost is made again.
+        From now on the broker registers again whenever it loses its registration.
         """
         self._may_register = True
         await self._until_registered()
         if self._expiries and not self._closing:
-            # The watches that the start has set went with their session.
+            # The watches of the start were lost with the expired session.
             self._on_renewed()
 
     async def stamp(self) -> None:
-        """Stamp the store before a clean stop (E8); without a store the last stamp stays."""
+        """Stamp the store before a clean stop (E8); skip the stamp if the store is unreachable."""
         try:
             await self._history.stamp()
         except (*UNREACHED, TransactionFailed) as error:
@@ -130,7 +130,7 @@ class Session:
             )
 
     async def close(self) -> None:
-        """End the session: the registration goes at once."""
+        """Close the session, which removes the registration at once."""
         self._closing = True
         self._services.identity.broker_epoch = NO_BROKER_EPOCH
         await self._store.close()
@@ -161,9 +161,10 @@ class Session:
             services.tasks.spawn("register again", self._register_again())
 
     def _registration_lost(self, reason: str) -> None:
-        """Register again: the node is gone, or another's, although the session lives (V4).
+        """Register again: this session is valid, but the node is gone or has another owner (V4).
 
-        The controller takes the incarnation of that node for dead, so nothing may go on under it.
+        The controller takes the incarnation of that node for dead, so the broker must not act under
+        it any longer.
         """
         services = self._services
         if self._closing or self._registering or not services.identity.is_registered:
@@ -181,7 +182,7 @@ class Session:
         services.tasks.spawn("register again", self._register_again())
 
     async def _open_again(self) -> None:
-        """Open a session for the rest of the start, which waits for it and registers the broker."""
+        """Open a new session for the broker's start, which then registers the broker."""
         while self._store.session_id is None and not self._closing:
             try:
                 await self._store.open()
@@ -197,9 +198,10 @@ class Session:
             self._on_renewed()
 
     async def _until_registered(self) -> None:
-        """Register, in another session wherever one ends meanwhile.
+        """Register; open a new session whenever one expires before that.
 
-        Nothing is awaited after the registration: a session that ends then has `_register_again`.
+        Nothing is awaited after the registration: if the session expires then, `_register_again`
+        runs.
         """
         services = self._services
         self._registering = True
@@ -239,7 +241,7 @@ class Session:
                     ]
                 )
             except OlderStoreError:
-                # A leader of before may be registered until its session ends.
+                # The former leader may stay registered until its session expires.
                 if services.clock.monotonic_ms() >= deadline_ms:
                     raise
                 await services.tasks.sleep(RETRY_MS)
@@ -253,7 +255,8 @@ class Session:
                         f"broker id {services.broker_id} is registered by another live broker;"
                         " every broker of a cluster needs an id of its own"
                     ) from failure
-                # A dying session still holds the id: its node goes at its timeout (S5).
+                # A dead broker's session still holds the id: its node goes when the session times
+                # out (S5).
                 services.tracer.mark("broker_id_still_taken")
                 await services.tasks.sleep(RETRY_MS)
             except OutcomeUnknown:
@@ -283,7 +286,7 @@ class Session:
         return layout.encode_broker(info, services.clock.wall_ms())
 
     async def _is_own(self, path: str, expiries: int) -> bool:
-        """Whether this very session owns the node (V42: never judged by broker id)."""
+        """Whether this very session owns the node, which the broker id alone never proves (V42)."""
         node = await self._read(path)
         if node is None or node.stat.ephemeral_owner != self._store.session_id:
             return False
@@ -293,8 +296,8 @@ class Session:
     def _registered(self, broker_epoch: int, expiries: int) -> None:
         """Take over the registration that the store reported.
 
-        Raises SessionExpired where the session of the request is over: the registration has gone
-        with it, and no later event would report that.
+        Raises SessionExpired if the session of the request has expired: the registration is lost
+        with it, and no later event would report the loss.
         """
         if self._expiries != expiries:
             self._services.tracer.mark("session_lost_while_registering")

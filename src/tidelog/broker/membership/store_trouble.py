@@ -1,9 +1,9 @@
-"""Responses to administrators while the metadata store cannot be reached.
+"""Responses to administrators while the metadata store is unreachable.
 
-A controller without its store can decide nothing, and the request of an administrator would wait
-until the client gives up without a reason. After a session timeout, or three quarters of the time
-that the client gave, the broker responds REQUEST_TIMED_OUT and names the store. The request itself
-stays queued: a controller whose session outlives the outage carries it out, as after any timeout.
+A controller without its store can decide nothing, so an administrator's request would time out
+without a reason. After a session timeout, or three quarters of the request's timeout, the broker
+responds REQUEST_TIMED_OUT and names the store. The request stays queued: a controller whose session
+outlives the outage carries it out, as after any timeout.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tidelog.broker.services import Services
 from tidelog.core.errors import ErrorCode
 from tidelog.metadata.store import SessionEvent
 
-#: For requests that name no time of their own.
+#: Timeout in milliseconds for requests without a timeout field.
 DEFAULT_TIMEOUT_MS = 30_000
 
 
 class StoreTrouble:
-    """The outage of the metadata store as this broker sees it, and its explanation to clients."""
+    """The outage of the metadata store as this broker sees it, explained to clients."""
 
     def __init__(
         self, services: Services, error_response: Callable[[Request[Any], ErrorCode, str], Any]
@@ -34,7 +34,7 @@ class StoreTrouble:
         services.store.on_session(self._session_event)
 
     def text(self) -> str | None:
-        """Return a sentence that names the store; None while the store answers."""
+        """Return a sentence about the unreachable store; None while the store responds."""
         if self._since_ms is None:
             return None
         services = self._services
@@ -50,9 +50,9 @@ class StoreTrouble:
         ask: Callable[[Callable[[], Any]], Pending | Any],
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Pending | Any:
-        """Return the response of `ask`, which gets the refusal of a broker that does not control.
+        """Return the response of `ask`, whose argument makes the refusal of a non-controller.
 
-        A client that waits `timeout_ms` receives a response in time even while the store is away.
+        A client that waits `timeout_ms` gets a response in time even if the store is unreachable.
         """
         answer = ask(partial(self._not_controller, request))
         if isinstance(answer, Pending):
@@ -65,10 +65,10 @@ class StoreTrouble:
         ask: Callable[[Callable[[], Any]], Pending | Any],
         timeout_ms: int,
     ) -> Pending | Any:
-        """Return the response of `ask`, or a refusal where the store has been away for too long.
+        """Return the response of `ask`, or a refusal if the store was unreachable for too long.
 
-        For questions that a controller answers from memory, without its store. Too long is a
-        session timeout, or three quarters of the time that the client gave.
+        This method is for requests that a controller answers from memory, without its store. The
+        limit is a session timeout, or three quarters of the client's timeout.
         """
         limit_ms = min(self._services.store.session_timeout_ms, timeout_ms * 3 // 4)
         text = self.text() if self._away_ms() >= limit_ms else None

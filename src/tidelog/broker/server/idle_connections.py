@@ -1,12 +1,12 @@
 """The closing of idle connections (`connections.max.idle.ms`), from clients and brokers alike.
 
-One timer serves all connections and ticks sixteen times in that period. A connection notes the tick
-of its last request or response, and every tick closes the connections whose own is too old. So a
-connection costs its traffic two loads and a store, and closes at most a sixteenth late. The timer
-also ticks where idle connections stay: `max.connections` asks for the longest idle one. Time in
-which this broker itself did not run does not count. As in Kafka, a connection with a waiting
-request is closed too: only bytes show that the other side is still there. Source:
-Selector.IdleExpiryManager.
+One timer serves all connections and ticks sixteen times within `connections.max.idle.ms`. A
+connection notes the current tick at each request and response, and every tick closes the
+connections with too old a note. So a connection pays two loads and a store for its traffic, and
+closes late by at most a sixteenth of the limit. The timer also ticks without a limit, because
+`max.connections` needs to know the longest idle connection. Time during which this broker itself
+did not run does not count. As in Kafka, a connection with a waiting request is also closed, because
+only bytes show that the peer still exists. Kafka's Selector.IdleExpiryManager does the same.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ from collections.abc import Callable
 
 from tidelog.broker.server.timers import TimerWheel
 
-#: Ticks that a connection may be silent for.
+#: Number of ticks for which a connection may be silent.
 TICKS = 16
-#: Time between two ticks where idle connections are not closed.
+#: Time between two ticks in milliseconds if idle connections are not closed.
 _UNLIMITED_TICK_MS = 30_000
 
 
 class IdleConnections:
-    """The watch over the accepted connections of one broker."""
+    """The closing of idle connections of one broker."""
 
     def __init__(
         self, timers: TimerWheel, max_idle_ms: int, close_older: Callable[[int, str], None]
     ) -> None:
-        """`max_idle_ms` below 0: never close.
+        """With `max_idle_ms` below 0 no connection is closed.
 
-        `close_older` closes, for a reason, the connections whose last traffic was before a tick.
+        `close_older` closes the connections whose last traffic was before a tick, with a reason for
+        the log.
         """
         self._timers = timers
         self._max_idle_ms = max_idle_ms
         self._close_older = close_older
-        #: The present tick, which a connection notes with its traffic.
+        #: The current tick, which a connection notes with its traffic.
         self.tick = 0
 
     def start(self) -> None:
-        """Watch from now on, as long as the timers run."""
+        """Start the ticks, which continue as long as the timers run."""
         is_limited = self._max_idle_ms >= 0
         tick_ms = -(-self._max_idle_ms // TICKS) if is_limited else _UNLIMITED_TICK_MS
         self._timers.after(tick_ms, self._tick)

@@ -1,6 +1,6 @@
 """An API as a connection sees it: its card, and a handler of its requests.
 
-Handlers are bound to the rooms that they work with (`apis.support.context`) before they come here.
+Handlers are already bound to the parts of the broker that they use (`apis.support.context`).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 
-#: Returns the response, a `Pending`, or None for no response (DESIGN.md, rule 5).
+#: A function that returns the response, a `Pending`, or None for no response (DESIGN.md, rule 5).
 Handler = Callable[[Request[Any]], Any]
-#: Makes the response to a request that failed as a whole, None where it wants no response.
+#: Makes the response to a request that failed as a whole, None for a request without a response.
 ErrorResponse = Callable[[Request[Any], ErrorCode], Any]
 
 
 class Served(NamedTuple):
-    """A card and its handler."""
+    """The card of an API and its handler."""
 
     card: Card
     handle: Handler

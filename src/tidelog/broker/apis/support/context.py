@@ -1,6 +1,6 @@
-"""The context of API handlers: the rooms of this broker, each by its public objects.
+"""The context of API handlers: the parts of this broker that handlers use.
 
-A test of one handler passes an object with the few of them that the handler uses.
+A test of one handler passes an object with only the parts that the handler uses.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ApiContext:
-    """Made once by the composition; every handler gets it first."""
+    """The broker's parts, made once by `broker.broker` and passed to every handler."""
 
     services: Services
     dispatcher: Dispatcher
@@ -52,5 +52,5 @@ class ApiContext:
     config_store: ConfigStore
     live_configs: LiveConfigs
     held_answers: HeldAnswers
-    #: Takes the name of the mark of a store that went back (E8).
+    #: Takes the name of a mark, which a store that lost writes has (E8).
     store_marked: Callable[[str], None]
