@@ -184,6 +184,64 @@ class Lane(Protocol):
         """
 
 
+class StreamHandler(Protocol):
+    """The callbacks of a byte stream's owner."""
+
+    def get_buffer(self, sizehint: int, /) -> memoryview:
+        """Return the room for the next bytes, never empty; `sizehint` -1: no number is known."""
+
+    def buffer_updated(self, nbytes: int, /) -> None:
+        """Handle bytes that are now at the start of that room. They end anywhere in a frame."""
+
+    def stream_lost(self, reason: str) -> None:
+        """Handle the end of reading; called once, also after `close`, `abort`, `close_reading`."""
+
+
+class ByteStream(Protocol):
+    """The bytes of one connection, below frames: a socket, or what stands in for one.
+
+    The stream reads into its handler's buffer while it may. It keeps no bytes that it has not
+    taken: the handler has the queue. Calls after `close` have no effect, except that sends may
+    raise OSError.
+    """
+
+    @property
+    def peer(self) -> str:
+        """`host:port` of the other side, for logs."""
+
+    def send(self, data: Buffer, /) -> int:
+        """Take a first part of the bytes, and return its size; never wait.
+
+        Raises BlockingIOError where there is no room, and other OSErrors for a broken connection.
+        """
+
+    def sendmsg(self, buffers: Sequence[Buffer], /) -> int:
+        """Take bytes like `send`, out of up to `limits.MAX_IOVECS` buffers."""
+
+    def watch_writable(self, callback: Callable[[], None]) -> None:
+        """Call back, once or more often, when there is room again."""
+
+    def unwatch_writable(self) -> None:
+        """Call back no more."""
+
+    def has_ended(self) -> bool:
+        """Whether the peer has closed or reset the connection, or this side has closed it."""
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close_reading(self, reason: str, on_over: Callable[[], None]) -> None:
+        """Read no more and report the end; sends go on until `close`.
+
+        `on_over` is called after a moment, unless the stream is closed first.
+        """
+
+    def close(self, reason: str) -> None:
+        """Close both directions; bytes that were taken still leave. Safe to repeat."""
+
+    def abort(self, reason: str) -> None:
+        """Close both directions; bytes that were taken may be lost."""
+
+
 class FrameHandler(Protocol):
     """The callbacks of a connection's owner."""
 

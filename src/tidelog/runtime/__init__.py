@@ -6,8 +6,8 @@ The process: `main` runs a broker. `config_files` reads its configuration. `sign
 The ports of `core.ports`: `clock`, `files` with `disk_faults`, `lanes`, `network` with `turns`.
 `interception` is for tests: rules from a directory. `stores` holds the metadata stores.
 
-The client's drivers: `sockets` (one connection), `broker_connection` (with versions), `blocking`,
-`blocking_consumer`. Several requests in flight: `leader_connection`, `pipelined_producer`.
+The client's drivers: `broker_connection` (one socket), `blocking`, `blocking_consumer`. Several
+requests in flight: `leader_connection`, `pipelined_producer`.
 
 For messages: `extras`, the command that installs a missing extra.
 """

@@ -115,7 +115,7 @@ class BlockingClient:
         for background in self._backgrounds:
             background.end()
         for connection in self._connections.values():
-            connection.socket.close()
+            connection.close()
         self._connections.clear()
 
     # -- cluster and topics ---------------------------------------------------------------------
@@ -291,18 +291,18 @@ class BlockingClient:
 
     def _call(self, call: Call) -> Response:
         connection = self._connections.pop(call.address, None)
-        if connection is not None and not connection.socket.is_idle:
-            connection.socket.close()  # closed by the broker meanwhile: nothing was sent on it
+        if connection is not None and not connection.is_idle:
+            connection.close()  # closed by the broker meanwhile: nothing was sent on it
             connection = None
         if connection is None:
             connection = BrokerConnection(call.address, self._client_id, call.timeout_ms)
         try:
-            answer = connection.exchange(call, self._client_id)
+            answer = connection.exchange(call)
         except KafkaError:  # no version in common: nothing was sent
             self._connections[call.address] = connection
             raise
         except BaseException:  # a late response may still arrive, so close the connection
-            connection.socket.close()
+            connection.close()
             raise
         self._connections[call.address] = connection
         self.is_reached = True

@@ -7,7 +7,8 @@ APIs. `structs` makes their classes.
 `source`, on `primitives` and `text`. `versioned` does so with the structs of `data`: records of
 internal topics, and data that consumers exchange.
 
-`frames` splits a byte stream into frames; `peer` tracks the requests of a client connection.
+`frames` splits a byte stream into frames; `transport` carries them over any stream. `peer` tracks
+the requests of a client connection.
 Malformed bytes from outside are a `ProtocolError`. A message that a version cannot carry is a
 `SchemaError`.
 """

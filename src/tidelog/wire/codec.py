@@ -279,8 +279,8 @@ def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int,
     """Return correlation id and response of a complete frame without its size.
 
     `api_key` and `version` are those of the request. An ApiVersions response with
-    UNSUPPORTED_VERSION may have version 0 for any version of the request (KIP-511). Raises
-    ProtocolError.
+    UNSUPPORTED_VERSION may have version 0 for any version of the request (KIP-511). One whose body
+    has neither version names no ranges. Raises ProtocolError.
     """
     codec = _codec(_RESPONSES, api_key, version)
     try:
@@ -292,10 +292,12 @@ def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int,
     except MALFORMED as error:
         raise ProtocolError(f"malformed response header: {error}") from error
     if api_key == API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
-        try:
-            return correlation_id, codec.decode(frame, offset)
-        except ProtocolError:
-            return correlation_id, _RESPONSES[api_key, 0].decode(frame, offset)
+        for each in (codec, _RESPONSES[api_key, 0]):
+            try:
+                return correlation_id, each.decode(frame, offset)
+            except ProtocolError:
+                continue
+        return correlation_id, API[api_key].response(ErrorCode.UNSUPPORTED_VERSION)
     return correlation_id, codec.decode(frame, offset)
 
 

@@ -94,15 +94,16 @@ class Peer:
         Raises KafkaError UNSUPPORTED_VERSION where there is none.
         """
         api = API[api_key]
-        low, high = self.versions.get(api_key, (0, -1))
-        best = min(api.max_version, high)
-        if highest is not None:
-            best = min(best, highest)
-        if best < max(api.min_version, low):
+        served = self.versions.get(api_key)
+        if served is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the peer does not serve {api.name}")
+        ours = api.max_version if highest is None else min(api.max_version, highest)
+        best = min(ours, served[1])
+        if best < max(api.min_version, served[0]):
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"{api.name}: the peer speaks versions {low} to {high}, "
-                f"this side {api.min_version} to {api.max_version}",
+                f"the peer serves {api.name} {served[0]} to {served[1]}; "
+                f"this side needs {api.min_version} to {ours}",
             )
         return best
 
@@ -129,12 +130,12 @@ class Peer:
         Raises ProtocolError for bytes that are not the response to the oldest request.
         """
         if not self._in_flight:
-            raise ProtocolError(f"{len(frame)} bytes of answer where nothing was asked")
+            raise ProtocolError(f"a response of {len(frame)} bytes to no request")
         oldest = self._in_flight[0]
         got = int.from_bytes(frame[:4], "big", signed=True)
         if len(frame) < 4 or got != oldest.correlation_id:
             raise ProtocolError(
-                f"an answer with correlation id {got} where {oldest.correlation_id} is due"
+                f"a response with correlation id {got} where {oldest.correlation_id} is due"
             )
         _, message = decode_response(oldest.api_key, oldest.version, frame)
         self._in_flight.popleft()

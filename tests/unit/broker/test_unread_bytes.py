@@ -17,8 +17,10 @@ from tidelog.broker.server.connections import Connection
 from tidelog.broker.server.requests import Pending
 from tidelog.core.limits import KIB, MIB
 from tidelog.core.response_budget import UNCOUNTED_BYTES
-from tidelog.runtime.network import SocketTransport
+from tidelog.runtime.network import SocketStream
+from tidelog.wire.frames import FrameReader
 from tidelog.wire.messages.describe_cluster import DescribeClusterResponse
+from tidelog.wire.transport import FrameTransport
 
 MAX_BYTES = 8 * MIB
 SIZES = (10, 2 * KIB, 6 * KIB, MIB)
@@ -60,8 +62,13 @@ class Loop:
     def remove_writer(self, _: int) -> None:
         self.writer = None
 
-    def call_later(self, _: float, timer: Callable[[], None]) -> None:
+    def call_later(self, _: float, timer: Callable[[], None]) -> Loop:
         self.timers.append(timer)
+        return self
+
+    def cancel(self) -> None:
+        """A stream that is closed cancels its timer."""
+        self.timers.clear()
 
 
 class Peer:
@@ -86,8 +93,15 @@ class Peer:
         def fatal(_: str, error: BaseException) -> None:
             raise error
 
-        self.transport = SocketTransport(loop, opened, 16 * MIB, fatal)
-        self.transport.connection_made(self.wire)
+        transports: list[FrameTransport] = []
+
+        def with_frames(stream: Any) -> FrameTransport:
+            transports.append(FrameTransport(stream, opened, FrameReader(16 * MIB), fatal))
+            return transports[0]
+
+        self.stream = SocketStream(loop, with_frames)
+        self.stream.connection_made(self.wire)
+        (self.transport,) = transports
         (self.connection,) = made
 
     def receives(self, count: int) -> None:
@@ -98,8 +112,8 @@ class Peer:
         )
         self.requests += count
         if not (self.wire.is_over or self.is_lost):
-            self.transport.get_buffer(-1)[: len(data)] = data
-            self.transport.buffer_updated(len(data))
+            self.stream.get_buffer(-1)[: len(data)] = data
+            self.stream.buffer_updated(len(data))
 
     def reads(self) -> None:
         """The peer reads what the kernel has, which then takes more."""
@@ -115,7 +129,7 @@ class Peer:
         """asyncio reports the end."""
         if not self.is_lost:
             self.is_lost = True
-            self.transport.connection_lost(None)
+            self.stream.connection_lost(None)
 
     def lingers(self) -> None:
         """The moment is over that queued bytes had."""
@@ -128,7 +142,7 @@ class Peer:
         return self.connection._held_bytes + self.transport.held_bytes
 
     def done(self) -> None:
-        self.transport._close_socket()
+        self.stream.close("")
         self.own.close()
         self.other.close()
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tidelog.client.versions import ServedVersions
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.options import parse_options
 from tidelog.spark.planning import plan_ranges
 from tidelog.spark.reading import read_range
+from tidelog.wire.peer import Peer
 from tidelog.wire.registry import FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE
 
 OLDER = {METADATA: 8, FETCH: 11, LIST_OFFSETS: 5, PRODUCE: 8, INIT_PRODUCER_ID: 1}
@@ -26,12 +26,13 @@ PARTITIONS = 4
 
 @pytest.fixture
 def older_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    choose = ServedVersions.choose
+    version = Peer.version
 
-    def older(served: ServedVersions, api_key: int, max_version: int) -> int:
-        return choose(served, api_key, min(max_version, OLDER[api_key]))
+    def older(peer: Peer, api_key: int, highest: int | None = None) -> int:
+        known = OLDER[api_key]
+        return version(peer, api_key, known if highest is None else min(highest, known))
 
-    monkeypatch.setattr(ServedVersions, "choose", older)
+    monkeypatch.setattr(Peer, "version", older)
 
 
 def produced(compression: str) -> Iterator[tuple[str, Any]]:

@@ -414,7 +414,7 @@ class TestReading:
         client.metadata()
         cluster[1].correlation_skew = 1
         cluster[1].script(LIST_OFFSETS, offsets_answer("t", 0, 12))
-        with pytest.raises(ProtocolError, match="answered 4, not 3"):
+        with pytest.raises(ProtocolError, match="correlation id 3 where 2 is due"):
             client.list_offsets({T0: -1})
 
 

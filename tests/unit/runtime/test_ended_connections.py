@@ -11,23 +11,27 @@ from typing import Any
 
 import pytest
 
-from tidelog.core.limits import MIB
-from tidelog.runtime.network import SocketTransport
+from tidelog.runtime.network import SocketStream
+
+
+class Wire(asyncio.Transport):
+    """The asyncio side of a stream, which the test closes."""
+
+    def close(self) -> None:
+        """The test closes the socket."""
 
 
 class Connected:
-    """A connection of loopback: its transport, and the socket at the other end."""
+    """A connection of loopback: its stream, and the socket at the other end."""
 
     def __init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             own = socket.create_connection(server.getsockname())
             self.other, _ = server.accept()
-        handler: Any = SimpleNamespace()
+        handler: Any = SimpleNamespace(get_buffer=None, buffer_updated=None)
         nothing: Any = None
-        self.transport = SocketTransport(nothing, lambda _: handler, MIB, lambda *_: None)
-        self.transport.connection_made(
-            asyncio.Transport({"socket": own, "peername": own.getpeername()})
-        )
+        self.stream = SocketStream(nothing, lambda _: handler)
+        self.stream.connection_made(Wire({"socket": own, "peername": own.getpeername()}))
         self.own = own
 
     def reset(self) -> None:
@@ -39,27 +43,27 @@ class Connected:
 def connected() -> Iterator[Connected]:
     made = Connected()
     yield made
-    made.transport._close_socket()
+    made.stream.close("")
     made.own.close()
     made.other.close()
 
 
 def test_an_open_connection_has_not_ended(connected: Connected) -> None:
     connected.other.send(b"unread")
-    assert not connected.transport.has_ended()
+    assert not connected.stream.has_ended()
 
 
 def test_a_closed_one_has_behind_what_is_not_read_yet(connected: Connected) -> None:
     connected.other.send(b"unread")
     connected.other.close()
-    assert connected.transport.has_ended()
+    assert connected.stream.has_ended()
 
 
 def test_a_reset_one_has(connected: Connected) -> None:
     connected.reset()
-    assert connected.transport.has_ended()
+    assert connected.stream.has_ended()
 
 
 def test_one_that_this_side_has_given_up_has(connected: Connected) -> None:
-    connected.transport._close_socket()
-    assert connected.transport.has_ended()
+    connected.stream.close("given up")
+    assert connected.stream.has_ended()

@@ -12,9 +12,11 @@ import pytest
 from tests.support.broker.fakes import FakeClock
 
 from tidelog.core.limits import MIB
-from tidelog.core.ports import FrameHandler, Transport
+from tidelog.core.ports import ByteStream, FrameHandler, Transport
 from tidelog.core.receive_budget import SMALL_REQUEST_BYTES, ReceiveBudget
-from tidelog.runtime.network import SocketTransport
+from tidelog.runtime.network import SocketStream
+from tidelog.wire.frames import FrameReader
+from tidelog.wire.transport import FrameTransport
 
 PRODUCE = 0
 
@@ -67,8 +69,11 @@ class Receiver:
         self.handlers: list[Answering] = []
         self.budget = ReceiveBudget(10 * MIB, 4 * MIB, FakeClock(), lambda line: None)
         loop: Any = None  # no answer leaves
-        self._protocol = SocketTransport(loop, self._opened, MIB, self._failed, budget=self.budget)
+        self._protocol = SocketStream(loop, self._with_frames)
         self._protocol.connection_made(Socket(own))
+
+    def _with_frames(self, stream: ByteStream) -> FrameTransport:
+        return FrameTransport(stream, self._opened, FrameReader(MIB), self._failed, self.budget)
 
     def _opened(self, transport: Transport) -> FrameHandler:
         handler = Answering(transport)
