@@ -3,19 +3,20 @@
 Nothing here knows the wire protocol, files, sockets or the clock.
 
 Values: `types`, `errors`, `names` (of topics), `epochs`, `eligible_replicas`, `shrink_causes`,
-`leader_wait`, `authorization`, `protocol_level`, `string_hash`. For people: `columns` (of tables)
-and `wording`.
+`leader_wait`, `authorization`, `protocol_level`, `string_hash`. Texts for people: `columns` (of
+tables) and `wording`.
 
-The outside and time: `ports` is all that code from `tidelog.broker` down can reach, `clock` among
-it. `tasks`, `completion` and `pauses` behave alike under asyncio and under virtual time.
-`coordinator_shard` is a coordinator as its broker drives it.
+The outside and time: `ports`, with `clock`, declares everything outside that code from
+`tidelog.broker` down can reach. `tasks`, `completion` and `pauses` behave equally under asyncio and
+under virtual time. `coordinator_shard` is the interface between a broker and its coordinators.
 
-Limits: `limits` on everything that a peer can make grow, `receive_budget` and `response_budget` for
-memory, `disk_reads` by log directory. `buffers` are reused, `checksums` computes CRC-32C.
+Limits: `limits` bounds everything that a peer can make grow. `receive_budget` and `response_budget`
+bound memory, `disk_reads` bounds disk reads by log directory. `buffers` reuses large buffers,
+`checksums` computes CRC-32C.
 
-Configuration of a broker: `broker_keys` declares the keys, with `config_keys`, `log_dir_keys`,
-`reassignment_keys`, `throttle_keys` and `shared_keys`. `config` reads them. `config_text` parses
-files; `config_checks`, `listeners` and `log_dirs` check values.
+Configuration of a broker: `broker_keys`, `config_keys`, `log_dir_keys`, `reassignment_keys`,
+`throttle_keys` and `shared_keys` declare the keys, and `config` reads their values. `config_text`
+parses files. `config_checks`, `listeners` and `log_dirs` check values.
 
 Configuration of a topic and changes at run time: `topic_config`, `dynamic_config`. Reports of
 configurations: `config_entries`, `config_reference`.

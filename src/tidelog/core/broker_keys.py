@@ -1,7 +1,8 @@
-"""The keys of one broker: Kafka's server.properties, same keys, same defaults.
+"""The keys of one broker, with the names and defaults of Kafka's server.properties.
 
-`BrokerKeys` has one attribute per supported key (dots as underscores), with type and range as
-Kafka's. A few keys are tidelog's own and marked so. `core.config` reads and checks them together.
+`BrokerKeys` has one attribute per supported key (dots as underscores), with Kafka's type and range.
+A few keys are tidelog's own and marked as such. `core.config` reads the keys and checks them
+together.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 #: Kafka's default of log.retention.hours and log.roll.hours.
 _WEEK_MS = 7 * 24 * _HOUR_MS
-#: What a `metadata.store` begins with.
+#: Prefixes of the values of `metadata.store`.
 EMBEDDED = "embedded:"
 ZOOKEEPER = "zookeeper://"
 
@@ -51,9 +52,10 @@ def _is_store(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerKeys:
-    """The values of all keys of a broker, each checked by itself.
+    """The values of all keys of a broker, each checked separately.
 
-    Times are in the unit that ends the name, sizes in bytes, -1 means no limit where Kafka says so.
+    The name of a time ends in its unit. Sizes are in bytes. -1 means no limit for the keys for
+    which Kafka allows it.
     """
 
     broker_id: int = integer(

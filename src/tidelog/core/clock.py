@@ -1,6 +1,6 @@
-"""The port to time, and its timers; `ports` offers both beside the other ports.
+"""The port for time and timers, which `ports` offers together with the other ports.
 
-A module of its own, so that `ports` may name what needs a clock.
+The module is separate from `ports`, so that `ports` can import modules that need a clock.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ class TimerHandle(Protocol):
 
 
 class Clock(Protocol):
-    """Time: monotonic for durations, wall time for timestamps in records and nodes only."""
+    """A clock, with monotonic time for durations, and wall-clock time for timestamps only."""
 
     def monotonic_ns(self) -> int:
-        """Return nanoseconds that never go back; comparable within one process only."""
+        """Return monotonic nanoseconds, which are comparable within one process only."""
 
     def monotonic_ms(self) -> int:
         """Return `monotonic_ns` in whole milliseconds."""
 
     def wall_ms(self) -> int:
-        """Return milliseconds since 1970; may jump."""
+        """Return wall-clock milliseconds since 1970, which may jump."""
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> TimerHandle:
-        """Call back on the loop after `delay_ms`, never before this call returns."""
+        """Call `callback` on the loop after `delay_ms`, never before this call returns."""

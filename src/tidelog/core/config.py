@@ -1,9 +1,9 @@
 """The configuration of one broker, read from server.properties and checked.
 
-`BrokerConfig` has the attributes of `broker_keys`, checked when it is made: each by itself, and the
-keys that belong together. A key of Kafka that has no support here is named in `warnings`, or
-refused where ignoring it would be dangerous. No file is read here (`core.config_text` reads text)
-and no host name looked up.
+`BrokerConfig` has the attributes of `broker_keys`. Its constructor checks each value, and the keys
+that depend on each other. An unsupported key of Kafka is named in `warnings`, or refused if
+ignoring the key would be dangerous. This module reads no file (`core.config_text` reads text) and
+looks up no host name.
 
 Rules: F9 (`replica.fetch.wait.max.ms` must be less than `replica.lag.time.max.ms`; the session
 timeout should be), D1 (`log.dirs` is a list), V17 (`controller.propagation.linger.ms`).
@@ -31,7 +31,7 @@ _MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(BrokerKeys):
-    """The whole configuration of a broker, all values checked; made with `from_properties`."""
+    """The whole configuration of a broker with checked values, made by `from_properties`."""
 
     #: Warnings for the operator about this configuration, one sentence each.
     warnings: tuple[str, ...] = field(default=(), compare=False)
@@ -88,7 +88,7 @@ class BrokerConfig(BrokerKeys):
         return dataclasses.replace(made, warnings=self.warnings, given=self.given)
 
     def embedded_store_directory(self) -> str | None:
-        """Return the directory of the embedded metadata store, None with ZooKeeper.
+        """Return the directory of the embedded metadata store, or None if ZooKeeper is the store.
 
         Raises ConfigError when no store is configured.
         """

@@ -71,22 +71,21 @@ Effects = tuple[Effect, ...]
 class CoordinatorShard(Protocol):
     """The decisions of the coordinator of one partition, for one leader epoch.
 
-    When the leadership begins, the shell makes a shard under the leader epoch. It calls `replay`
-    with every record from the log start to the log end in order. By G1 that is the end, not the
-    high watermark; control records and records of other kinds are left out. It calls `loaded` when
-    the high watermark has reached that end. Otherwise a client could see uncommitted state, which
-    the next failover might lose.
+    When a leadership begins, the shell makes a shard for the leader epoch. The shell calls `replay`
+    with every record from the log start to the log end (G1) in order, except control records and
+    records of other kinds. The shell calls `loaded` when the high watermark has reached that log
+    end. An earlier call could show clients uncommitted state, which the next failover might lose.
 
-    Effects are carried out in their order. Each ticket is answered by exactly one `Reply`, of the
-    call that asks or of a later one. There is one timer for each name. It must not fire early by
-    the clock of `now`.
+    The shell carries out effects in order. Each ticket gets exactly one `Reply`, from the call of
+    `ask` or from a later call. Each name has at most one timer, which must not fire early by the
+    clock of `now`.
 
-    A `CoordinatorAppend` is written with acks=all, under the leader epoch named and no other, in
-    the order of the effects. It has exactly one outcome, `committed` or `failed`, which is reported
-    by its number. `timed_out` may be reported once before the outcome, for a batch that is in the
-    log. Either the batch was not replicated in time (REQUEST_TIMED_OUT), or the ISR is too small
-    (NOT_ENOUGH_REPLICAS_AFTER_APPEND). `failed` comes after all effects of the call, so that
-    effects never nest. After `unload` no report is needed.
+    The shell writes a `CoordinatorAppend` with acks=all, only in its leader epoch, in the order of
+    effects. Each append has exactly one outcome, `committed` or `failed`, reported by its number.
+    For a batch in the log, `timed_out` may be reported once before the outcome. Either the batch
+    was not replicated in time (REQUEST_TIMED_OUT), or the ISR is too small
+    (NOT_ENOUGH_REPLICAS_AFTER_APPEND). `failed` comes after all effects of a call, so that effects
+    never nest. After `unload`, no outcome is reported.
     """
 
     partition: int
@@ -95,28 +94,28 @@ class CoordinatorShard(Protocol):
 
     @property
     def size(self) -> int:
-        """Number of the groups, or whatever it coordinates, that it knows."""
+        """Number of groups, or other coordinated objects, in the shard."""
 
     def replay(self, record: Any) -> None:
-        """Apply a record of the partition's log, in order; only while loading."""
+        """Apply a record of the partition's log in order, while loading."""
 
     def loaded(self, now: Now) -> Effects:
-        """Accept requests from now on, as replay has reached the log end."""
+        """Accept requests from now on, because the replay has reached the log end."""
 
     def unload(self) -> Effects:
         """End the leadership; outcomes that are reported later have no effect."""
 
     def ask(self, asked: Any, now: Now) -> Effects:
-        """Decide a request."""
+        """Decide a request, and return the effects."""
 
     def timer_fired(self, name: Any, deadline_ms: int, now: Now) -> Effects:
         """Handle a timer that was set to `deadline_ms`; a timer that was replaced has no effect."""
 
     def committed(self, number: int, now: Now) -> Effects:
-        """Apply an append that the high watermark has passed; appends are reported in order."""
+        """Apply an append that the high watermark has passed; calls come in append order."""
 
     def failed(self, number: int, error: ErrorCode, now: Now) -> Effects:
-        """Drop an append that was rejected: its records are not in the log."""
+        """Drop a rejected append, whose records are not in the log."""
 
     def timed_out(self, number: int, error: ErrorCode, now: Now) -> Effects:
-        """Answer for an append that is in the log and was not replicated in time."""
+        """Respond for an append that is in the log but was not replicated in time."""

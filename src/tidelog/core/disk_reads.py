@@ -1,10 +1,12 @@
-"""Reads from the disk for waiting fetches, by log directory, so that one cannot take all the room.
+"""Limits on disk reads for fetches, so that no log directory takes the whole response budget.
 
-A read holds part of the budget of unread responses until it is done. On a device that hangs it is
-never done. So the reads of one directory hold a bounded part, all directories together half of the
-budget. While a directory has used up its part, or has finished no read for `HUNG_MS`, fetches get
-of it only what the page cache has. They respond with records of other directories, and look again
-when a read of that directory has ended. Knows no log and no disk: fetches report their reads.
+A disk read holds part of the budget of unread responses until the read ends. A read on a device
+that hangs never ends. So the reads of one directory hold a bounded part of the budget, and the
+reads of all directories together at most half. A directory is blocked while it has used up its
+part, or has finished no read for `HUNG_MS`. From a blocked directory, fetches get only the records
+in the page cache. Fetches respond without the other records of a blocked directory, or try again
+when a read of the directory ends. This module accesses no log and no disk: fetches report their
+reads.
 """
 
 from __future__ import annotations
@@ -16,17 +18,17 @@ if TYPE_CHECKING:
     from tidelog.core.ports import Clock
 
 #: A directory that finishes no read for this time gets no read of a fetch until it finishes one. A
-#: fetch that has waited for this time responds without the missing records. The time is below the
+#: fetch that has waited for this time responds without the missing records. `HUNG_MS` is below the
 #: timeouts of clients and followers (`request.timeout.ms`, `replica.socket.timeout.ms`: 30 s).
 HUNG_MS: Final = 10_000
 
 
-#: Has a fetch look again that lacks records of a directory, which may not be read for it now.
+#: A function that makes a fetch, which lacks records of a blocked directory, try again.
 LookAgain = Callable[[], object]
 
 
 class _Directory:
-    """The reads under way of one directory."""
+    """The pending reads of one directory."""
 
     __slots__ = ("count", "progress_ms", "size_bytes")
 
@@ -43,14 +45,14 @@ class DiskReads:
     __slots__ = ("_clock", "_directories", "_max_bytes", "_waiting")
 
     def __init__(self, clock: Clock, max_bytes: int) -> None:
-        """`max_bytes`: with so many under way, a directory gets no further read."""
+        """A directory with `max_bytes` or more of pending reads may begin no further read."""
         self._clock = clock
         self._max_bytes = max_bytes
         self._directories: dict[str, _Directory] = {}
         self._waiting: dict[str, dict[LookAgain, None]] = {}
 
     def may_begin(self, directory: str) -> bool:
-        """Return whether a fetch may have records read from this directory's disk."""
+        """Return whether a fetch may begin a read from this directory's disk."""
         reads = self._directories.get(directory)
         return reads is None or (
             reads.size_bytes < self._max_bytes
@@ -75,7 +77,7 @@ class DiskReads:
             assert not reads.size_bytes, "what was read is given back"
             del self._directories[directory]
         waiting = self._waiting.get(directory)
-        # Each looks once: one that has to wait on comes behind the others.
+        # Each fetch tries once; a fetch that must wait again goes to the end of the queue.
         for _ in range(len(waiting or ())):
             if not waiting or not self.may_begin(directory):
                 break
@@ -86,11 +88,11 @@ class DiskReads:
             self._waiting.pop(directory, None)
 
     def wait(self, directory: str, look_again: LookAgain) -> None:
-        """Let a fetch look again when the directory may be read."""
+        """Call `look_again` when the directory may be read."""
         self._waiting.setdefault(directory, {})[look_again] = None
 
     def leave(self, directory: str, look_again: LookAgain) -> None:
-        """Forget a fetch that waits no longer."""
+        """Forget a fetch that no longer waits."""
         waiting = self._waiting.get(directory, {})
         waiting.pop(look_again, None)
         if not waiting:

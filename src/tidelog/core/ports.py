@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Random(Protocol):
-    """Randomness; `random.Random` fits."""
+    """A random number generator, such as `random.Random`."""
 
     def random(self) -> float: ...
     def randrange(self, start: int, stop: int) -> int: ...
@@ -34,7 +34,7 @@ class Random(Protocol):
 
 
 class Handle(Protocol):
-    """An open file; opaque to its users, who set its path after a rename."""
+    """An open file, opaque to its users, who set its path after a rename."""
 
     path: str
 
@@ -61,26 +61,25 @@ class VolumePlace(NamedTuple):
 
 
 class Files(Protocol):
-    """File calls of one log directory, as POSIX has them; failures are OSError with errno.
+    """POSIX file calls of one log directory; a failure is an OSError with errno.
 
-    Paths are absolute or relative to nothing: they are passed on as they are. Only operations that
-    a lane runs may hold one of these.
+    Paths are passed to the system unchanged. Only operations that a lane runs may hold a `Files`.
     """
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> Handle: ...
     def close(self, handle: Handle) -> None: ...
     def pwritev(self, handle: Handle, buffers: Sequence[Buffer], position: int) -> int:
-        """Write at a position; return the bytes written, which may be fewer (a full disk)."""
+        """Write at a position; return the number of bytes written, fewer on a full disk."""
 
     def pread(self, handle: Handle, size_bytes: int, position: int) -> bytes:
-        """Return up to `size_bytes`; fewer only at the end of the file."""
+        """Return up to `size_bytes` from a position; fewer only at the end of the file."""
 
     def pread_cached(self, handle: Handle, size_bytes: int, position: int) -> Buffer | None:
-        """Read like `pread`, but return None where that would wait for the disk (RWF_NOWAIT)."""
+        """Read like `pread`, but return None if the read would wait for the disk (RWF_NOWAIT)."""
 
     def size(self, handle: Handle) -> int: ...
     def status(self, handle: Handle) -> FileStatus:
-        """Return the size of an open file, and when it was last modified."""
+        """Return size and modification time of an open file."""
 
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Set the time of a file's last modification; a write or truncation sets it again.
@@ -92,33 +91,33 @@ class Files(Protocol):
     def fsync(self, handle: Handle) -> None: ...
     def fsync_directory(self, path: str) -> None: ...
     def sync_volume(self, path: str) -> None:
-        """Make everything on the volume of a path durable, names too.
+        """Make everything on the volume of a path durable, including names.
 
-        One wait instead of one for each of thousands of files. Failures are those of fsync.
+        A single sync replaces the syncs of thousands of files. Failures are those of fsync.
         """
 
     def rename(self, old: str, new: str) -> None: ...
     def unlink(self, path: str) -> None: ...
     def mkdir(self, path: str, *, exist_ok: bool = True) -> None:
-        """Make a directory and its parents; EEXIST where it exists and `exist_ok` is false."""
+        """Make a directory and its parents; EEXIST if it exists and `exist_ok` is false."""
 
     def rmdir(self, path: str) -> None: ...
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with its content; no error when it is missing."""
+        """Remove a directory with its content, if it exists."""
 
     def listdir(self, path: str) -> list[str]:
-        """Return the names in the directory, sorted."""
+        """Return the sorted names in a directory."""
 
     def exists(self, path: str) -> bool: ...
     def read_file(self, path: str) -> bytes: ...
     def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Write `path + ".tmp"`, sync it if asked, rename it to `path`: old or new, never half."""
+        """Replace a file's content atomically by `path + ".tmp"`, which is synced if `sync`."""
 
     def volume_size(self, path: str) -> VolumeSize:
         """Return the size of the volume that holds a path, and its free bytes."""
 
     def volume_place(self, path: str) -> VolumePlace:
-        """Return which volume holds a path, and where it is mounted."""
+        """Return the volume that holds a path, with its mount point."""
 
 
 class Work(Enum):
@@ -146,8 +145,8 @@ class Work(Enum):
 class Lane(Protocol):
     """The lane through which all file operations of one log directory go (DESIGN.md, rule 3).
 
-    Operations see nothing but `Files` and their captured values; their result is delivered on the
-    loop. An OSError becomes a StorageError that names directory, call, path, errno and time.
+    Operations use only `Files` and captured values; the lane delivers results on the loop. An
+    OSError becomes a StorageError that names directory, call, path, errno and time.
     """
 
     @property
@@ -155,7 +154,7 @@ class Lane(Protocol):
 
     @property
     def times(self) -> OperationTimes:
-        """The counts of FAST operations as writes, and of READ ones as reads (D13)."""
+        """The counts of FAST operations as writes, and of READ operations as reads (D13)."""
 
     @property
     def is_fast(self) -> bool:
@@ -164,23 +163,23 @@ class Lane(Protocol):
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
         """Run `operation(files)`.
 
-        FAST operations keep their order among themselves, and so do COMPUTE ones, and SLOW and READ
-        ones together. A FAST one never overtakes an earlier FAST one that waits for the thread. A
-        NOWAIT one is done when this returns.
+        FAST operations keep their order, even if some wait for the thread. COMPUTE operations keep
+        their order, and so do SLOW and READ operations together. A NOWAIT operation is done when
+        this call returns.
         """
 
     def abandon(self, error: StorageError) -> None:
-        """Fail every operation that has not ended, and each later one, with `error`. Loop only.
+        """Fail every unfinished and every later operation with `error`; called on the loop.
 
-        For a device that hangs. Operations that have not begun never do. The one under way may
-        still take effect, like one of a process that has died.
+        The lane of a hanging device is abandoned. Operations that have not begun never begin. The
+        operation under way may still take effect, like an operation of a dead process.
         """
 
     async def close(self) -> None:
         """Finish submitted operations and end the thread.
 
-        Operations that their callbacks submit in turn are finished, too, such as closing the file
-        that they read. A later submission raises RuntimeError.
+        Operations that callbacks submit meanwhile are finished, too, such as closing a file. A
+        later submission raises RuntimeError.
         """
 
 
@@ -246,19 +245,20 @@ class FrameHandler(Protocol):
     """The callbacks of a connection's owner."""
 
     def frames_received(self, frames: list[memoryview]) -> None:
-        """Handle whole frames without their size prefix, in order.
+        """Handle complete frames without their size prefix, in order.
 
-        Views are valid during this call only, unless `Transport.keep_frames()` is called in it.
+        The views are valid only during this call, unless the handler calls
+        `Transport.keep_frames()`.
         """
 
     def connection_lost(self, reason: str) -> None:
-        """Handle the end of the connection; called once, also after `close()`."""
+        """Handle the end of the connection; called exactly once, also after `close()`."""
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Note that the kernel took `sent_bytes` of queued bytes; 0: new bytes were queued.
+        """Note that the kernel took `sent_bytes` of queued bytes; 0 if new bytes were queued.
 
-        Also comes after `connection_lost` while queued bytes have a moment to leave, and when they
-        are gone.
+        This call also comes after `connection_lost`, while queued bytes are sent, and when none
+        remain.
         """
 
 
@@ -267,43 +267,43 @@ class Transport(Protocol):
 
     @property
     def peer(self) -> str:
-        """`host:port` of the other side, for logs."""
+        """`host:port` of the peer, for logs."""
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes given to `send` that the kernel has not taken."""
+        """Number of bytes given to `send` that the kernel has not taken."""
 
     def has_ended(self) -> bool:
-        """Whether the peer has closed or reset the connection, be `connection_lost` called or not.
+        """Whether the peer has closed or reset the connection, even before `connection_lost`.
 
-        A loop that has much to do learns of it later than the kernel.
+        A busy loop learns of the end later than the kernel.
         """
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the buffers that hold the queued ones: those of a half-sent one count whole."""
+        """Total size of the buffers with queued bytes; a partly sent buffer counts completely."""
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Send bytes that already carry their size prefixes.
 
-        Sends during `frames_received` are corked and leave together when it returns. Buffers must
-        not change until sent.
+        Sends during `frames_received` are corked, and sent together when it returns. Buffers must
+        not change until they are sent.
         """
 
     def keep_frames(self) -> None:
-        """Keep the frames of the current `frames_received` call valid as long as they are held."""
+        """Keep the frames of the current `frames_received` call valid while they are referenced."""
 
     def handled(self, frame_bytes: int, api_key: int) -> None:
-        """Release the budget of a frame that is held no more.
+        """Release the receive budget of a handled frame.
 
-        Applies to frames of more than `receive_budget.SMALL_REQUEST_BYTES` of an accepted
-        connection.
+        Only large frames (`receive_budget.SMALL_REQUEST_BYTES`) of accepted connections use the
+        budget.
         """
 
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
     def close(self, reason: str) -> None:
-        """Send queued bytes if the peer takes them, then close; safe to repeat."""
+        """Send queued bytes if the peer reads them, then close; safe to repeat."""
 
     def abort(self, reason: str) -> None:
         """Close without sending queued bytes."""
@@ -329,9 +329,9 @@ class Network(Protocol):
         max_frame_bytes: int,
         budget: ReceiveBudget | None = None,
     ) -> Awaitable[Listener]:
-        """Listen; raise OSError when the port is taken. `port` 0 takes a free one.
+        """Listen; raise OSError if the port is in use. `port` 0 selects a free port.
 
-        Frames of accepted connections take room in the budget; None: without a limit.
+        Frames of accepted connections take room in `budget`; None means no limit.
         """
 
     def connect(
@@ -342,30 +342,30 @@ class Network(Protocol):
         timeout_ms: int,
         max_frame_bytes: int,
     ) -> Awaitable[Transport]:
-        """Connect; raise ConnectionLost when rejected, unreachable or not connected in time."""
+        """Connect; raise ConnectionLost if rejected, unreachable or not connected in time."""
 
 
 class Tracer(Protocol):
-    """The record of events for logs, metrics, checkers and stories. Never decides anything."""
+    """The record of events for logs, metrics, checkers and stories, without effect on decisions."""
 
     def event(self, name: str, /, **fields: Any) -> None:
         """Record a state change for the state-change log and a simulation's trace."""
 
     def mark(self, name: str, /) -> None:
-        """Record that an interesting state was reached (`sometimes` marks)."""
+        """Record that a rare state was reached (`sometimes` marks)."""
 
     def log(self, logger: str, level: int, message: str, /) -> None:
-        """Log a line for operators; `level` as in stdlib logging."""
+        """Log a line for operators; `level` is a number of Python's logging."""
 
 
 class Loggers(Protocol):
     """Loggers of the process by name; levels are the numbers of Python's logging."""
 
     def levels(self) -> dict[str, int]:
-        """Return the level in force of each logger; `root` is above all others."""
+        """Return the effective level of each logger; `root` is the parent of all others."""
 
     def set_level(self, name: str, level: int | None) -> None:
-        """Set a level, None: that of the logger above."""
+        """Set a logger's level; None takes the parent's level."""
 
 
 @dataclass(slots=True)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tidelog.core.clock import Clock
     from tidelog.core.config import BrokerConfig
 
-#: Smaller requests take no room in the budget; `max.connections` of them are 256 MiB.
+#: Size up to which requests take no room in the budget. `max.connections` such requests are 256
+#: MiB.
 SMALL_REQUEST_BYTES: Final = 64 * KIB
 #: Bytes that a connection with a half-received request must receive while others wait for room.
 MIN_PROGRESS_BYTES: Final = MIB

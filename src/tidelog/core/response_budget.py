@@ -56,12 +56,12 @@ _TURN_STEP_BYTES: Final = 2 * MIB
 _CHECK_MS: Final = 1_000
 #: Least time between two log lines about unread responses.
 _LOG_MS: Final = 60_000
-#: Connections that a log line names.
+#: Number of connections that a log line names.
 _NAMED: Final = 3
 
 
 class WaitingRead:
-    """The turn to read for which a fetch waits."""
+    """A fetch that waits for its turn to read."""
 
     __slots__ = ("is_due", "resume", "unread_bytes")
 
@@ -72,7 +72,7 @@ class WaitingRead:
         *,
         is_due: bool = False,
     ) -> None:
-        """`resume` reads up to so many bytes, or responds without records.
+        """`resume` reads up to the granted bytes, or responds without records.
 
         `unread_bytes` returns the bytes of earlier responses that the fetch's connection holds.
         """
@@ -83,7 +83,7 @@ class WaitingRead:
 
 
 class ResponseRoom:
-    """The budget of the connections of clients, or of those of brokers."""
+    """The response budget of all connections of clients, or of all connections of brokers."""
 
     __slots__ = (
         "_clock", "_is_checking", "_is_looking", "_is_urgent", "_log", "_logged_ms", "_max_bytes",
@@ -158,7 +158,7 @@ class ResponseRoom:
             self._clock.call_later(0, self._next_turn)
 
     def leave(self, fetch: WaitingRead) -> None:
-        """Forget a fetch that waits no longer."""
+        """Remove a fetch that no longer waits."""
         self._waiting.pop(fetch, None)
 
     def take(self, size_bytes: int) -> None:
@@ -174,7 +174,7 @@ class ResponseRoom:
             fetch = next(iter(waiting))
             del waiting[fetch]
             if fetch.unread_bytes() > SHORT_QUEUE_BYTES:
-                granted = SHORT_GRANT_BYTES  # its connection has had its part
+                granted = SHORT_GRANT_BYTES  # the connection already holds its part
             fetch.resume(granted)
         if waiting and not self.is_exhausted and not self._is_looking:
             self._is_looking = True
@@ -280,7 +280,7 @@ class ResponseRoom:
 
 
 class ResponseShare:
-    """The part of a room that one connection holds."""
+    """The share of a budget that one connection holds."""
 
     __slots__ = ("_abort", "_clock", "peer", "progress_ms", "room", "size_bytes")
 
@@ -288,22 +288,22 @@ class ResponseShare:
         self, peer: str, abort: Callable[[str], None], room: ResponseRoom, clock: Clock
     ) -> None:
         self.peer = peer
-        #: None once the connection is closed: no cycle keeps it.
+        #: Closes the connection; None after the connection was closed, to break a reference cycle.
         self._abort: Callable[[str], None] | None = abort
         self.room = room
         self._clock = clock
         #: Bytes that the connection holds for its peer.
         self.size_bytes = 0
-        #: When the peer took bytes last, or the connection began to hold some.
+        #: When the peer last read bytes, or the connection began to hold bytes.
         self.progress_ms = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is not gone."""
+        """Whether the connection is still open."""
         return self._abort is not None
 
     def hold(self, size_bytes: int, has_progress: bool) -> None:
-        """Count the bytes that the connection holds now; `has_progress`: the peer took some."""
+        """Set the bytes that the connection holds; `has_progress` means that the peer read some."""
         if self._abort is None:
             return
         if has_progress or not self.size_bytes:
@@ -318,14 +318,14 @@ class ResponseShare:
         room.changed(self, size_bytes)
 
     def abort(self, reason: str) -> None:
-        """Close the connection, which frees its bytes."""
+        """Close the connection, and so free its bytes."""
         abort = self._abort
         self.close()
         if abort is not None:
             abort(reason)
 
     def close(self) -> None:
-        """Hold nothing any more: the connection is gone."""
+        """Release the bytes of a connection that has closed."""
         if self._abort is not None:
             self._abort = None
             self.room.changed(self, 0)
@@ -343,9 +343,8 @@ class ResponseBudget:
         self.brokers = ResponseRoom("brokers", max_bytes, clock, log, directories)
 
     def share(self, peer: str, abort: Callable[[str], None]) -> ResponseShare:
-        """Return the share of a new connection, a client's until it proves to be a broker's.
+        """Return the share of a new connection, a client's until a broker identifies itself.
 
-        `peer` is `host:port` of the other side. `abort` closes the connection and drops queued
-        bytes.
+        `peer` is the `host:port` of the peer. `abort` closes the connection and drops queued bytes.
         """
         return ResponseShare(peer, abort, self.clients, self._clock)

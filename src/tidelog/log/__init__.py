@@ -1,16 +1,17 @@
-"""The log: partitions, segments, indexes, checkpoints, recovery: Kafka's files through lanes.
+"""Logs: Kafka's files of partitions, segments, indexes and checkpoints, accessed through lanes.
 
-Every file operation is an operation on a lane (`core.ports.Lane`). Nothing here reads a clock but
-through its port, knows the wire protocol, or decides about replication.
+Every file operation is an operation on a lane (`core.ports.Lane`). This package reads clocks only
+through their port, does not use the wire protocol, and makes no decisions of replication.
 
 One directory: `log_directory` opens it, keeps its replicas and closes it. `directory_state` is
-shared by all its logs. Replicas come and go with `replica_directories`, `new_replicas`,
-`replica_departures` and `stray_replicas`. `recovery` loads one replica's directory, and
-`recovery_walk` judges its batches.
+shared by all its logs. `replica_directories`, `new_replicas`, `replica_departures` and
+`stray_replicas` create and remove replicas. `recovery` loads one replica's directory, and
+`recovery_walk` checks the order of its batches.
 
-One log: `partition_log` with `config`, its state in `log_state`. Appends: `append_validation` under
-a `loop_budget`, then `append_plan` and `append_queue`; `refused_batches` keeps sequence numbers in
-order. The other operations: `log_reads`, `flush`, `retention` and `truncation`.
+One log: `partition_log` with `config`, its state in `log_state`. Appends: `append_validation`
+checks batches within a `loop_budget`, `append_plan` holds them, `append_queue` writes them, and
+`refused_batches` keeps sequence numbers in order. The other operations: `log_reads`, `flush`,
+`retention` and `truncation`.
 
 Compaction: `compaction` decides which records stay; `log_cleaner` chooses a log and rewrites it.
 
@@ -19,10 +20,10 @@ Files and formats: `segment`, `index`, `scan`, `segment_files`, `segment_reads`,
 
 Several directories: `log_dir_choice` (new replicas), `log_dir_drain` and `log_dir_balance` (moves,
 in terms of `log_dir_plan`). `known_log_dirs` remembers what the directories held. `owners` and
-`directory_stamps` record whose they are (E8).
+`directory_stamps` record the owners of directories (E8).
 
 Moves between directories (D11): `future_logs` (copies), `replacement` (of the log by its copy),
-`held_requests` (meanwhile), `moved_from` (which of two copies is the newer one).
+`held_requests` (during the replacement), `moved_from` (which of two copies is newer).
 
 Directories in trouble: `directory_disk` (failed, D1), `free_space` and `directory_space` (full,
 D14), `slow_directories` and `directory_speed` (slow, D13).

@@ -1,7 +1,7 @@
-"""One append from its plan to its result.
+"""The plan of one append, until its result is known.
 
-A plan says what an append will be once it is written, and how to undo it. It holds its caller's
-buffer: the caller keeps the memory valid until the completion is done.
+A plan holds the result of an append that is not written yet, and how to undo the append. A plan
+refers to its caller's buffer, which the caller keeps valid until the completion is done.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ class AppendInfo:
 
     base_offset: int
     last_offset: int
-    #: Timestamp that the log gave all records, -1 unless the topic says LogAppendTime.
+    #: Timestamp that the log gave all records; -1 unless the topic uses LogAppendTime.
     log_append_time_ms: int
     record_count: int
     size_bytes: int
     leader_epoch: int
-    #: An idempotent producer had sent the batch before: offsets are those of the original (V38).
+    #: Whether an idempotent producer had already sent the batch; the offsets are then the
+    #: original's (V38).
     duplicate: bool = False
-    #: The batch among those of its idempotent producer; None of another producer, or of a leader.
+    #: The batch as its idempotent producer sent it; None if the producer is not idempotent, or if a
+    #: leader sent the batch.
     sent: SentBatch | None = None
 
 
 class NotFlushedError(StorageError):
-    """A batch is stored, and the flush that it needed has failed; `sent` as in AppendInfo."""
+    """An error for a stored batch whose required flush failed; `sent` as in AppendInfo."""
 
     def __init__(self, error: StorageError, sent: SentBatch | None) -> None:
         super().__init__(error.directory, error.operation, error.path, error.errno, error.at_ms)
@@ -43,7 +45,7 @@ class NotFlushedError(StorageError):
 
 
 class PlannedBatch(NamedTuple):
-    """The fields of a batch that applying it needs."""
+    """The fields of a batch that are needed to apply it to the log."""
 
     base_offset: int
     last_offset: int
@@ -52,7 +54,7 @@ class PlannedBatch(NamedTuple):
 
 
 class AppendPlan:
-    """One append between `plan_*` and the end of its write."""
+    """One append from its planning until its write ends."""
 
     __slots__ = (
         "batches",
@@ -80,12 +82,13 @@ class AppendPlan:
         self.info = info
         self.max_timestamp_ms = max_timestamp_ms
         self.now_ms = now_ms
-        #: Where the log ended before: below the first batch where the leader's log has a gap.
+        #: The log end before this append; smaller than the first base offset if the leader's log
+        #: has a gap there.
         self.start_offset = info.base_offset
-        #: The leader's log has gaps before or between these batches.
+        #: Whether the leader's log has gaps before or between these batches.
         self.has_gap = False
         self.completion: Completion[AppendInfo] = Completion()
-        #: Producer entries before each batch, in order.
+        #: For each batch, how to undo its change of producer state.
         self.undos: list[Undo] = []
-        #: Leader epochs before this append, where it added one.
+        #: Leader epochs before this append, if it added an epoch.
         self.epochs_before: list[tuple[int, int]] | None = None

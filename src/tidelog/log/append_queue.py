@@ -1,11 +1,11 @@
 """The appends of one log between their plans and their responses (DESIGN.md, rule 3).
 
-All planned appends (`append_plan`) are written in one operation of the directory's lane, split over
-segments where they roll. The queue applies them when that operation is done. A short write is
-continued until the disk refuses. A failed write undoes its append and every append planned behind
-it: offsets, producer state, leader epochs. The bytes that it left behind the end of the file are
-removed. One write is under way at a time: the log gives it a turn. Loop only. Rules V31 (epochs
-assigned while records wait), V38, D1, D17.
+One operation of the directory's lane writes all planned appends (`append_plan`), split over
+segments when a segment rolls. The queue applies the appends to the log when that operation is done.
+A short write is continued until the disk refuses. A failed write undoes its append and every append
+planned after it: offsets, producer state, leader epochs. The queue then removes the bytes that the
+failed write left at the end of the file. One write is under way at a time, in the log's turn. All
+calls are on the loop. Rules V31 (epochs assigned while records wait), V38, D1, D17.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _not_flushed(error: BaseException, info: AppendInfo) -> BaseException:
 
 
 class WriteStep:
-    """Appends to one file, in order, from `position` on."""
+    """Consecutive appends to one file, from `position` on."""
 
     __slots__ = ("buffers", "create", "file", "position", "sync_names")
 
@@ -148,20 +148,20 @@ class AppendQueue:
         self._log = log
         self._flushes = flushes
         self._being_written: list[AppendPlan] = []
-        #: The flushes that written appends wait for, in order.
+        #: The flushes for which written appends wait, in order.
         self._awaited: deque[_AwaitedFlush] = deque()
-        #: The end of the appends that got an error because their flush failed.
+        #: The end offset of the last append that failed because its flush failed.
         self._flush_failed_below = 0
         #: Epochs assigned while appends were planned but not written.
         self._assigned_epochs: list[tuple[int, int]] = []
 
     def epoch_assigned(self, epoch: int, start_offset: int) -> None:
-        """Note a leader epoch that the log was assigned; undoing a plan must not undo the epoch."""
+        """Note that the log was assigned a leader epoch, which undoing a plan must not undo."""
         if self._log.planned or self._being_written:
             self._assigned_epochs.append((epoch, start_offset))
 
     def take_over(self, former: AppendQueue) -> None:
-        """Write the planned appends of another log, in whose place this one is."""
+        """Take over the planned appends of the log that this log replaces."""
         log, before = self._log, former._log
         assert not log.planned and not former._being_written, f"{log.path} is at work"
         log.planned, before.planned = before.planned, []
@@ -169,14 +169,14 @@ class AppendQueue:
         self._assigned_epochs, former._assigned_epochs = former._assigned_epochs, []
 
     def refuse_planned(self, error: KafkaError) -> None:
-        """Fail the appends that are planned and not being written."""
+        """Fail the appends that are planned, except those being written."""
         failed, self._log.planned = self._log.planned, []
         self._take_back(failed, error.code)
         for plan in failed:
             plan.completion.fail(error)
 
     def __call__(self) -> None:
-        """Write all planned appends; the log's turn ends when that is done, perhaps at once."""
+        """Write all planned appends; the log's turn ends with the write, perhaps at once."""
         log = self._log
         plans = self._being_written = log.planned
         log.planned = []
@@ -186,7 +186,7 @@ class AppendQueue:
         pin = directory.open_files.pin
         for step in operation.steps:
             pin(step.file)
-        # The last step syncs names where any does.
+        # If any step syncs names, the last step does.
         work = Work.SYNC if operation.steps[-1].sync_names else Work.FAST
         completion = directory.lane.submit(operation, work, "append")
         if completion.done:
@@ -323,9 +323,9 @@ class AppendQueue:
         self._awaited.remove(awaited)
 
     def repeated(self, original: AppendInfo) -> Completion[AppendInfo]:
-        """Return the completion of a duplicate: done when the original is written.
+        """Return the completion of a duplicate, which is done when the original is written.
 
-        Where the original needed a flush that failed, the duplicate needs one, too.
+        If the original's required flush failed, the duplicate needs a flush, too.
         """
         unflushed = [plan for each in self._awaited for plan in (*each.plans, *each.behind)]
         for plan in (*unflushed, *self._being_written, *self._log.planned):
@@ -337,9 +337,9 @@ class AppendQueue:
         return Completion.of(original)
 
     def _take_back(self, plans: list[AppendPlan], error: ErrorCode) -> None:
-        """Undo the planning of `plans`, last one first: they are the last plans made.
+        """Undo `plans`, which must be the last plans made, starting with the last one.
 
-        Clients get `error`, and the log expects their batches again.
+        Clients get `error`, and the log expects them to resend their batches.
         """
         if not plans:
             return
@@ -418,8 +418,8 @@ def _after(
 def _first_offset(plan: AppendPlan) -> int:
     """Return the base offset of a segment that begins with `plan`.
 
-    Where a gap comes first, the segment begins with the gap, so that consecutive segments leave no
-    gap between them. A gap that no index could span stays in front of the segment.
+    If the plan begins after a gap, the segment begins with the gap, so that there is no gap between
+    segments. A gap too large for an index stays in front of the segment.
     """
     if plan.info.last_offset - plan.start_offset > MAX_RELATIVE_OFFSET:
         return plan.info.base_offset

@@ -1,8 +1,8 @@
-"""The disk of one log directory: its lane, and the errors that fail it for good.
+"""The disk of one log directory: its lane, and the errors that fail the directory for good.
 
-The first device error, or any failed fsync, fails the directory for good. `on_failure` is called
-once for it (D1, D17). A full disk makes the directory read-only instead (D14, `directory_space`).
-Loop only. Knows nothing of logs.
+The first device error or failed fsync fails the directory for good and calls `on_failure` once (D1,
+D17). A full disk makes the directory read-only instead (D14, `directory_space`). All calls are on
+the loop. This module does not access logs.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ _LOGGER = "log"
 
 
 class DirectoryDisk:
-    """The disk of a log directory, as its space, its speed and its logs use it."""
+    """The disk of a log directory, which its space, its speed and its logs share."""
 
     def __init__(self, lane: Lane, clock: Clock, tracer: Tracer) -> None:
         self.lane = lane
         self.path = lane.directory
         self.clock = clock
         self.tracer = tracer
-        #: The error that failed the directory; nothing is written after it.
+        #: The error that failed the directory, which gets no further writes.
         self.failure: StorageError | None = None
-        #: Nothing is removed any more: the directory is closed.
+        #: Whether the directory is closed, so that no file is removed any more.
         self.is_closed = False
         #: Called once when the directory fails.
         self.on_failure: Callable[[StorageError], None] | None = None
-        #: Called for each write that was refused for lack of space.
+        #: Called for each write that the disk refused for lack of space.
         self.on_no_space: Callable[[StorageError], None] = lambda error: None
 
     def failed(self, error: BaseException) -> None:
-        """Judge a failed operation: a device error fails the directory, once (D1, D17).
+        """Handle a failed operation: a device error fails the directory, once (D1, D17).
 
-        A write refused for lack of space makes it read-only (D14). Any error but a StorageError is
-        a defect of this program and raised.
+        A write refused for lack of space makes the directory read-only (D14). Any error except a
+        StorageError is a bug and is raised.
         """
         if not isinstance(error, StorageError):
             raise error
@@ -62,7 +62,7 @@ class DirectoryDisk:
                 self.on_failure(error)
 
     def mark_bad(self, why: str = "an operator marked it bad") -> None:
-        """Fail the directory at an operator's request (D12), or for another reason."""
+        """Fail the directory at an operator's request (D12), or for the reason `why`."""
         self.failed(self._unusable(why))
 
     def give_up_hanging(self, why: str) -> None:

@@ -25,17 +25,18 @@ from tidelog.log import names
 from tidelog.log.directory_disk import DirectoryDisk
 from tidelog.log.free_space import PROBE_BYTES, FreeSpace
 
-#: Time before the first probe of a full directory; doubled with each one up to the longest.
+#: Time before the first probe of a full directory; each probe doubles the time up to `PROBE_MS`.
 FIRST_PROBE_MS: Final = 50
 PROBE_MS: Final = 1_000
 #: The file that a probe writes, which the next start removes like any temporary file.
 _PROBE_FILE: Final = f"space-probe{names.TEMPORARY}"
-#: The content of that file: a file system that compresses needs space for it, too.
+#: The content of the probe's file, which does not compress, so that it needs space on any file
+#: system.
 _PROBE: Final = hashlib.shake_128(b"space").digest(PROBE_BYTES)
 
 
 class DirectorySpace:
-    """The free space of one log directory."""
+    """The watch on the free space of one log directory."""
 
     __slots__ = ("_disk", "_is_looking", "_is_probing", "free", "on_change", "on_still_full")
 
@@ -43,7 +44,7 @@ class DirectorySpace:
         self._disk = disk
         disk.on_no_space = self.refused
         self.free = FreeSpace(reserve_bytes)
-        #: Called when the directory turns read-only, and when it is writable again.
+        #: Called when the directory becomes read-only, and when it becomes writable again.
         self.on_change: Callable[[], None] | None = None
         #: Called after each probe that finds the directory full.
         self.on_still_full: Callable[[], None] | None = None
@@ -56,7 +57,7 @@ class DirectorySpace:
         return self.free.full_since_ms is not None
 
     def error(self) -> StorageError:
-        """Return the error of an operation that a full directory does not begin."""
+        """The error of operations that a full directory rejects."""
         disk = self._disk
         return StorageError(
             disk.path, "write", disk.path, ENOSPC, disk.clock.wall_ms(),
@@ -64,12 +65,12 @@ class DirectorySpace:
         )  # fmt: skip
 
     def wrote(self, size_bytes: int) -> None:
-        """Count bytes of records that were written; look at the volume where that is due."""
+        """Count written bytes of records, and check the volume if a check is due."""
         if self.free.is_look_due(size_bytes, self._disk.clock.monotonic_ms()):
             self.look()
 
     def look(self) -> Completion[None]:
-        """Look at the volume; turn read-only where its reserve is touched."""
+        """Check the volume, and become read-only if less than the reserve is free."""
         disk = self._disk
         completion: Completion[None] = Completion()
         if self._is_looking or disk.failure is not None:
@@ -91,12 +92,12 @@ class DirectorySpace:
         return completion
 
     def refused(self, error: StorageError) -> None:
-        """Note that the disk refused a write for lack of space (ENOSPC, EDQUOT)."""
+        """Note that the disk refused a write for lack of space (ENOSPC or EDQUOT)."""
         if self.free.refused(self._disk.clock.monotonic_ms()):
             self._turned_full(str(error))
 
     def freed(self) -> None:
-        """Note that files were removed: probe a full directory at once."""
+        """Probe a full directory at once, because files were removed."""
         if self.is_full:
             self._probe()
 
@@ -120,7 +121,7 @@ class DirectorySpace:
         return self._disk.is_closed or self._disk.failure is not None or not self.is_full
 
     def _tick_later(self, delay_ms: int) -> None:
-        """Probe after a time, and again after twice that, while the directory stays full."""
+        """Probe after `delay_ms`, and again after twice the delay if the disk is still full."""
         since_ms = self.free.full_since_ms
 
         def tick() -> None:

@@ -41,7 +41,7 @@ _LOOKS_PER_HANG: Final = 10
 
 
 class DirectorySpeed:
-    """The speed of one log directory."""
+    """The watch on the speed of one log directory."""
 
     __slots__ = (
         "_began",
@@ -65,7 +65,7 @@ class DirectorySpeed:
     )
 
     def __init__(self, disk: DirectoryDisk, space: DirectorySpace) -> None:
-        """Nothing is watched before `configure`."""
+        """The watch measures nothing before `configure`."""
         self._disk = disk
         self._space = space
         self._decision = SlowDirectory()
@@ -92,9 +92,9 @@ class DirectorySpeed:
         self.last = OperationCounts()
         #: Number of times that the directory has become slow in this process.
         self.periods = 0
-        #: Called when the directory turns slow, and when it is fast again.
+        #: Called when the directory becomes slow, and when it becomes fast again.
         self.on_change: Callable[[], None] | None = None
-        #: Called after each window of a slow directory.
+        #: Called after each window in which the directory stays slow.
         self.on_still_slow: Callable[[], None] | None = None
         disk.lane.times.on_slow = self._met_slow_operation
         disk.lane.times.on_open = self._operation_opened
@@ -106,17 +106,17 @@ class DirectorySpeed:
 
     @property
     def counts(self) -> OperationCounts:
-        """The operations so far."""
+        """The counts of operations so far."""
         return self._disk.lane.times.counts
 
     @property
     def slow_ms(self) -> int:
-        """For how long the directory has been slow."""
+        """How long the directory has been slow."""
         return self._disk.clock.monotonic_ms() - self._slow_since_ms
 
     @property
     def longest_ms(self) -> int:
-        """The longest operation since the watch began."""
+        """The duration of the longest operation since the watch began."""
         return self._disk.lane.times.longest_ns // _NS_PER_MS
 
     @property
@@ -125,9 +125,9 @@ class DirectorySpeed:
         return self._disk.lane.times.is_stuck
 
     def configure(self, threshold_ms: int, window_ms: int, hang_ms: int = 0) -> None:
-        """Set the threshold of slow operations and the length of windows; threshold 0: no watch.
+        """Set the threshold of slow operations, 0 to end the watch, and the length of windows.
 
-        `hang_ms` is the age at which an open write ends the use of the directory; 0: never.
+        `hang_ms` is the age of an open write from which the directory fails; 0 for no limit.
         """
         times = self._disk.lane.times
         self._window_ms, self._hang_ms = window_ms, hang_ms
@@ -147,11 +147,11 @@ class DirectorySpeed:
         return disk.is_closed or disk.failure is not None
 
     def _met_slow_operation(self) -> None:
-        """Begin the watch."""
+        """Begin a watch after a slow operation."""
         if self._is_watching or self._is_over() or not self.threshold_ms:
             return
         now, before = self._disk.lane.times.counts, self._began
-        # The slow operations belong to the window that they begin.
+        # The slow operations count in the window that they begin.
         writes, reads = now.slow_writes - before.slow_writes, now.slow_reads - before.slow_reads
         self._began = OperationCounts(
             now.writes - writes, before.slow_writes, now.reads - reads, before.slow_reads,
@@ -160,7 +160,7 @@ class DirectorySpeed:
         self._watch()
 
     def _operation_opened(self) -> None:
-        """Look at the operations that threads have, until there are none."""
+        """Check the operations that threads run, until there are none."""
         is_watched = self.threshold_ms or self._hang_ms
         if self._is_looking or self._disk.failure is not None or not is_watched:
             return
@@ -206,7 +206,7 @@ class DirectorySpeed:
         self._operation_opened()
 
     def _touch(self, now_ms: int) -> None:
-        """Write to the directory, whose open operations have no limit; once in the hang limit."""
+        """Write a file to detect a hang while only operations without a hang limit are open."""
         if self._is_touching or now_ms - self._touched_ms < self._hang_ms:
             return
         self._is_touching, self._touched_ms = True, now_ms
@@ -280,7 +280,7 @@ class DirectorySpeed:
             self.on_change()
 
     def _probe(self) -> None:
-        """Begin probes, as many as decide a window; a full disk has no room for them."""
+        """Begin as many probes as a window needs for a decision, unless the disk is full."""
         if not self._probes_left and not self._space.is_full:
             self._probes_left = LEAST_OPERATIONS
             self._next_probe()

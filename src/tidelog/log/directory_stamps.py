@@ -19,10 +19,10 @@ from tidelog.log.directory_files import META_PROPERTIES, format_meta_properties
 
 
 class DirectoryStamps:
-    """The stamps in the log directories of one broker."""
+    """The stamps of one broker in its log directories."""
 
     def __init__(self, directories: Callable[[], Sequence[DirectoryDisk]]) -> None:
-        """`directories` returns those in use; a failed one is left out."""
+        """`directories` returns the log directories in use, without failed ones."""
         self._directories = directories
         self._data = b""
         #: Directories with a write under way.

@@ -1,8 +1,8 @@
-"""State that all logs of one directory share: its disk, open files, indexes, checkpoints.
+"""The state that all logs of one directory share: disk, open files, indexes, checkpoints.
 
-Checkpoints are written for all logs at once. Before a log is truncated, or a replica recreated
-under an old name, its entries are lowered on disk (V34, V38). Loop only. Knows of a log only its
-checkpointed offsets.
+Checkpoints are written for all logs at once. Before a log is truncated, or a replica is recreated
+under an old name, its entries are lowered on disk (V34, V38). All calls are on the loop. This
+module accesses only the checkpointed offsets of logs.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class LogOffsets:
     base_offsets: list[int]
     #: First offset that may be read.
     log_start_offset: int
-    #: Everything below is on the disk.
+    #: Offset below which all records are on the disk.
     recovery_point: int
 
 
 class DirectoryState(DirectoryDisk):
-    """The state that the logs of one directory share. `LogDirectory` is made of it."""
+    """The state that the logs of one directory share; `LogDirectory` is built on it."""
 
     def __init__(
         self,
@@ -63,31 +63,31 @@ class DirectoryState(DirectoryDisk):
         checkpointed_logs: Mapping[TopicPartition, LogOffsets],
         reserve_bytes: int = 0,
     ) -> None:
-        """`checkpointed_logs` are the directory's logs at any time."""
+        """`checkpointed_logs` is a live view of the directory's logs."""
         super().__init__(lane, clock, tracer)
         self.default_config = default_config
         self.open_files = OpenFiles(lane, max_open_files)
         self.indexes = IndexCache()
-        #: The cost that checks of clients' batches may cause on the loop.
+        #: The budget for checks of clients' batches on the loop.
         self.loop_budget = LoopBudget(clock)
         self.recent: Recent | None = None
-        #: For how many further appends `recent` is kept although no read reaches a log end.
+        #: For how many further appends `recent` is set even if no read reaches a log end.
         self.recent_wanted = 0
-        #: Whether the directory is read-only because its disk is full.
+        #: The watch on free space: the directory is read-only while its disk is full.
         self.space = DirectorySpace(self, reserve_bytes)
-        #: Whether the directory is slow.
+        #: The watch on the directory's speed.
         self.speed = DirectorySpeed(self, self.space)
-        #: Called for a log whose first damaged offset is known now (`LogState.damage`).
+        #: Called for a log when its first damaged offset becomes known (`LogState.damage`).
         self.on_damage: Callable[[TopicPartition], None] | None = None
-        #: By file name.
+        #: Checkpoints of offsets, by file name.
         self.checkpoints = {
             name: OffsetCheckpoint(lane, f"{self.path}/{name}", {}, self.failed)
             for name in OFFSET_CHECKPOINTS
         }
-        #: Logs that return to the directory soon: their recovery points and log start offsets,
-        #: which the checkpoints name already.
+        #: Recovery points and log start offsets of logs that will return to the directory soon; the
+        #: checkpoints already contain them.
         self.returning: dict[TopicPartition, tuple[int, int]] = {}
-        #: Replicas on their way into the directory, whose present ones are in others (D11).
+        #: Future replicas in the directory, whose current replicas are in other directories (D11).
         self.futures: dict[TopicPartition, LogOffsets] = {}
         self._checkpointed_logs = checkpointed_logs
         self._loading_index: dict[Segment, Completion[None]] = {}

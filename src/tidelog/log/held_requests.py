@@ -13,12 +13,12 @@ from typing import Generic, TypeVar
 
 from tidelog.core.completion import Completion
 
-#: The log that goes on after a replacement.
+#: The type of the log that remains after a replacement.
 L = TypeVar("L")
 
 
 class HeldRequests(Generic[L]):
-    """The requests on one log during one replacement, in the order in which they came."""
+    """The requests on one log during one replacement, in the order of their arrival."""
 
     __slots__ = ("_going_on", "_waiting")
 
@@ -27,7 +27,7 @@ class HeldRequests(Generic[L]):
         self._waiting: list[tuple[Callable[[L], Completion[None]], Completion[None]]] = []
 
     def later(self, request: Callable[[L], Completion[None]]) -> Completion[None]:
-        """Return the completion of a request that is made when the replacement has ended."""
+        """Make a request after the replacement has ended; return the request's completion."""
         if self._going_on is not None:
             return request(self._going_on)
         completion: Completion[None] = Completion()
@@ -35,7 +35,7 @@ class HeldRequests(Generic[L]):
         return completion
 
     def make(self, log: L) -> None:
-        """Make all requests on the log that goes on, now and later."""
+        """Make all held and later requests on the log that remains after the replacement."""
         self._going_on = log
         waiting, self._waiting = self._waiting, []
         for request, completion in waiting:

@@ -30,9 +30,9 @@ from tidelog.log.segment import BatchStarts, Segment
 
 
 class Damage(NamedTuple):
-    """Where a log does not hold its written bytes, as far as reads have found out (V68)."""
+    """The first known place where a log differs from its written bytes (V68)."""
 
-    #: The first offset that cannot be believed.
+    #: The first offset that cannot be trusted.
     offset: int
     #: The file, the position in the file, and the error there.
     reason: str
@@ -42,15 +42,16 @@ class _Turn(NamedTuple):
     """An operation that waits for the log's current operation."""
 
     start: Callable[[], None]
-    #: Whether everything planned before must be written first.
+    #: Whether all appends that are already planned must be written first.
     after_queue: bool
 
 
 class LogState(LogOffsets):
     """The state of one replica's log.
 
-    Its directory has a `name`, or that of its partition. There are ten thousand of these.
-    Containers that are nearly always empty are lists (56 bytes), never deques (760).
+    The replica's directory is called `name`, or by default like the partition. A broker has ten
+    thousand logs, so containers that are nearly always empty are lists (56 bytes), never deques
+    (760).
     """
 
     __slots__ = (
@@ -88,7 +89,7 @@ class LogState(LogOffsets):
         "truncations",
     )
 
-    #: Writes what is planned, and ends the turn when that is done.
+    #: Writes the planned appends, and ends the turn when the write is done.
     _appends: Callable[[], None]
 
     def __init__(
@@ -142,23 +143,23 @@ class LogState(LogOffsets):
         self.metadata_unsynced = False
         #: The log end after the truncation under way, the limit of checkpoints and reads; or None.
         self.truncating_to: int | None = None
-        #: Grows with every truncation: an operation that began before one must notice it.
+        #: Number of truncations, by which an operation notices a truncation after its begin.
         self.truncations = 0
         self.batch_starts = BatchStarts()
-        #: Where reads ended: offset -> (base offset of the segment, position).
+        #: Ends of recent reads: offset -> (base offset of the segment, position).
         self.read_ends: dict[int, tuple[int, int]] = {}
         #: Appends that are not being written yet, in the order of their offsets.
         self.planned: list[AppendPlan] = []
-        self.is_write_wanted = False  # asked for while another operation was under way
+        self.is_write_wanted = False  # a caller asked for a write during another operation
         self._busy = False
         self._turns: list[_Turn] = []
-        #: Truncations that wait or run: nothing can be planned meanwhile.
+        #: Number of waiting and running truncations, during which no append can be planned.
         self._truncating = 0
-        #: The first known damage; None where no read has found any.
+        #: The first known damage; None if no read has found any.
         self.damage: Damage | None = None
-        #: Flushes and truncations that wait while these files are being replaced; None otherwise.
+        #: Flushes and truncations that wait while a future log replaces this log; None otherwise.
         self.held: HeldRequests[Any] | None = None
-        #: Why the log accepts no more operations: deleted, set aside, directory closed.
+        #: Reason why the log accepts no more operations, such as a deletion; empty if it does.
         self._closed = ""
         self.check_invariants()
 
@@ -201,10 +202,10 @@ class LogState(LogOffsets):
     # turns: one operation at a time
 
     def submit_planned(self) -> None:
-        """Write all planned appends; their completions are resolved when they are written.
+        """Write all planned appends; each completion is done when its append is written.
 
-        On a quick disk that is before this call returns. While an earlier operation of this log is
-        under way, it is when that operation is done.
+        On a fast disk, the appends are written before this call returns. If another operation of
+        this log is under way, the appends are written after that operation.
         """
         if self._busy:
             self.is_write_wanted = True
@@ -213,7 +214,7 @@ class LogState(LogOffsets):
             self._appends()
 
     def take_turn(self, start: Callable[[], None], *, after_queue: bool) -> None:
-        """Run `start` when no other operation of this log is under way; it ends with `end_turn`."""
+        """Run `start` when no other operation of this log is under way, until `end_turn`."""
         self._turns.append(_Turn(start, after_queue))
         if not self._busy:
             self._next_turn()

@@ -43,7 +43,7 @@ __all__ = ["AppendInfo", "LogSlice", "PartitionLog"]
 
 
 class PartitionLog(LogState):
-    """One replica's log. Made by its LogDirectory only."""
+    """The log of one replica, which only its LogDirectory creates."""
 
     __slots__ = ("flushes",)
 

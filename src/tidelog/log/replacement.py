@@ -49,7 +49,10 @@ class Replacement:
         self.is_over = False
 
     async def prepare(self, high_watermark: int) -> None:
-        """Make durable what the present log need not rest for. Raises StorageError."""
+        """Make the future log's records and marks durable before the current log must rest.
+
+        Raises StorageError.
+        """
         future, target = self._future, self._target
         path, moved_from = f"{future.path}/{names.MOVED_FROM}", format_moved_from(self._moved_from)
         await future.flush()

@@ -1,13 +1,13 @@
-"""The real outside: sockets, threads, files, clocks, stores, and the broker's process.
+"""The real environment of a broker: its process, sockets, threads, files, clocks and stores.
 
 The process: `main` runs a broker. `config_files` reads its configuration. `signals`,
 `standard_streams`, `logging` with `log_floods`, `memory` and `watchdog` belong to it.
 
 The ports of `core.ports`: `clock`, `files` with `disk_faults`, `lanes`, `network` with `turns`.
-`interception` is for tests: rules from a directory. `stores` holds the metadata stores.
+`interception` reads rules of tests from a directory. `stores` holds the metadata stores.
 
 The client's drivers: `broker_connection` (one socket), `blocking`, `blocking_consumer`. Several
 requests in flight: `leader_connection`, `pipelined_producer`.
 
-For messages: `extras`, the command that installs a missing extra.
+Help texts: `extras` returns the command that installs a missing extra.
 """

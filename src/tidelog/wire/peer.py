@@ -89,9 +89,9 @@ class Peer:
         }
 
     def version(self, api_key: int, highest: int | None = None) -> int:
-        """Return the highest version of an API that both sides know, at most `highest`.
+        """Return the highest version of an API that both sides support, at most `highest`.
 
-        Raises KafkaError UNSUPPORTED_VERSION where there is none.
+        Raises KafkaError UNSUPPORTED_VERSION if there is no such version.
         """
         api = API[api_key]
         served = self.versions.get(api_key)
@@ -125,7 +125,7 @@ class Peer:
         return parts
 
     def received(self, frame: memoryview) -> tuple[Any, Any]:
-        """Return token and message of a response; the token is LATE where the request had expired.
+        """Return token and message of a response; the token is LATE if the request had expired.
 
         Raises ProtocolError for bytes that are not the response to the oldest request.
         """

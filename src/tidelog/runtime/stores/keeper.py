@@ -24,12 +24,12 @@ _RENEWALS_PER_TIMEOUT = 12
 #: Number of session timeouts after which requests that wait for the lock fail. After one session
 #: timeout the keeper kills the holder, so that the next process in the queue gets the lock.
 _DENIED_AFTER_TIMEOUTS = 1.5
-#: A report without effect is repeated after this time.
+#: Time after which a report without effect is repeated.
 _REPORT_AGAIN_MS = 500
 
 
 class Keeper:
-    """The keeper of one open store."""
+    """The keeper thread of one open store."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Keeper:
         self._on_failed = on_failed
         self._holder_watch = HolderWatch(lock, timeout_ms, log)
         self._tick_ms = max(_MIN_TICK_MS, min(_MAX_TICK_MS, timeout_ms // _TICKS_PER_TIMEOUT))
-        #: When the loop last proved that it turns (monotonic ns); set by the loop.
+        #: Monotonic time (ns) at which the loop last proved that it turns; the loop sets it.
         self.last_beat_ns = clock()
         self._mutex = threading.Lock()
         self._lease: Lease | None = None

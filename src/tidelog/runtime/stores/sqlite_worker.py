@@ -124,12 +124,12 @@ class StoreThread:
     # called by the keeper
 
     def _peer_lost(self, session_id: int, silent_count: int | None) -> None:
-        """Note that a peer's lease is free or silent."""
+        """Note that a peer's lease is released or silent."""
         self._lost_peers.append((session_id, silent_count))
         os.eventfd_write(self._wake, 1)
 
     def _lock_denied(self) -> None:
-        """Fail the requests that have waited long enough: they were certainly not applied."""
+        """Fail the requests that have waited long enough, and were certainly not applied."""
         with self._claims:
             given_up = [
                 request for request in [*self._current, *self._queue] if not request.is_claimed
@@ -142,7 +142,7 @@ class StoreThread:
         self._deliver(failures(given_up, error))
 
     def _keeper_failed(self, error: BaseException) -> None:
-        """Fail the store: no session without a keeper, and the process must learn of it."""
+        """Fail the store, whose session needs its keeper, and report the error to the process."""
         self._deliver([self._failed(error)])
 
     # the thread
