@@ -1,12 +1,12 @@
-"""The admission of requests: which ones wait before they begin, and for how long at most.
+"""The admission of requests: which requests wait before they begin, and how long at most.
 
-All of them wait while this broker is fenced (V47). Requests of clients also wait until the
-controller has sent the first whole view of the cluster. A broker without a view would answer
-Metadata with an empty cluster; librdkafka then drops every broker that it knows and never recovers.
-Two kinds of requests pass. Requests between brokers pass, because one of them brings the view. So
-do requests that a broker answers by the partitions that it leads. Requests stay in the order of
-their connection, and waiting ones are bounded. A connection stops reading behind its first waiting
-request, and closes after `MAX_REQUEST_HOLD_MS`.
+While this broker is fenced, all requests wait (V47). Requests of clients also wait until the
+controller has sent the first full view of the cluster. A broker without a view would answer
+Metadata with an empty cluster, after which librdkafka drops every broker that it knows and never
+recovers. Two kinds of requests pass without a view. Requests between brokers pass, because one of
+them brings the view. A request also passes if a broker answers it from the partitions that it
+leads. The requests of a connection stay in order, and the number of waiting requests is bounded. A
+connection stops reading behind its first waiting request, and closes after `MAX_REQUEST_HOLD_MS`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tidelog.wire.registry import (
     PRODUCE,
 )
 
-#: Requests that a broker answers by the partitions that it leads, without a view of the cluster.
+#: Requests that a broker answers from the partitions that it leads, without a view of the cluster.
 _BY_ROLE = (API_VERSIONS, PRODUCE, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
 _KEY_BYTES = 2
 
 
 class Admission:
-    """The decision for each request whether it begins now."""
+    """The decision whether a request begins now."""
 
     def __init__(
         self,
@@ -41,22 +41,22 @@ class Admission:
         has_view: Callable[[], bool],
         is_inter_broker: Callable[[int], bool],
     ) -> None:
-        """`has_view`: whether the controller has sent a whole view of the cluster.
+        """`has_view` tests whether the controller has sent a full view of the cluster.
 
-        `is_inter_broker`: whether an API key is used between brokers.
+        `is_inter_broker` tests whether only brokers use an API key.
         """
         self._fence = fence
         self._timers = timers
         self._has_view = has_view
         self._is_inter_broker = is_inter_broker
-        #: Requests are read only once this broker is registered. A command for an earlier process
-        #: under its id must find no broker that obeys it (V30).
+        #: Whether this broker is registered, so that it reads requests. Before its registration, a
+        #: command for an earlier process under this broker's id must not be obeyed (V30).
         self.is_serving = False
-        #: Has all open connections begin the requests that wait, in their order.
+        #: Makes all open connections begin the requests that wait, in order.
         self.begin_all: Callable[[], None] = lambda: None
-        #: Whether no request has to wait: connections check this first.
+        #: Whether no request has to wait, which connections check first.
         self.is_open = False
-        #: How to close each connection whose first request waits, with the timeout that does it.
+        #: Functions that close the connections whose first request waits, each with its timeout.
         self._waiting: dict[Callable[[str], None], Timeout] = {}
 
     def holds(self, frame: memoryview) -> bool:
@@ -74,20 +74,20 @@ class Admission:
         return self.is_open or not self._fence.is_fenced
 
     def waits(self, close: Callable[[str], None]) -> None:
-        """Note that the first request of the connection that `close` closes waits."""
+        """Note that the first request of a connection waits; `close` closes that connection."""
         if close not in self._waiting:
             self._waiting[close] = self._timers.after(
                 MAX_REQUEST_HOLD_MS, lambda: self._too_long(close)
             )
 
     def gone(self, close: Callable[[str], None]) -> None:
-        """Note that the connection is closed."""
+        """Note that a connection is closed."""
         timeout = self._waiting.pop(close, None)
         if timeout is not None:
             timeout.cancel()
 
     def changed(self) -> None:
-        """Begin requests that no longer wait; the fence or the view has changed."""
+        """Begin requests that no longer wait, as the fence or the view has changed."""
         is_fenced = self._fence.is_fenced
         self.is_open = self._has_view() and not is_fenced
         if self.is_serving and not is_fenced:

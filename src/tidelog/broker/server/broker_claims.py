@@ -1,12 +1,12 @@
-"""Which connections are those of brokers, by what their requests say and where they come from.
+"""Recognition of connections from brokers, by what their requests say and where they come from.
 
-Without authentication a request proves nothing. A broker names itself by its client id, or by the
-replica id of a follower: Kafka's followers ask for offsets before they fetch. Only brokers send
-requests between brokers. A claim counts if it names a registered broker, or comes with a request
-between brokers: the next controller may be a broker that this one has not heard of yet. A claim
-from a host of the named broker is worth more than another one, because a client elsewhere can make
-the same claim. It is not necessary, because a broker may connect from an address that it does not
-advertise.
+Without authentication a request proves nothing. A broker names itself by its client id, or by a
+follower's replica id, because Kafka's followers request offsets before they fetch. Only brokers
+send inter-broker requests. A claim counts if it names a registered broker, or comes with an
+inter-broker request. The next controller may be a broker that this broker does not know yet. A
+claim from a host of the named broker is stronger than any other, because a client elsewhere can
+make the same claim. The host need not match, because a broker may connect from an address that it
+does not advertise.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tidelog.core.errors import ProtocolError
 from tidelog.wire.codec import UnsupportedVersion, decode_header, decode_request
 from tidelog.wire.registry import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 
-#: Stands for a broker that does not say which one it is.
+#: Stands for a broker whose request does not name it.
 UNNAMED: Final = -1
-#: APIs of followers and of clients: a replica id distinguishes them.
+#: APIs that followers and clients share; the replica id shows which of them sent a request.
 _OF_REPLICAS: Final = (FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
-#: The client ids of brokers, here and in Kafka.
+#: The form of the client ids of brokers, in tidelog and in Kafka.
 _CLIENT_ID: Final = re.compile(r"broker-(\d{1,10})-")
 
 
 class Standing(IntEnum):
-    """How good a claim is; connections of lower standing make room first."""
+    """The strength of a claim; connections of lower standing make room first."""
 
     CLIENT = 0
     CLAIMED = 1
@@ -37,12 +37,12 @@ class Standing(IntEnum):
 
 
 class Members(NamedTuple):
-    """What this broker knows of the others."""
+    """Functions about the other brokers, as far as this broker knows them."""
 
     is_registered: Callable[[int], bool]
-    #: Whether a broker, or any for `UNNAMED`, has an address on a host.
+    #: Whether a broker has an address on a host; `UNNAMED` means any broker.
     is_host_of: Callable[[int, str], bool]
-    #: Whether an API is one between brokers.
+    #: Whether only brokers use an API.
     is_inter_broker: Callable[[int], bool]
 
 
@@ -52,16 +52,16 @@ def host_of(peer: str) -> str:
 
 
 def replica_id_of(message: object) -> int:
-    """Return the replica id in the request of a follower; below 0 in that of a client."""
+    """Return the replica id in a follower's request; below 0 in a client's request."""
     state = getattr(message, "replica_state", None)
     replica_id = int(getattr(message, "replica_id", UNNAMED))
     return replica_id if state is None or replica_id >= 0 else int(state.replica_id)
 
 
 def of_frame(frame: memoryview, members: Members) -> int | None:
-    """Return the broker that a request claims to come from, `UNNAMED` for one that it does not say.
+    """Return the broker that a request claims as its sender, `UNNAMED` if it names none.
 
-    None for the request of a client.
+    Returns None for the request of a client.
     """
     try:
         header, _ = decode_header(frame)
@@ -82,10 +82,10 @@ def of_frame(frame: memoryview, members: Members) -> int | None:
 
 
 def standing(peer: str, claimed: int | None, client_id: str | None, members: Members) -> Standing:
-    """Return how good the claim of a connection is that has sent requests.
+    """Return the standing of a connection that has sent requests.
 
-    `claimed` is the broker that a request which only brokers send named, `UNNAMED` where it named
-    none; None where no such request has come. `client_id` is that of the last request.
+    `claimed` is the broker named by a request that only brokers send, `UNNAMED` if it named none,
+    or None without such a request. `client_id` is the client id of the last request.
     """
     named = UNNAMED if claimed is None else claimed
     if named == UNNAMED:

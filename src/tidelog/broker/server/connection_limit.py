@@ -1,17 +1,18 @@
 """The limit of connections (`max.connections`), which never keeps a broker out.
 
-As in Kafka, a listener between brokers that clients do not use always accepts: at the limit the
-longest idle connection of a client is closed for it. Where clients and brokers share one listener,
-a connection at the limit is on trial. If its first request is one of a broker (`broker_claims`), it
-counts as a broker's, and a client's connection makes room. Otherwise, or without a request for
-`TRIAL_MS`, it is closed. ApiVersions decides nothing. Trials are few: at their bound the host with
-most of them loses its oldest one, and hosts of brokers come last.
+As in Kafka, an inter-broker listener that clients do not use always accepts. At the limit, the
+longest idle connection of a client is closed for the new one. If clients and brokers share one
+listener, a new connection at the limit is on trial. If its first request is one of a broker
+(`broker_claims`), the connection counts as a broker's, and a client's connection makes room. After
+any other first request, or without one for `TRIAL_MS`, the connection is closed. An ApiVersions
+request does not decide a trial. The number of trials is bounded. At the bound, the host with most
+trials loses its oldest trial, and hosts of brokers come last.
 
-Connections of brokers count, too. Where no client's connection is left, a connection makes room
-whose claim to be a broker's is the weakest, so that the number has a bound whatever peers claim to
-be. Claims from elsewhere have room for `MAX_CLAIMED` connections: beyond it they make room for each
-other. The log has one line when the limit is reached. Source: SocketServer.ConnectionQuotas,
-Processor.closeExcessConnections.
+Connections of brokers count toward the limit, too. If no client's connection is left, the
+connection with the weakest claim to be a broker's makes room, so the number is bounded whatever
+peers claim. Claims from other hosts get at most `MAX_CLAIMED` connections; beyond that number they
+make room for each other. The log has one line when the limit is reached. Kafka's
+SocketServer.ConnectionQuotas and Processor.closeExcessConnections do the same.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from tidelog.broker.server.timers import Timeout, TimerWheel
 from tidelog.core.ports import FrameHandler, Tracer
 from tidelog.wire.registry import API_VERSIONS
 
-#: How long a connection on trial may stay without a request that decides: brokers send theirs at
-#: once.
+#: Milliseconds that a connection may be on trial without a request that decides; brokers send such
+#: a request at once.
 TRIAL_MS: Final = 5_000
-#: Connections on trial at the same time: a descriptor and a small buffer each. As many as one turn
-#: of the loop accepts (the backlog of a listener), so that no burst of clients ends the trial of a
-#: broker before its first request could be read.
+#: Maximum number of connections on trial, each of which costs a descriptor and a small buffer. The
+#: number equals a listener's backlog, which one turn of the event loop accepts. So no burst of
+#: clients ends a broker's trial before the broker's first request is read.
 MAX_TRIALS: Final = 1_024
-#: Connections of claims from hosts that are not those of the named brokers: enough for those of
+#: Maximum number of connections with claims from hosts other than the named brokers', enough for
 #: many brokers behind another address.
 MAX_CLAIMED: Final = 256
-#: The limit is reached again, for the log, when this part of the connections has been free.
+#: The log reports the limit again after this fraction of the connections has been free.
 _FREE_PART: Final = 10
-#: Hosts that a log line names.
+#: How many hosts a log line names.
 _NAMED: Final = 3
 
 
@@ -63,9 +64,9 @@ class ConnectionLimit:
         has_client_listener: bool,
         members: Members,
     ) -> None:
-        """`connections`: the open ones, in the order in which they were accepted.
+        """`connections` are the open connections, in the order in which they were accepted.
 
-        `has_client_listener`: whether there is another listener beside that of brokers.
+        `has_client_listener` says whether there is a listener besides that of the brokers.
         """
         self._connections = connections
         self._max_connections = max_connections
@@ -75,16 +76,16 @@ class ConnectionLimit:
         self._has_client_listener = has_client_listener
         self._members = members
         self._trials: dict[Trial, None] = {}
-        #: The same, by host.
+        #: The connections on trial, by host.
         self._trials_of: dict[str, dict[Trial, None]] = {}
-        #: Connections that were closed here and are still among the open ones.
+        #: Connections that the limit has closed and that are still listed as open.
         self._closing: dict[Connection, None] = {}
-        #: Connections that took a place here by a claim from elsewhere.
+        #: Connections that got a place by a claim from another host.
         self._claimed: dict[Connection, None] = {}
         self._was_reached = False
 
     def accepted(self, connection: Connection) -> FrameHandler:
-        """Return the handler of a new connection, which is among the open ones already."""
+        """Return the handler of a new connection, which already counts as open."""
         limit = self._max_connections()
         if self._open() <= limit:
             if self._was_reached and self._open() <= limit - limit // _FREE_PART:
@@ -110,7 +111,7 @@ class ConnectionLimit:
         return len(self._connections) - len(self._trials) - len(closing)
 
     def _end_a_trial(self) -> None:
-        """End a trial for another one, where a broker's is least likely and others are most."""
+        """End a trial for a new one, at the host with most trials; hosts of brokers come last."""
         is_host_of = self._members.is_host_of
         host = max(
             self._trials_of, key=lambda each: (not is_host_of(-1, each), len(self._trials_of[each]))
@@ -118,20 +119,20 @@ class ConnectionLimit:
         next(iter(self._trials_of[host])).end()
 
     def is_of_broker(self, frame: memoryview) -> bool | None:
-        """Return whether a request is one of a broker; None where it decides nothing."""
+        """Return whether a broker sent a request; None if the request does not decide that."""
         if int.from_bytes(frame[:2], "big", signed=True) == API_VERSIONS:
             return None
         return of_frame(frame, self._members) is not None
 
     def proved(self, trial: Trial, frame: memoryview) -> None:
-        """Count the connection of a trial, which is over, as that of a broker."""
+        """Count a connection as a broker's, as its trial has ended."""
         connection, named = trial.connection, of_frame(frame, self._members)
         assert named is not None, "the request is one of a broker"
         connection.prove_broker(named)
         self.make_room(connection)
 
     def decided(self, trial: Trial) -> None:
-        """Forget a trial that is over."""
+        """Forget a trial that has ended."""
         if self._trials.pop(trial, trial) is None:
             host = host_of(trial.connection.peer)
             del self._trials_of[host][trial]
@@ -139,19 +140,20 @@ class ConnectionLimit:
                 del self._trials_of[host]
 
     def close(self, connection: Connection, reason: str) -> None:
-        """Close a connection, which counts no longer."""
+        """Close a connection, which then no longer counts."""
         self._closing[connection] = None
         connection.close(reason)
 
     @property
     def is_reached(self) -> bool:
-        """Whether there is no room for a further client."""
+        """Whether there is no room for another client."""
         return self._open() >= self._max_connections()
 
     def make_room(self, newcomer: Connection) -> None:
-        """Close the longest idle connection of a client for that of a broker.
+        """Close the longest idle connection of a client in favour of a broker's connection.
 
-        Without one, the longest idle of those with the weakest claim.
+        Without such a connection, the one with the weakest claim is closed, of several the longest
+        idle.
         """
         limit = self._max_connections()
         if self._open() <= limit:
@@ -186,7 +188,7 @@ class ConnectionLimit:
         return standing(connection.peer, claimed, connection.client_id, self._members)
 
     def _report(self, limit: int) -> None:
-        """Log once that the limit is reached, and which hosts hold most connections."""
+        """Log once that the limit is reached, and which hosts have most connections."""
         if self._was_reached:
             return
         self._was_reached = True
@@ -202,7 +204,7 @@ class ConnectionLimit:
 
 
 class Trial:
-    """The FrameHandler of a connection above the limit, until its first request decides."""
+    """The FrameHandler of a connection above the limit, until the first request decides."""
 
     def __init__(self, limit: ConnectionLimit, connection: Connection, timers: TimerWheel) -> None:
         self._limit = limit
@@ -211,7 +213,7 @@ class Trial:
         self._timeout: Timeout = timers.after(TRIAL_MS, self.end)
 
     def frames_received(self, frames: list[memoryview]) -> None:
-        """Let requests pass up to the one that decides, and all of a broker."""
+        """Pass requests on until one decides; pass on all requests of a broker."""
         if not self._is_decided:
             for frame in frames:
                 is_of_broker = self._limit.is_of_broker(frame)
@@ -232,11 +234,11 @@ class Trial:
         self.connection.connection_lost(reason)
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Pass on what the kernel took."""
+        """Pass on the number of bytes that the kernel sent."""
         self.connection.send_queue_changed(sent_bytes)
 
     def end(self) -> None:
-        """Close the connection: it has not proved to be a broker's."""
+        """Close the connection, because no request proved that it is a broker's."""
         if not self._is_decided:
             self._decide()
             reason = "max.connections reached, and no request of a broker came"

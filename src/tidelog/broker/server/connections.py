@@ -1,13 +1,13 @@
-"""One client connection: frames in, responses out, in order.
+"""One client connection: it receives frames and sends responses in order.
 
-A connection decodes requests and passes them to their API. It keeps a queue of responses so that
-they leave in the order of the requests. Requests of one connection begin in order and may wait
-together. Their appends are submitted once per read event, so that many small requests cost one
-write (docs/adr/0054). Responses are made no faster than the peer takes them: one packet can hold
-thousands of requests, each of which asks for megabytes. Requests above the limits begin when
-responses have left. What a peer does not take counts in the budget of all connections
-(`core.response_budget`, docs/adr/0067). Bad bytes close the connection, never the broker. A
-connection knows nothing of sockets: see `Transport` in `core.ports`.
+A connection decodes requests and passes them to their APIs. A connection keeps a queue of
+responses, so that they leave in the order of the requests. Requests of one connection begin in
+order and may wait together. Appends of all requests in a read event are submitted together, so many
+small requests cost one write (docs/adr/0054). Responses are made no faster than the peer receives
+them, because one packet can hold thousands of requests for megabytes each. Requests above the
+limits begin only after earlier responses have left. Unread response bytes count in the budget of
+all connections (`core.response_budget`, docs/adr/0067). Malformed bytes close the connection, but
+never stop the broker. A connection does not use sockets directly; see `Transport` in `core.ports`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from tidelog.wire.registry import (
     UPDATE_METADATA,
 )
 
-#: A request that gets no response (Produce with acks=0).
+#: Stands for a request without a response (Produce with acks=0).
 _NO_ANSWER: list[Buffer] = []
 
 
@@ -63,7 +63,7 @@ _BULK_APIS = (PRODUCE, FETCH, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, ALT
 
 
 class _Slot:
-    """The place of one response in its connection's order."""
+    """The place of one response in the order of its connection."""
 
     __slots__ = ("frame_bytes", "header", "parts", "pending", "size_bytes")
 
@@ -72,7 +72,7 @@ class _Slot:
         #: The response's frame; None while the broker works on the request.
         self.parts: list[Buffer] | None = None
         self.size_bytes = 0
-        #: Bytes of the request that are held until its response, where they count.
+        #: Bytes of the request that count as held until its response is made.
         self.frame_bytes = 0
         self.pending: Pending | None = None
 
@@ -88,10 +88,10 @@ class ConnectionParts:
     responses: ResponseBudget
     clock: Clock
     tracer: Tracer
-    #: Submit the appends that the requests of a read event planned; False where a lane has not
-    #: written all of them yet.
+    #: Submits the appends that a read event planned; returns False if a lane has not written all of
+    #: them yet.
     submit_appends: Callable[[], bool]
-    #: Called when a connection is gone.
+    #: Called when a connection is closed or lost.
     on_closed: Callable[[Connection], None]
 
 
@@ -111,7 +111,7 @@ class Connection:
         self._fence = parts.fence
         self._clock = parts.clock
         self._idle = parts.idle
-        #: The tick of its last request or response (`idle_connections`).
+        #: The tick of the connection's last request or response (`idle_connections`).
         self.active_tick = parts.idle.tick
         #: Name of the listener that accepted this connection.
         self.listener = listener
@@ -119,29 +119,30 @@ class Connection:
         self.serves_own = serves_own
         self._transport = transport
         self._slots: deque[_Slot] = deque()
-        #: Bytes of responses in the slots, which wait for earlier responses.
+        #: Bytes of responses that wait for earlier responses.
         self._held_bytes = 0
         self._responses = parts.responses
         self._share = parts.responses.share(transport.peer, self.abort)
-        #: Who is at the other side; connections of PLAINTEXT listeners are not authenticated.
+        #: The principal of the peer; connections of PLAINTEXT listeners are not authenticated.
         self.principal = ANONYMOUS
-        #: Whether the other side has proved to be a broker, by a request that only brokers send.
+        #: Whether the peer has proved to be a broker, by a request that only brokers send.
         self.is_broker = False
-        #: The broker that such a request named.
+        #: The broker that such a proving request named.
         self.broker_id = UNNAMED
         #: Client id of the last request.
         self.client_id: str | None = None
-        #: Requests that have come and have not begun.
+        #: Requests that have arrived and have not begun.
         self._frames: deque[memoryview] = deque()
         #: Requests begun in this read event whose bytes count against the receive budget.
         self._large: list[tuple[_Slot, int]] = []
-        #: The frames of this read event are held after it.
+        #: Whether the frames of this read event stay valid after the event.
         self._kept = False
         self._closed = False
-        #: Whether the connection is gone; bytes in its transport may be left.
+        #: Whether the connection is lost; its transport may still hold bytes.
         self._is_lost = False
         self._paused = False
-        #: Whether a response was made while this broker could not know that it still leads (V47).
+        #: Whether a response was made while this broker could not know if its session had expired
+        #: (V47).
         self._is_doubtful = False
         self._advancing = False
         self.peer = transport.peer
@@ -149,7 +150,7 @@ class Connection:
             self._paused = True
             transport.pause_reading()
 
-    # FrameHandler
+    # methods of FrameHandler
 
     def frames_received(self, frames: list[memoryview]) -> None:
         """Begin every request of a read event, then submit their appends together."""
@@ -161,7 +162,7 @@ class Connection:
         self._advance(now_ms)
 
     def connection_lost(self, reason: str) -> None:
-        """Drop all waiting requests: no client will read the responses."""
+        """Drop all waiting requests, because no client will read the responses."""
         self._closed = self._is_lost = True
         self._held_bytes = 0
         self._frames.clear()
@@ -173,7 +174,7 @@ class Connection:
         self._parts.on_closed(self)
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Count the bytes that the peer has not taken; go on where it took some."""
+        """Count the unread bytes; continue with waiting requests if the peer received some."""
         if self._is_lost:
             self._count_rest()
             return
@@ -185,14 +186,14 @@ class Connection:
                 self._advance()
 
     def begin(self) -> None:
-        """Send waiting responses and begin waiting requests: the broker admits them from now on."""
+        """Send waiting responses and begin waiting requests, which the broker now admits."""
         self._is_doubtful = False
         if not self._closed:
             self._flush()
             self._advance()
 
     def session_over(self) -> None:
-        """Close a connection with responses made in doubt: the broker's session has ended."""
+        """Close the connection if it has a response made in doubt, as the session has expired."""
         if self._is_doubtful:
             self.close("the broker lost its session while it was stopped")
 
@@ -205,28 +206,28 @@ class Connection:
             self._transport.close(reason)
 
     def abort(self, reason: str) -> None:
-        """Close the connection, and drop the responses that its peer has not taken."""
+        """Close the connection, and drop the unread responses."""
         self._parts.tracer.log("request", logging.WARNING, f"closing {self.peer}: {reason}")
         self._closed = True
         self._held_bytes = 0
         self._transport.abort(reason)
 
     def prove_broker(self, broker_id: int = UNNAMED) -> None:
-        """Note that the other side is a broker, this one if its request says so."""
+        """Note that the peer is a broker; `broker_id` is the broker that its request named."""
         self.broker_id = max(broker_id, self.broker_id)
         if not self.is_broker:
             self.is_broker = True
             self._share.move(self._responses.brokers)
 
     def keep_frames(self) -> None:
-        """Keep the frames of this read event: some request of it is handled later."""
+        """Keep the frames of this read event, because one of its requests is handled later."""
         self._kept = True
         self._transport.keep_frames()
 
     # requests
 
     def _is_full(self) -> bool:
-        """Whether so much waits for this peer that no further request may begin."""
+        """Whether too much waits for the peer, so that no further request may begin."""
         room = self._share.room
         return (
             len(self._slots) >= room.max_in_flight
@@ -235,22 +236,22 @@ class Connection:
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes of responses that wait for the peer."""
+        """Bytes of responses that the peer has not received."""
         return self._held_bytes + self._transport.queued_bytes
 
     def _count(self, has_progress: bool) -> None:
-        """Count the bytes that wait for the peer, in this connection and in its transport."""
+        """Count the unread bytes in this connection and in its transport."""
         self._share.hold(self._held_bytes + self._transport.held_bytes, has_progress)
 
     def _count_rest(self) -> None:
-        """Count what the transport of a lost connection still holds, up to its end."""
+        """Count the bytes that a lost connection's transport still holds, until there are none."""
         if self._transport.held_bytes:
             self._count(has_progress=False)
         else:
             self._share.close()
 
     def _may_begin(self) -> bool:
-        """Whether the first of the frames may begin; there is one."""
+        """Whether the first frame may begin; there must be one."""
         return not (
             self._closed or self._is_full() or (not self._admission.is_open and self._is_held())
         )
@@ -265,9 +266,9 @@ class Connection:
         return True
 
     def _advance(self, now_ms: int | None = None) -> None:
-        """Begin requests as far as the limits allow; read on only when all of them have begun.
+        """Begin requests as far as the limits allow; resume reading only when all have begun.
 
-        `now_ms` is the monotonic time where the caller knows it.
+        `now_ms` is the monotonic time, if the caller knows it.
         """
         if self._advancing:
             return
@@ -292,7 +293,7 @@ class Connection:
             self._transport.resume_reading()
 
     def _begin_some(self, now_ms: int) -> None:
-        """Begin the first of the frames, and those behind it that may begin."""
+        """Begin the first frame, and the following frames that may begin."""
         frames = self._frames
         self._kept = False
         self._begin(frames.popleft(), now_ms)
@@ -304,10 +305,10 @@ class Connection:
             self._release_large()
 
     def _release_large(self) -> None:
-        """Give room back for large requests whose bytes no part of the broker holds.
+        """Release the receive budget of large requests whose bytes no part of the broker holds.
 
-        Other requests give it back after the response. A write that waits for replicas holds no
-        bytes: its records are in the log.
+        Other large requests release it after their response. A write that waits for replicas holds
+        no bytes, because its records are in the log.
         """
         large, self._large = self._large, []
         for slot, size_bytes in large:
@@ -344,7 +345,7 @@ class Connection:
             answer = handler(request)
         except AssertionError:
             raise
-        except Exception as error:  # a bug of the broker fails this request only
+        except Exception as error:  # a defect of the broker fails this request only
             answer = self._dispatcher.request_failed(request, error)
             if answer is None:
                 self.close(f"internal error in {API[header.api_key].name}, which has no response")
@@ -358,10 +359,10 @@ class Connection:
     def _read_listing(
         self, header: RequestHeader, frame: memoryview, body_offset: int, handler: Handler
     ) -> tuple[Any, Handler]:
-        """Read a large request that may list very much; return it and the handler for it.
+        """Read a large request with possibly very many entries; return it and its handler.
 
-        A request with too many entries is refused by its own errors. Raises ProtocolError where
-        there are too many even for that.
+        A request with too many entries gets an error response of its API. Raises ProtocolError if
+        there are too many entries even for an error response.
         """
         try:
             message = decode_listing(header, frame, body_offset, limits.MAX_LISTED_ENTRIES)
@@ -384,8 +385,8 @@ class Connection:
     def _refuse_version(self, error: UnsupportedVersion, frame_bytes: int) -> None:
         """Refuse a version that this broker does not serve.
 
-        ApiVersions gets its documented response, others are closed (KIP-511): a client that has
-        read the served ranges would not send them.
+        ApiVersions gets its documented response (KIP-511). Other APIs close the connection, because
+        a client that has read the served ranges would not send such a version.
         """
         header = error.header
         if header.api_key != API_VERSIONS:
@@ -431,7 +432,7 @@ class Connection:
             parts = encode_response(
                 header.api_key, header.api_version, header.correlation_id, message
             )
-        except SchemaError as error:  # a bug: later responses must not overtake this one
+        except SchemaError as error:  # a defect: later responses must not overtake this one
             name = f"{API[header.api_key].name} version {header.api_version}"
             self._dispatcher.unexpected(f"the answer to {name} of {self.peer}", error)
             self.close(f"internal error in {name}")
@@ -441,7 +442,7 @@ class Connection:
         self._held_bytes += slot.size_bytes
 
     def _flush(self) -> None:
-        """Send the responses that need not wait for an earlier one."""
+        """Send all responses that need not wait for an earlier response."""
         admission = self._admission
         if not admission.is_open and not admission.sends_answers:
             return

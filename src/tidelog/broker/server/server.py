@@ -1,6 +1,6 @@
 """The listeners of one broker and the connections that they accept.
 
-Connections are accepted from the start on, so that clients need not connect again, and are read
+The server accepts connections from the start on, so that clients need not reconnect, and reads them
 once the broker is registered.
 """
 
@@ -27,7 +27,7 @@ from tidelog.core.types import Endpoint
 
 
 class Server:
-    """The listeners of a broker; requests begin once the broker is registered (V30)."""
+    """The listeners of one broker, which begin requests once the broker is registered (V30)."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Server:
         )
 
     async def listen(self) -> None:
-        """Listen on every configured address; ConfigError names one that cannot be had."""
+        """Listen on every configured address; raise ConfigError if one is not available."""
         for endpoint in self._config.listeners:
             listener = await self._listen(endpoint)
             self._listeners.append(listener)
@@ -109,14 +109,14 @@ class Server:
             ) from error
 
     def advertised_endpoints(self) -> tuple[Endpoint, ...]:
-        """Return the own endpoints; a listener on port 0 is advertised with the port it got."""
+        """Return the broker's endpoints; port 0 of a listener is replaced by its actual port."""
         return tuple(
             endpoint._replace(port=endpoint.port or self._ports_listened[endpoint.listener])
             for endpoint in self._config.advertised_listeners
         )
 
     def begin(self) -> None:
-        """Begin requests from now on: the broker is registered."""
+        """Begin requests from now on, as the broker is registered."""
         self._admission.is_serving = True
         self._begin_all()
         self.idle.start()
@@ -126,7 +126,7 @@ class Server:
             connection.begin()
 
     def accept(self, listener: str, transport: Transport) -> FrameHandler:
-        """Return the handler of a connection that the listener of that name accepted."""
+        """Return the handler of a connection that the named listener accepted."""
         serves_own = listener == self._config.inter_broker_listener_name
         connection = Connection(self._parts, transport, serves_own, listener)
         self._connections[connection] = None
@@ -137,21 +137,21 @@ class Server:
         self._admission.gone(connection.close)
 
     def connections(self) -> list[Connection]:
-        """Return the accepted connections that are open."""
+        """Return the open connections."""
         return list(self._connections)
 
     def session_over(self) -> None:
-        """Close connections with responses that were made in doubt of the session (V47)."""
+        """Close connections whose responses were made while the session was in doubt (V47)."""
         for connection in self.connections():
             connection.session_over()
 
     def close_listeners(self) -> None:
-        """Accept no more connections."""
+        """Close the listeners, which then accept no more connections."""
         for listener in self._listeners:
             listener.close()
 
     def close_connections(self) -> None:
-        """Close every connection; the broker stops."""
+        """Close every connection, as the broker stops."""
         for connection in self.connections():
             connection.close("the broker is stopping")
 
