@@ -40,7 +40,7 @@ docs: $(TEST_READY)  ## write every generated page again, from declarations and 
 	$(BIN)/python -m tests.tidy.metrics_page
 	$(BIN)/python -m tests.support.rules
 	$(BIN)/python -m tests.sim.fault_table
-	$(BIN)/python -m tests.sim.mutant_table
+	$(BIN)/python -m tests.support.mutants page
 	$(BIN)/python -m tests.sim.coverage --write
 	$(BIN)/python -m tests.clients.matrix.document --kept
 
@@ -50,8 +50,8 @@ bench: $(RUN_READY)  ## speed of produce, consume, groups and compaction, failov
 soak: $(TEST_READY)  ## mutants, larger models, all clients, chaos, then the simulator over fresh seeds: an hour, or MINUTES=n, or HOURS=n
 	$(BIN)/python -m tests.sim.soak --minutes $(if $(HOURS),$$(( $(HOURS) * 60 )),$(MINUTES))
 
-mutants: $(TEST_READY)  ## one line changed for every rule, in a copy of the sources: its tests must fail (RULES="V12 A4")
-	$(BIN)/python -m tests.support.mutants --by rules $(RULES)
+mutants: $(TEST_READY)  ## one line changed for every rule: an assertion of its tests must fail (RULES="V12 A4")
+	$(BIN)/python -m tests.support.mutants try $(RULES)
 
 matrix: $(TEST_READY)  ## every feature with every client that this machine can run, into docs/compatibility.md
 	$(BIN)/python -m tests.clients.matrix.document

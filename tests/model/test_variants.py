@@ -17,8 +17,9 @@ from tests.support.models.variants import (
     VARIANTS,
     Variant,
     in_force,
+    variant,
 )
-from tests.support.mutants import Mutant, MutantGoneError
+from tests.support.mutants import MutantGoneError
 
 #: What holds is as large as the healthy model: at smaller bounds here, at full ones in the soak.
 SOUND_BOUNDS = log_model.Bounds(2, 2, 1)
@@ -34,14 +35,14 @@ VOID_BOUNDS = isr_model.Bounds(2, 2, keeps_void=True)
 
 
 def model_of(variant: Variant) -> Model:
-    if "stale_fetch_answer_applied" in variant.mutants:
+    if "stale_fetch_answer_applied" in variant.names:
         return log_model.LogModel(SPLIT_BOUNDS)
     if variant.name in LOG_VARIANTS:
         needs_records = variant.name in NEEDS_RECORDS
         broken_bounds = RECORDS_BOUNDS if needs_records else TERMS_BOUNDS
         return log_model.LogModel(broken_bounds if variant.breaks else SOUND_BOUNDS)
     if variant.name in ISR_VARIANTS:
-        is_fenced = "deposed_leader_alters_isr" not in variant.mutants
+        is_fenced = "deposed_leader_alters_isr" not in variant.names
         return isr_model.IsrModel(isr_model.DEFAULT if is_fenced else VOID_BOUNDS)
     if variant.name in SUPERSEDED_VARIANTS:
         bounds = isr_model.superseding(variant.max_version, variant.minimum)
@@ -77,6 +78,6 @@ def test_a_violation_is_told_as_the_shortest_story() -> None:
 
 
 def test_a_variant_whose_target_is_gone_is_an_error() -> None:
-    gone = Variant("gone", (Mutant("gone", "", "", ("tidelog.replication.isr:no_such",), id),), ())
+    gone = variant("gone", (), ("tidelog.replication.isr:no_such", id))
     with pytest.raises(MutantGoneError, match="no_such"), in_force(gone):
         pass

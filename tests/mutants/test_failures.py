@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from tests.support.mutants.failures import NOT_RUNNING, TESTS, Failure, judge, read_failures
-from tests.support.mutants.line_mutants import ROOT, LineMutant, LineMutantError, SourceCopy
+from tests.support.mutants.lines import ROOT
+from tests.support.mutants.trials import NOT_RUNNING, TESTS, Failure, judge
 
 RULES = str(TESTS / "rules" / "test_x.py")
 SUPPORT = str(TESTS / "support" / "x.py")
@@ -61,22 +59,3 @@ def test_an_assertion_does_not_count_where_a_line_did_not_run(error: str) -> Non
     assert not failure.by_assertion and failure.not_running == (error,)
     shown = judged("assert [1] == [2]", RULES, f"controller failed: {error}('x')")
     assert not shown.by_assertion
-
-
-def test_a_run_without_failures_wrote_no_file(tmp_path: Path) -> None:
-    assert read_failures(tmp_path / "none") == []
-
-
-def test_a_mutant_that_only_crashes_proves_nothing() -> None:
-    """`self.broker` is none of the runtime's attributes; tests of V40 fail, by that alone."""
-    crash = LineMutant(
-        "V40",
-        "tidelog/broker/controller/runtime.py",
-        "if not self._claim_changed or self._closing or not self.services.identity.is_registered:",
-        "if not self._claim_changed or self._closing or self.broker.broker_id != 1:",
-    )
-    with (
-        SourceCopy() as sources,
-        pytest.raises(LineMutantError, match="no assertion of a test failed.*AttributeError"),
-    ):
-        sources.is_killed(crash)

@@ -26,7 +26,7 @@ DEPENDING = (
 )
 SEEDS = [str(seed) for seed in range(10)]
 #: Kills that were recorded with so few events: a third of them, in a few seconds.
-MAX_EVENTS = 3_300
+REPLAY = ("tests.support.mutants", "replay", "--max-events", "3300")
 WHICH = ("oldest", "newest")
 #: Parts of `make test` that run on each in `make soak`.
 WHOLE = ("mypy", "decisions", "unit", "sim", "seeds")
@@ -66,12 +66,12 @@ def test_traces_of_seeds_are_equal(which: str) -> None:
 
 
 @pytest.mark.parametrize("which", WHICH)
-def test_recorded_kills_are_caught_at_the_same_event(which: str) -> None:
-    there = lines_there(which, "tests.sim.recorded_kills", str(MAX_EVENTS))
-    assert there == lines_here("tests.sim.recorded_kills", str(MAX_EVENTS))
-    # `tests/sim/test_mutants.py` holds that each is caught; a record may wait to be made again.
-    caught = [line for line in there if not line.endswith("survived")]
-    assert len(caught) > 30, "this test looks at nothing"
+def test_recorded_kills_happen_at_the_same_event(which: str) -> None:
+    there = lines_there(which, *REPLAY)
+    assert there == lines_here(*REPLAY)
+    # `tests/sim/test_mutants.py` holds that each happens; a record may wait to be made again.
+    killed = [line for line in there if not line.endswith("survived")]
+    assert len(killed) > 30, "this test looks at nothing"
 
 
 @pytest.mark.parametrize("which", WHICH)

@@ -61,6 +61,7 @@ def before(minutes: float, cores: int) -> list[list[Step]]:
         PYTHON,
         "-m",
         "tests.support.mutants",
+        "seeds",
         "--seeds",
         "0..199",
         "--kills",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.sim.runs import recovery_within
+from tests.support.mutants.kills import recovery_within
 
 from tidelog.client.fetching import LogReader
 from tidelog.client.groups import GroupAdmin

@@ -7,8 +7,8 @@ to be silent here.
 from __future__ import annotations
 
 import pytest
-from tests.sim.runs import recovery_within
 from tests.support.mutants import MUTANTS, applied
+from tests.support.mutants.kills import recovery_within
 
 from tidelog.history import HistoryChecker, Operation, Report
 from tidelog.sim.run import SeedRun, run_seed

@@ -1,33 +1,29 @@
-"""Brokers with one rule broken are caught, each under a profile that makes its moment common.
+"""Brokers with one rule broken are killed, each under a profile that makes its moment common.
 
-The recorded seed must catch it, and shows nothing without the mutant until then. A cluster that
-does not recover is given up sooner than in the record, with the mutant and without. What a seed
-does changes with every change of the brokers: `python -m tests.sim.mutant_table --search NAME`
-records another seed, and `make soak` counts the seeds that catch each
-(`python -m tests.support.mutants`).
-What no seed shows must be found by a model (`tests/model/test_variants.py`).
+The recorded seed must kill the mutant, and shows nothing without it until then. Where
+`test_seeds.py` runs the same seed to its end, that is proven there. A cluster that does not recover
+is given up after `RECOVERY_S`, with the mutant and without. What a seed does changes with every
+change of the brokers: `python -m tests.support.mutants record NAME` records another one, and `make
+soak` counts the seeds that kill each. What no seed shows must be found by a model
+(`tests/model/test_variants.py`).
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
-from tests.sim.mutant_table import load
-from tests.sim.runs import recovery_within
-from tests.support.models.variants import finding
-from tests.support.mutants import MUTANTS, importable
-from tests.support.mutants.failures import not_running
+from tests.sim.test_seeds import OTHER_PROFILES, OTHER_SEEDS
+from tests.support.mutants import MUTANTS, kills
+from tests.support.mutants.kills import SOUND_SEED
+from tests.support.mutants.lines import ROOT
+from tests.support.mutants.page import variants
+from tests.support.mutants.trials import not_running
 
-from tidelog.sim.run import run_seed
-
-PROOF = Path(__file__).resolve().parents[2] / "docs" / "internals" / "proof.md"
-KILLS = load()
-#: Virtual seconds; what recovers in a minute and not in these is found by `make soak`.
-RECOVERY_S = 15
-CAUGHT = [name for name, mutant in MUTANTS.items() if not mutant.uncaught]
+PROOF = ROOT / "docs" / "internals" / "proof.md"
+KILLS = kills.load()
+BY_SEEDS = [name for name, mutant in MUTANTS.items() if not mutant.why_no_seed]
 
 #: The rules that must not be broken unnoticed, whatever others are thought of.
 REQUIRED = {
@@ -57,21 +53,17 @@ REQUIRED = {
 
 
 def test_every_mutant_has_a_recorded_seed_or_a_model_that_finds_it() -> None:
-    assert list(KILLS) == CAUGHT
-    assert [name for name in MUTANTS if name not in KILLS and not finding(name)] == []
+    assert list(KILLS) == BY_SEEDS
+    assert [name for name in MUTANTS if name not in KILLS and not list(variants(name))] == []
 
 
-def test_the_page_of_proofs_names_each_mutant_with_its_profile() -> None:
-    """Rows of its tables: a defect, its mutants, and the profile whose seeds catch them."""
-    named = {
-        mutant: cells[3]
-        for line in PROOF.read_text(encoding="utf-8").splitlines()
-        if len(cells := line.split("|")) > 4 and "simulator, " in cells[3]
-        for mutant in re.findall(r"`(\w+)`", cells[2])
-    }
+def test_the_page_of_proofs_names_mutants_that_are_there() -> None:
+    """In the second column of its table of clients and disks that misbehave."""
+    table = PROOF.read_text(encoding="utf-8").partition("### Clients and disks that misbehave")[2]
+    rows = [line.split("|") for line in table.partition("\n#")[0].splitlines() if "|" in line]
+    named = re.findall(r"`(\w+)`", " ".join(cells[2] for cells in rows))
     assert len(named) > 20
-    wrong = {name: told for name, told in named.items() if f"`{MUTANTS[name].profile}`" not in told}
-    assert wrong == {}
+    assert [name for name in named if name not in MUTANTS] == []
 
 
 def test_the_required_mutants_are_there_and_others() -> None:
@@ -79,18 +71,31 @@ def test_the_required_mutants_are_there_and_others() -> None:
     assert len(set(MUTANTS) - set(REQUIRED.values())) >= 10
 
 
+def test_a_whole_run_of_the_sound_seed_is_made_under_each_profile() -> None:
+    whole = [each.values for each in OTHER_SEEDS if not each.marks]
+    assert [name for name in OTHER_PROFILES if (name, SOUND_SEED) not in whole] == []
+
+
 @cache
-def _shows_without(seed: int, profile: str, events: int) -> str:
-    with recovery_within(RECOVERY_S):
-        return run_seed(seed, profile, limit_events=events).violation
+def violation_without(profile: str, seed: int, only: str) -> str:
+    """Return the violation of a seed without a mutant, up to the last event that kills one."""
+    last = max(
+        kill.events
+        for name, kill in KILLS.items()
+        if (MUTANTS[name].profile, kill.seed, kill.only) == (profile, seed, only)
+    )
+    return kills.run_without(profile, seed, only, last).violation
 
 
-@pytest.mark.parametrize("name", CAUGHT)
-def test_a_mutant_is_caught_and_only_the_mutant(name: str) -> None:
-    profile, recorded = MUTANTS[name].profile, KILLS[name].seed
-    with recovery_within(RECOVERY_S):
-        killed = run_seed(recorded, profile, importable(name))
-    again = f"python -m tests.sim.mutant_table --search {name}"
-    assert killed.violation, f"{name} survived seed {recorded} of {profile}: {again}"
+@pytest.mark.parametrize("name", BY_SEEDS)
+def test_a_mutant_is_killed_and_only_the_mutant(name: str) -> None:
+    profile, recorded = MUTANTS[name].profile, KILLS[name]
+    run = (recorded.seed, recorded.only)
+    killed = kills.run_with(name, *run)
+    again = f"python -m tests.support.mutants record {name}"
+    assert killed.violation, f"{name} survived {run} of {profile}: {again}"
     assert not not_running(killed.violation), f"{name} does not run: {killed.violation}"
-    assert _shows_without(recorded, profile, killed.events) == ""
+    if killed.events > recorded.events:
+        assert kills.run_without(profile, *run, killed.events).violation == ""
+    elif not kills.is_sound_elsewhere(name, recorded._replace(violation=killed.violation)):
+        assert violation_without(profile, *run) == ""

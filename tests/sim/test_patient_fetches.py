@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.mutants import applied
 
 from tidelog.sim.run import SeedRun
 
@@ -20,11 +19,3 @@ def test_no_fetch_waits_whose_response_cannot_grow() -> None:
         assert run.cluster.fetch_waits is not None
         looks += run.cluster.fetch_waits.looks
     assert looks >= 1_000, "fetches waited that had records"
-
-
-@pytest.mark.rule("V61")
-@pytest.mark.parametrize("mutant", ["older_segments_waited_for", "waits_survive_rolls"])
-def test_a_fetch_that_waits_at_an_older_segment_is_noticed(mutant: str) -> None:
-    with applied(mutant):
-        violation = SeedRun(0, "patient_fetches").run().violation
-    assert "a fetch waits for min_bytes" in violation

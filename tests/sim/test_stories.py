@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.sim.mutant_table import load
 from tests.support.mutants import MUTANTS, importable
+from tests.support.mutants.kills import load
 
 from tidelog.sim.disk import Loss
 from tidelog.sim.job import Job

@@ -20,7 +20,8 @@ def test_commands_name_modules_and_parts_that_exist() -> None:
     modules = re.findall(r"-m (tests\.[\w.]+)", TEXT)
     assert len(modules) == 4
     for module in modules:
-        path = ROOT / f"{module.replace('.', '/')}.py"
+        path = ROOT / module.replace(".", "/")
+        path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
         assert 'if __name__ == "__main__":' in path.read_text(encoding="utf-8"), module
     targets = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"(?:`|    )make (\w+)", TEXT):

@@ -38,7 +38,7 @@ PAGES = {
         "test_generated_pages.py::test_the_page_of_coverage_is_what_the_last_search_found",
     ),
     "docs/internals/mutants.md": Generated(
-        "python -m tests.sim.mutant_table",
+        "python -m tests.support.mutants page",
         "test_mutants.py::test_the_page_is_as_its_command_writes_it",
     ),
     "docs/internals/proof.md": Generated(

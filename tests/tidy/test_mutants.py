@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from tests.sim.mutant_table import SEEDS, TABLE, load, render
-from tests.support.mutants import MUTANTS
+from tests.support.mutants import MUTANTS, kills, page
 from tests.support.rules import rule_ids
 
 
 def test_the_page_is_as_its_command_writes_it() -> None:
-    assert TABLE.read_text(encoding="utf-8") == render(MUTANTS, load())
+    assert page.PAGE.read_text(encoding="utf-8") == page.render(kills.load())
 
 
 def test_every_mutant_names_a_rule_and_says_what_it_does() -> None:
     rules = rule_ids()
     for mutant in MUTANTS.values():
         assert mutant.rule in rules, mutant.name
-        assert mutant.removes.endswith("."), mutant.name
+        assert mutant.defect.endswith("."), mutant.name
 
 
-#: Caught by seeds beyond those of a search: each needs two rare faults in a row.
+#: Killed by seeds beyond those of a search: each needs two rare faults in a row.
 RARE = [
     "epochs_of_other_lives_given_again",
 ]
 
 
-def test_every_mutant_was_caught_within_the_seeds_of_a_search() -> None:
-    assert [name for name, kill in load().items() if kill.seed not in SEEDS] == RARE
+def test_every_mutant_was_killed_within_the_seeds_of_a_search() -> None:
+    assert [name for name, kill in kills.load().items() if kill.seed not in kills.SEEDS] == RARE

@@ -25,7 +25,7 @@ class Mutant(Protocol):
 
     @property
     def profile(self) -> str:
-        """The profile under which seeds catch the mutant."""
+        """The profile under which seeds kill the mutant."""
 
     def in_force(self) -> AbstractContextManager[None]:
         """Return a context that replaces part of the brokers and restores it at the end."""

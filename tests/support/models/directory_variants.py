@@ -5,21 +5,16 @@ Each variant has the smallest bounds that let its defect show.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from tests.support.models.directory_states import Bounds
-from tests.support.models.variants import Variant
-from tests.support.mutants import MUTANTS, Mutant
+from tests.support.models.variants import by_name, variant
 
 from tidelog.controller.elections.leaders import RecreateReplicas
 from tidelog.controller.orders import SendRoleAgain
 from tidelog.controller.records import Presence
 from tidelog.core.errors import ErrorCode
-
-
-def _put(name: str, target: str, make: Callable[[Any], Any]) -> Mutant:
-    return Mutant(name, "", "", (f"tidelog.{target}",), make)
 
 
 def _always_new(original: Any) -> Any:
@@ -82,9 +77,9 @@ def _any_life(_: Any) -> Any:
     return request_error
 
 
-_PLACEMENT: Final = "replication.commands:placement"
-_ASK: Final = "controller.elections.leaders:_ask_for_replicas"
-_CUT_SHORT: Final = "controller.elections.election:cut_short"
+_PLACEMENT: Final = "tidelog.replication.commands:placement"
+_ASK: Final = "tidelog.controller.elections.leaders:_ask_for_replicas"
+_CUT_SHORT: Final = "tidelog.controller.elections.election:cut_short"
 _EVERYTHING_BUT_HERE: Final = (Presence.HERE, Presence.OFFLINE)
 #: The disk of the only member is replaced by an empty one; brokers restart; neither.
 _REPLACED: Final = Bounds(late=(2,), controller_deaths=0, failures=0)
@@ -97,111 +92,78 @@ _REPEATED: Final = Bounds(
 _RECOVERED: Final = Bounds(
     minimum=2, is_begun=True, controller_deaths=0, replacements=0, restarts=2, cuts=1
 )
-#: What is broken, and the bounds at which it shows.
-DIRECTORY_VARIANTS: Final[Mapping[str, tuple[Variant, Bounds]]] = {
-    variant.name: (variant, bounds)
-    for variant, bounds in (
+_CREATED: Final = ("MemberCreated", "LeaderHasAll")
+_RECREATED: Final = ("RecreatedWhereNoneIs",)
+#: Variants of `DirectoryModel`.
+DIRECTORY_VARIANTS: Final = by_name(
+    variant("missing_replica_always_created", _CREATED, "empty_replica_leads", bounds=_REPLACED),
+    variant(
+        "every_command_creates",
+        _CREATED,
+        ("tidelog.controller.command_builder:CommandBuilder._role", _always_new),
+        bounds=_REPLACED,
+    ),
+    variant(
+        "creating_command_believed_twice",
+        _CREATED,
+        (_PLACEMENT, _without(offline=None)),
+        bounds=_REPEATED,
+    ),
+    variant(
+        "creating_command_of_an_earlier_life",
+        _CREATED,
+        ("tidelog.replication.commands:request_error", _any_life),
+        bounds=_REPLACED._replace(lost_answers=1),
+    ),
+    variant(
+        "offline_log_counts_as_lost",
+        ("LeaderHasAll",),
         (
-            Variant(
-                "missing_replica_always_created",
-                (MUTANTS["empty_replica_leads"],),
-                ("MemberCreated", "LeaderHasAll"),
-            ),
-            _REPLACED,
+            "tidelog.replication.commands:missing_log_error",
+            lambda original: lambda **_: original(has_failed_directory=False),
         ),
-        (
-            Variant(
-                "every_command_creates",
-                (_put("new", "controller.command_builder:CommandBuilder._role", _always_new),),
-                ("MemberCreated", "LeaderHasAll"),
-            ),
-            _REPLACED,
-        ),
-        (
-            Variant(
-                "creating_command_believed_twice",
-                (_put("twice", _PLACEMENT, _without(offline=None)),),
-                ("MemberCreated", "LeaderHasAll"),
-            ),
-            _REPEATED,
-        ),
-        (
-            Variant(
-                "creating_command_of_an_earlier_life",
-                (_put("any life", "replication.commands:request_error", _any_life),),
-                ("MemberCreated", "LeaderHasAll"),
-            ),
-            _REPLACED._replace(lost_answers=1),
-        ),
-        (
-            Variant(
-                "offline_log_counts_as_lost",
-                (
-                    _put(
-                        "lost",
-                        "replication.commands:missing_log_error",
-                        lambda original: lambda **_: original(has_failed_directory=False),
-                    ),
-                ),
-                ("LeaderHasAll",),
-            ),
-            _RECOVERED,
-        ),
-        (
-            Variant(
-                "failed_directory_ignored",
-                (_put("ignored", _PLACEMENT, _without(has_failed_directory=False, offline=None)),),
-                ("RecreatedWhereNoneIs", "LeaderHasAll"),
-            ),
-            Bounds(controller_deaths=0, failures=2, replacements=0, restarts=0),
-        ),
-        (
-            Variant(
-                "cut_short_ignores_bounces",
-                (_put("bounces", _CUT_SHORT, _bounces_ignored),),
-                ("LeaderServes",),
-            ),
-            _RESTARTED,
-        ),
-        (
-            Variant(
-                "cut_short_ignores_silence",
-                (_put("silent", _ASK, _asked(awaits_all=False, stops_at=_EVERYTHING_BUT_HERE)),),
-                ("RecreatedWhereNoneIs",),
-            ),
-            _CUT_SHORT_ONLY,
-        ),
-        (
-            Variant(
-                "cut_short_ignores_offline",
-                (_put("offline", _ASK, _asked(awaits_all=True, stops_at=(Presence.HERE,))),),
-                ("RecreatedWhereNoneIs",),
-            ),
-            _CUT_SHORT_ONLY._replace(failures=1),
-        ),
-        (
-            Variant(
-                "cut_short_ignores_replicas",
-                (_put("here", _ASK, _asked(awaits_all=True, stops_at=())),),
-                ("RecreatedWhereNoneIs",),
-            ),
-            _CUT_SHORT_ONLY,
-        ),
-        (
-            Variant(
-                "cut_short_unnoticed",
-                (_put("never", _CUT_SHORT, lambda _: lambda state, replicas, brokers: False),),
-                ("NothingStuck",),
-            ),
-            _CUT_SHORT_ONLY,
-        ),
-        (
-            Variant(
-                "presence_forgotten",
-                (_put("forgotten", "controller.image:Image.absent", _only_lost),),
-                ("LeaderServes",),
-            ),
-            Bounds(controller_deaths=0, replacements=0, restarts=0),
-        ),
-    )
-}  # fmt: skip
+        bounds=_RECOVERED,
+    ),
+    variant(
+        "failed_directory_ignored",
+        (*_RECREATED, "LeaderHasAll"),
+        (_PLACEMENT, _without(has_failed_directory=False, offline=None)),
+        bounds=Bounds(controller_deaths=0, failures=2, replacements=0, restarts=0),
+    ),
+    variant(
+        "cut_short_ignores_bounces",
+        ("LeaderServes",),
+        (_CUT_SHORT, _bounces_ignored),
+        bounds=_RESTARTED,
+    ),
+    variant(
+        "cut_short_ignores_silence",
+        _RECREATED,
+        (_ASK, _asked(awaits_all=False, stops_at=_EVERYTHING_BUT_HERE)),
+        bounds=_CUT_SHORT_ONLY,
+    ),
+    variant(
+        "cut_short_ignores_offline",
+        _RECREATED,
+        (_ASK, _asked(awaits_all=True, stops_at=(Presence.HERE,))),
+        bounds=_CUT_SHORT_ONLY._replace(failures=1),
+    ),
+    variant(
+        "cut_short_ignores_replicas",
+        _RECREATED,
+        (_ASK, _asked(awaits_all=True, stops_at=())),
+        bounds=_CUT_SHORT_ONLY,
+    ),
+    variant(
+        "cut_short_unnoticed",
+        ("NothingStuck",),
+        (_CUT_SHORT, lambda _: lambda state, replicas, brokers: False),
+        bounds=_CUT_SHORT_ONLY,
+    ),
+    variant(
+        "presence_forgotten",
+        ("LeaderServes",),
+        ("tidelog.controller.image:Image.absent", _only_lost),
+        bounds=Bounds(controller_deaths=0, replacements=0, restarts=0),
+    ),
+)

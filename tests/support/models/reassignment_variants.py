@@ -5,22 +5,16 @@ Each variant has the smallest bounds that let its defect show.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from tests.support.models.reassignment_states import Bounds
-from tests.support.models.variants import Variant
-from tests.support.mutants import MUTANTS, Mutant
+from tests.support.models.variants import by_name, variant
 
 from tidelog.controller.command_builder import CommandBuilder
 from tidelog.controller.reassignments import transitions
 from tidelog.controller.reassignments.progress import DeleteReassignedReplicas, ReassignmentsDraft
 from tidelog.core.types import TopicPartition
-
-
-def _put(name: str, target: str, make: Callable[[Any], Any]) -> Mutant:
-    return Mutant(name, "", "", (f"tidelog.controller.{target}",), make)
 
 
 def _roles_of_everybody(original: Any) -> Any:
@@ -90,76 +84,49 @@ def _in_one_go(original: Any) -> Any:
     return begin
 
 
-_BEGIN: Final = "reassignments.progress:ReassignmentsDraft.begin"
-_DEAD_ORIGINAL: Final = Bounds((1,), (2, 3), controller_deaths=0, mortal=1)
+_BEGIN: Final = "tidelog.controller.reassignments.progress:ReassignmentsDraft.begin"
+_ONE_CONTROLLER: Final = Bounds(controller_deaths=0)
+_COMPLETED: Final = Bounds(controller_deaths=0, cancels=False)
 _SECOND: Final = Bounds(second=(2, 3), controller_deaths=0)
-#: What is broken, and the bounds at which it shows.
-REASSIGNMENT_VARIANTS: Final[Mapping[str, tuple[Variant, Bounds]]] = {
-    variant.name: (variant, bounds)
-    for variant, bounds in (
+#: Variants of `ReassignmentModel`.
+REASSIGNMENT_VARIANTS: Final = by_name(
+    variant("node_before_state", ("LeaderInIsr",), "completion_order_reversed", bounds=_COMPLETED),
+    variant(
+        "old_replicas_not_awaited", ("NodeLast",), "old_replicas_not_awaited", bounds=_COMPLETED
+    ),
+    variant(
+        "complete_with_the_first_in_sync",
+        ("StrongIsr",),
+        "complete_with_the_first_in_sync",
+        bounds=_COMPLETED,
+    ),
+    variant("originals_lost", ("Exact",), "originals_lost_on_a_second_target", bounds=_SECOND),
+    variant(
+        "leader_dropped_in_flight",
+        ("LeaderInIsr",),
+        ("tidelog.controller.reassignments.transitions:toward", _dropped_with_its_target),
+        bounds=_SECOND,
+    ),
+    variant(
+        "removed_replicas_in_roles",
+        ("NothingLeft",),
+        ("tidelog.controller.command_builder:CommandBuilder._new_role", _roles_of_everybody),
+        bounds=_ONE_CONTROLLER,
+    ),
+    variant(
+        "deleted_before_the_shrink",
+        ("StrongIsr",),
+        (_BEGIN, _deleted_at_once),
+        bounds=_ONE_CONTROLLER,
+    ),
+    variant("cancel_not_written", ("Exact",), (_BEGIN, _in_one_go), bounds=_ONE_CONTROLLER),
+    variant(
+        "cancel_without_an_original_in_sync",
+        ("CancelStaysOnline",),
         (
-            Variant("node_before_state", (MUTANTS["completion_order_reversed"],), ("LeaderInIsr",)),
-            Bounds(controller_deaths=0, cancels=False),
+            "tidelog.controller.reassignments.targets:check_stays_online",
+            lambda _: lambda topic_partition, original, image: None,
         ),
-        (
-            Variant(
-                "old_replicas_not_awaited", (MUTANTS["old_replicas_not_awaited"],), ("NodeLast",)
-            ),
-            Bounds(cancels=False, controller_deaths=0),
-        ),
-        (
-            Variant(
-                "complete_with_the_first_in_sync",
-                (MUTANTS["complete_with_the_first_in_sync"],),
-                ("StrongIsr",),
-            ),
-            Bounds(controller_deaths=0, cancels=False),
-        ),
-        (
-            Variant("originals_lost", (MUTANTS["originals_lost_on_a_second_target"],), ("Exact",)),
-            _SECOND,
-        ),
-        (
-            Variant(
-                "leader_dropped_in_flight",
-                (_put("dropped", "reassignments.transitions:toward", _dropped_with_its_target),),
-                ("LeaderInIsr",),
-            ),
-            _SECOND,
-        ),
-        (
-            Variant(
-                "removed_replicas_in_roles",
-                (_put("roles", "command_builder:CommandBuilder._new_role", _roles_of_everybody),),
-                ("NothingLeft",),
-            ),
-            Bounds(controller_deaths=0),
-        ),
-        (
-            Variant(
-                "deleted_before_the_shrink",
-                (_put("deleted", _BEGIN, _deleted_at_once),),
-                ("StrongIsr",),
-            ),
-            Bounds(controller_deaths=0),
-        ),
-        (
-            Variant("cancel_not_written", (_put("unwritten", _BEGIN, _in_one_go),), ("Exact",)),
-            Bounds(controller_deaths=0),
-        ),
-        (
-            Variant(
-                "cancel_without_an_original_in_sync",
-                (
-                    _put(
-                        "rash",
-                        "reassignments.targets:check_stays_online",
-                        lambda _: lambda topic_partition, original, image: None,
-                    ),
-                ),
-                ("CancelStaysOnline",),
-            ),
-            _DEAD_ORIGINAL,
-        ),
-    )
-}  # fmt: skip
+        bounds=Bounds((1,), (2, 3), controller_deaths=0, mortal=1),
+    ),
+)

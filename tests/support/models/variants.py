@@ -1,6 +1,6 @@
 """Replication with a rule broken, as designs before had it or as a slip would: models must object.
 
-Each is a set of named replacements of attributes of production modules, by the mechanism of the
+Each is a set of replacements of attributes of production modules, by the mechanism of the
 simulator's mutants: where a target is gone, applying it fails. What older protocols did in messages
 that brokers do not exchange any more (a reconciliation apart from the fetch) replaces the model's
 own part that carries them.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tests.support.models.replicas import Answer, Fetch, Replica
-from tests.support.mutants import MUTANTS, Mutant
+from tests.support.mutants import MUTANTS, LineMutant, Mutant
 
 from tidelog.controller.partitions.isr import ProposalVerdict
 from tidelog.controller.writes import Written
@@ -23,49 +23,62 @@ from tidelog.core.types import NO_EPOCH
 from tidelog.metadata.store import ANY_VERSION
 from tidelog.replication.isr import not_made
 
+#: A target, "module:attribute", and what makes its replacement of the original.
+Replacement = tuple[str, Callable[[Any], Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Replacements that are in force together, and the invariants that the model must find broken;
-    none for a variant that is sound."""
+    """Mutants that are in force together, and the invariants that the model must find broken; none
+    for a variant that is sound."""
 
     name: str
-    replacements: tuple[Mutant, ...]
+    mutants: tuple[Mutant | LineMutant, ...]
     breaks: tuple[str, ...]
+    #: The smallest bounds of the model at which the defect shows; None: the test knows them.
+    bounds: Any = None
     #: The highest partition epoch that it takes (`FailoverModel`, superseded changes).
     max_version: int = 1
     #: min.insync.replicas (superseded changes).
     minimum: int = 1
 
     @property
-    def mutants(self) -> tuple[str, ...]:
-        """Those of the simulator's mutants that it is made of."""
-        return tuple(one.name for one in self.replacements if one.name in MUTANTS)
+    def names(self) -> list[str]:
+        """The names of the mutants that it is made of."""
+        return [mutant.name for mutant in self.mutants]
+
+
+def variant(name: str, breaks: tuple[str, ...], *parts: str | Replacement, **more: Any) -> Variant:
+    """Return a variant of the simulator's mutants, by name, and of other replacements."""
+    mutants = (
+        MUTANTS[part] if isinstance(part, str) else Mutant(part[0], "", "", (part[0],), part[1])
+        for part in parts
+    )
+    return Variant(name, tuple(mutants), breaks, **more)
+
+
+def by_name(*variants: Variant) -> Mapping[str, Variant]:
+    """Return variants by name."""
+    return {each.name: each for each in variants}
 
 
 @contextmanager
 def in_force(variant: Variant) -> Iterator[None]:
     """The variant is what runs within; raises MutantGoneError."""
     with ExitStack() as stack:
-        for mutant in variant.replacements:
+        for mutant in variant.mutants:
             stack.enter_context(mutant.in_force())
         yield
 
 
-def _put(name: str, module: str, attribute: str, make: Callable[[Any], Any]) -> Mutant:
-    return Mutant(name, "", "", (f"{module}:{attribute}",), make)
-
-
-REPLICAS_MODULE = "tests.support.models.replicas"
-FOLLOWER = "tidelog.replication.follower"
-TRUNCATION = "tidelog.replication.truncation"
-ISR = "tidelog.replication.isr"
+_FOLLOWER: Final = "tidelog.replication.follower:FollowerReplica"
+_STORE_WRITER: Final = "tidelog.broker.controller.store_writer:StoreWriter"
+_ISR_DECISIONS: Final = "tidelog.controller.partitions.isr"
+_DIRECT_MODEL: Final = "tests.support.models.direct_model"
 
 #: A leader answers whoever asks, whatever epoch the asker believes in.
-_UNFENCED = _put(
-    "unfenced",
-    "tidelog.replication.leader",
-    "epoch_error",
+_UNFENCED: Final[Replacement] = (
+    "tidelog.replication.leader:epoch_error",
     lambda _: lambda own, asked: ErrorCode.NONE,
 )
 
@@ -123,11 +136,11 @@ def _serve(fenced: bool) -> Callable[[Any], Any]:
     return make
 
 
-def _apart(fenced: bool) -> tuple[Mutant, ...]:
+def _apart(fenced: bool) -> tuple[Replacement, ...]:
     return (
-        _put("reconciled once", FOLLOWER, "FollowerReplica.answered", _answered),
-        _put("histories not told", FOLLOWER, "FollowerReplica.appended", _appended),
-        _put("reconciled apart", REPLICAS_MODULE, "Replica.serve", _serve(fenced)),
+        (f"{_FOLLOWER}.answered", _answered),
+        (f"{_FOLLOWER}.appended", _appended),
+        ("tests.support.models.replicas:Replica.serve", _serve(fenced)),
     )
 
 
@@ -137,31 +150,28 @@ def _asked_offset_only(_: Any) -> Any:
 
 
 BOTH = ("WeakIsr", "StrongIsr")
+_STRONG = ("StrongIsr",)
+_WATERMARK = ("ValidHighWatermark",)
+_TWO = (*_STRONG, *_WATERMARK)
+
 #: Variants of `LogModel`: the published history of the protocol.
-LOG_VARIANTS: Final[Mapping[str, Variant]] = {
-    one.name: one
-    for one in (
-        Variant("truncate_to_high_watermark", (MUTANTS["truncate_to_high_watermark"],), BOTH),
-        Variant(
-            "kip_101_only",
-            (
-                _UNFENCED,
-                *_apart(fenced=False),
-                _put("asked once", FOLLOWER, "FollowerReplica.truncated", _truncated),
-                _put("offset only", TRUNCATION, "truncation_offset", _asked_offset_only),
-            ),
-            BOTH,
-        ),
-        Variant("kip_279_only", (_UNFENCED, *_apart(fenced=False)), BOTH),
-        Variant("kip_320_first_try", (_UNFENCED,), BOTH),
-        Variant("unfenced_truncation", _apart(fenced=False), BOTH),
-        Variant("kip_320", _apart(fenced=True), ()),
-        Variant(
-            "expand_without_epoch_rule", (MUTANTS["expand_without_epoch_rule"],), ("StrongIsr",)
-        ),
-        Variant("stale_fetch_answers", (MUTANTS["stale_fetch_answer_applied"],), BOTH),
-    )
-}
+LOG_VARIANTS: Final = by_name(
+    variant("truncate_to_high_watermark", BOTH, "truncate_to_high_watermark"),
+    variant(
+        "kip_101_only",
+        BOTH,
+        _UNFENCED,
+        *_apart(fenced=False),
+        (f"{_FOLLOWER}.truncated", _truncated),
+        ("tidelog.replication.truncation:truncation_offset", _asked_offset_only),
+    ),
+    variant("kip_279_only", BOTH, _UNFENCED, *_apart(fenced=False)),
+    variant("kip_320_first_try", BOTH, _UNFENCED),
+    variant("unfenced_truncation", BOTH, *_apart(fenced=False)),
+    variant("kip_320", (), *_apart(fenced=True)),
+    variant("expand_without_epoch_rule", _STRONG, "expand_without_epoch_rule"),
+    variant("stale_fetch_answers", BOTH, "stale_fetch_answer_applied"),
+)
 
 
 # The ISR while a change of it is under way.
@@ -181,90 +191,46 @@ def _whatever_comes(original: Any) -> Any:
 
 
 #: Variants of `IsrModel`: what the published model of KIP-497 is broken with.
-ISR_VARIANTS: Final[Mapping[str, Variant]] = {
-    one.name: one
-    for one in (
-        Variant(
-            "optimistic_shrink",
-            (MUTANTS["optimistic_shrink"],),
-            ("ValidHighWatermark",),
-        ),
-        Variant(
-            "ignore_pending_expand",
-            (MUTANTS["pending_expand_ignored"],),
-            ("ValidHighWatermark",),
-        ),
-        Variant(
-            "no_version_check",
-            (MUTANTS["partition_epoch_unchecked"],),
-            ("ValidHighWatermark",),
-        ),
-        Variant(
-            "accept_stale_update",
-            (
-                _put(
-                    "stale answers taken",
-                    "tidelog.replication.leader",
-                    "LeaderReplica.change_accepted",
-                    _whatever_comes,
-                ),
-            ),
-            ("ValidHighWatermark",),
-        ),
-        Variant(
-            "older_commands_obeyed",
-            (MUTANTS["older_command_of_epoch_obeyed"],),
-            ("StrongIsr", "ValidHighWatermark"),
-        ),
-        Variant(
-            "deposed_leader_alters_isr",
-            (MUTANTS["deposed_leader_alters_isr"],),
-            ("StrongIsr", "ValidHighWatermark"),
-        ),
-    )
-}
+ISR_VARIANTS: Final = by_name(
+    variant("optimistic_shrink", _WATERMARK, "optimistic_shrink"),
+    variant("ignore_pending_expand", _WATERMARK, "pending_expand_ignored"),
+    variant("no_version_check", _WATERMARK, "partition_epoch_unchecked"),
+    variant(
+        "accept_stale_update",
+        _WATERMARK,
+        ("tidelog.replication.leader:LeaderReplica.change_accepted", _whatever_comes),
+    ),
+    variant("older_commands_obeyed", _TWO, "older_command_of_epoch_obeyed"),
+    variant("deposed_leader_alters_isr", _TWO, "deposed_leader_alters_isr"),
+)
 
 
 #: Variants of `IsrModel` with changes that newer ones supersede.
-SUPERSEDED_VARIANTS: Final[Mapping[str, Variant]] = {
-    one.name: one
-    for one in (
-        Variant(
-            "union_is_last_change",
-            (MUTANTS["union_is_last_change"],),
-            ("StrongIsr", "ValidHighWatermark"),
+SUPERSEDED_VARIANTS: Final = by_name(
+    variant("union_is_last_change", _TWO, "union_is_last_change"),
+    variant("withdrawal_drops_sent_change", _TWO, "withdrawal_drops_sent_change"),
+    variant("minimum_of_maximal_isr", ("MinimumConfirmed",), "minimum_of_maximal_isr", minimum=2),
+    # An open outcome counts as a refusal.
+    variant(
+        "unanswered_is_refused",
+        _TWO,
+        (
+            "tidelog.replication.isr:unanswered",
+            lambda _: lambda state: not_made(state, state.in_flight[-1]),
         ),
-        Variant(
-            "withdrawal_drops_sent_change",
-            (MUTANTS["withdrawal_drops_sent_change"],),
-            ("StrongIsr", "ValidHighWatermark"),
-        ),
-        Variant(
-            "minimum_of_maximal_isr",
-            (MUTANTS["minimum_of_maximal_isr"],),
-            ("MinimumConfirmed",),
-            minimum=2,
-        ),
-        Variant(
-            "unanswered_is_refused",
-            (
-                _put(
-                    "an open outcome counts as a refusal",
-                    ISR,
-                    "unanswered",
-                    lambda _: lambda state: not_made(state, state.in_flight[-1]),
-                ),
-            ),
-            ("StrongIsr", "ValidHighWatermark"),
-        ),
-    )
-}
+    ),
+)
+
+
+#: Variants of `PendingModel`.
+PENDING_VARIANTS: Final = by_name(
+    variant("pending_moves_watermark", _WATERMARK, "pending_moves_watermark"),
+    variant("pending_kept", ("HeardDeathCounts",), "pending_kept_after_disconnect"),
+    variant("pending_forgotten", ("HealthyFollowerStays",), "pending_forgotten_by_leader"),
+)
 
 
 # The leader writes the state node itself.
-
-DIRECT_MODULE = "tests.support.models.direct_model"
-_TWO = ("StrongIsr", "ValidHighWatermark")
 
 
 def _refused_once_lost(_: Any) -> Any:
@@ -277,32 +243,18 @@ def _refused_once_lost(_: Any) -> Any:
 
 
 #: Variants of `DirectIsrModel`.
-DIRECT_VARIANTS: Final[Mapping[str, Variant]] = {
-    one.name: one
-    for one in (
-        Variant(
-            "direct_unconditional",
-            (
-                _put(
-                    "written whatever the version is",
-                    DIRECT_MODULE,
-                    "is_applied",
-                    lambda _: lambda read, now: True,
-                ),
-            ),
-            _TWO,
-        ),
-        Variant(
-            "direct_lost_answer_refuses",
-            (_put("lost is refused", DIRECT_MODULE, "answer_lost", _refused_once_lost),),
-            _TWO,
-        ),
-        Variant("direct_deposed_leader", (MUTANTS["deposed_leader_writes"],), _TWO),
-        Variant(
-            "direct_optimistic_shrink", (MUTANTS["optimistic_shrink"],), ("ValidHighWatermark",)
-        ),
-    )
-}
+DIRECT_VARIANTS: Final = by_name(
+    variant(
+        "direct_unconditional",
+        _TWO,
+        (f"{_DIRECT_MODEL}:is_applied", lambda _: lambda read, now: True),
+    ),
+    variant(
+        "direct_lost_answer_refuses", _TWO, (f"{_DIRECT_MODEL}:answer_lost", _refused_once_lost)
+    ),
+    variant("direct_deposed_leader", _TWO, "deposed_leader_writes"),
+    variant("direct_optimistic_shrink", _WATERMARK, "optimistic_shrink"),
+)
 
 
 # Lives of brokers.
@@ -320,24 +272,13 @@ def _whoever_is_there(_: Any) -> Any:
 #: The one variant of `BounceModel` whose leaders send no broker epochs.
 UNTOLD: Final = "untold_lives_pass"
 #: Variants of `BounceModel`.
-BOUNCE_VARIANTS: Final[Mapping[str, Variant]] = {
-    one.name: one
-    for one in (
-        Variant("bounce_unnoticed", (MUTANTS["bounce_unnoticed"],), ("StrongIsr",)),
-        Variant(
-            "every_end_is_clean",
-            (MUTANTS["every_restart_is_clean"],),
-            ("StrongIsr",),
-        ),
-        Variant("members_of_any_life", (MUTANTS["stale_member_joins"],), ("StrongIsr",)),
-        Variant(
-            UNTOLD,
-            (_put(UNTOLD, "tidelog.controller.partitions.isr", "_is_eligible", _whoever_is_there),),
-            BOTH,
-        ),
-        Variant("commands_of_any_life", (MUTANTS["stale_broker_epoch_obeyed"],), BOTH),
-    )
-}
+BOUNCE_VARIANTS: Final = by_name(
+    variant("bounce_unnoticed", _STRONG, "bounce_unnoticed"),
+    variant("every_end_is_clean", _STRONG, "every_restart_is_clean"),
+    variant("members_of_any_life", _STRONG, "stale_member_joins"),
+    variant(UNTOLD, BOTH, (f"{_ISR_DECISIONS}:_is_eligible", _whoever_is_there)),
+    variant("commands_of_any_life", BOTH, "stale_broker_epoch_obeyed"),
+)
 
 
 # Failover of controllers.
@@ -362,60 +303,28 @@ def _told_at_once(_: Any) -> Any:
 
 
 #: Variants of `FailoverModel`.
-FAILOVER_VARIANTS: Final[Mapping[str, Variant]] = {
-    one.name: one
-    for one in (
-        Variant(
-            "deposed_controller_writes",
-            (
-                _put(
-                    "no fence",
-                    "tidelog.broker.controller.store_writer",
-                    "StoreWriter.__init__",
-                    _no_fence,
-                ),
-            ),
-            ("DeposedWritesNothing",),
+FAILOVER_VARIANTS: Final = by_name(
+    variant(
+        "deposed_controller_writes",
+        ("DeposedWritesNothing",),
+        (f"{_STORE_WRITER}.__init__", _no_fence),
+    ),
+    variant(
+        "told_before_written", ("OnlyPublishedIsTold",), (f"{_STORE_WRITER}.write", _told_at_once)
+    ),
+    variant(
+        "refusals_are_not_final",
+        _STRONG,
+        (
+            f"{_ISR_DECISIONS}:_refused_for_good",
+            lambda _: lambda error, wanted, state, controller_epoch: ProposalVerdict(error),
         ),
-        Variant(
-            "told_before_written",
-            (
-                _put(
-                    "told at once",
-                    "tidelog.broker.controller.store_writer",
-                    "StoreWriter.write",
-                    _told_at_once,
-                ),
-            ),
-            ("OnlyPublishedIsTold",),
-        ),
-        Variant(
-            "refusals_are_not_final",
-            (
-                _put(
-                    "nothing written",
-                    "tidelog.controller.partitions.isr",
-                    "_refused_for_good",
-                    lambda _: lambda error, wanted, state, controller_epoch: ProposalVerdict(error),
-                ),
-            ),
-            ("StrongIsr",),
-            max_version=2,
-        ),
-    )
-}
+        max_version=2,
+    ),
+)
 
-#: All of them, by name.
+#: Those of models of failovers and of the ISR, by name.
 VARIANTS: Final[Mapping[str, Variant]] = {
     **LOG_VARIANTS, **ISR_VARIANTS, **SUPERSEDED_VARIANTS, **DIRECT_VARIANTS, **FAILOVER_VARIANTS,
     **BOUNCE_VARIANTS,
 }  # fmt: skip
-
-
-def finding(mutant: str) -> tuple[str, ...]:
-    """The variants in which a mutant of the simulator is found broken all by itself."""
-    return tuple(
-        variant.name
-        for variant in VARIANTS.values()
-        if variant.breaks and variant.mutants == (mutant,) and len(variant.replacements) == 1
-    )

@@ -1,4 +1,4 @@
-"""`python -m tests.support.mutants`: what kills each mutant, seeds or the tests of its rule."""
+"""`python -m tests.support.mutants`: tries, searches, records and replays what kills mutants."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ import os
 import signal
 import sys
 import time
-from enum import Enum
-from typing import Annotated
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, TypeVar
 
 import typer
-from tests.support.mutants import MUTANTS, importable, line_mutants
+from tests.support.mutants import LINES, MUTANTS, LineMutant, Mutant, importable, kills, page
 from tests.support.mutants.search import MutantSearch
+from tests.support.mutants.trials import TrialError, check_healthy, is_killed
 
-from tidelog.cli.help import HelpCommand
+from tidelog.cli.help import HelpCommand, HelpGroup
 from tidelog.cli.output import print_line, say
 from tidelog.cli.seed_search import results
 from tidelog.cli.simulation import check_time, parse_seeds
 from tidelog.core.errors import TidelogError
 from tidelog.sim.suggestions import nearest_first
 
-
-class By(Enum):
-    """What must kill mutants."""
-
-    SEEDS = "seeds"
-    RULES = "rules"
-
+AnyMutant = TypeVar("AnyMutant", bound=Mutant | LineMutant)
+Words = Annotated[
+    list[str] | None, typer.Argument(help="Rules, as in V12 A4, or names of mutants; else all.")
+]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes [one per core].")]
 
 app = typer.Typer(
+    cls=HelpGroup,
+    help="Try what kills mutants: the tests of their rules, and seeds of the simulator.",
     rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -37,49 +39,79 @@ app = typer.Typer(
 )
 
 
-@app.command(cls=HelpCommand, epilog="Example: python -m tests.support.mutants --seeds 0..29")
-def mutants(
-    rules: Annotated[
-        list[str] | None, typer.Argument(help="Of these rules only, as in V12 A4.")
-    ] = None,
-    by: Annotated[
-        By, typer.Option(help="What must kill them: seeds, or the tests of their rules.")
-    ] = By.SEEDS,
+def chosen(words: list[str] | None, mutants: Mapping[str, AnyMutant]) -> dict[str, AnyMutant]:
+    """Return the mutants that words name, by rule or by name; all if there are no words."""
+    known = dict.fromkeys([*mutants, *(each.rule for each in mutants.values())])
+    for word in words or ():
+        if word not in known:
+            raise typer.BadParameter(f"no mutant {word!r}; there are {nearest_first(word, known)}")
+    wanted = words or list(known)
+    return {name: each for name, each in mutants.items() if name in wanted or each.rule in wanted}
+
+
+@app.command("list", cls=HelpCommand, epilog="Example: python -m tests.support.mutants list V32")
+def list_all(words: Words = None) -> None:
+    """List mutants with what they do, and the profile whose seeds kill them."""
+    for name, each in chosen(words, {**LINES, **MUTANTS}).items():
+        where = f"{each.rule}, {each.profile}" if each.defect else each.rule
+        line = f"{each.file}: {each.old} -> {each.new}" if isinstance(each, LineMutant) else ""
+        print_line(f"{name} ({where}): {each.defect or line}")
+
+
+@app.command("try", cls=HelpCommand, epilog="Example: python -m tests.support.mutants try V12 A4")
+def try_all(words: Words = None, jobs: Jobs = None) -> None:
+    """Try whether the tests of its rule kill each mutant of one line.
+
+    The exit code is 1 if a mutant survives, cannot be applied, or fails a test by other errors than
+    an assertion.
+    """
+    mutants = chosen(words, LINES)
+    began_s = time.monotonic()
+    wrong = []
+    check_healthy(list(dict.fromkeys(each.rule for each in mutants.values())))
+    threads = ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0)))
+    try:
+        trials = [(each, threads.submit(is_killed, each)) for each in mutants.values()]
+        for mutant, trial in trials:
+            why = ""
+            try:
+                verdict = "killed" if trial.result() else "SURVIVED"
+            except TrialError as error:
+                verdict, why = "PROVES NOTHING", f": {error}"
+            if verdict != "killed":
+                wrong.append(mutant.name)
+            print_line(f"{verdict} {mutant}{why}")
+    finally:
+        threads.shutdown(cancel_futures=True)
+    seconds = time.monotonic() - began_s
+    print_line(f"{len(mutants)} mutants, {len(wrong)} not killed, {seconds:.0f} s")
+    if wrong:
+        say(f"NOT KILLED {', '.join(wrong)}")
+        raise typer.Exit(1)
+
+
+@app.command(cls=HelpCommand, epilog="Example: python -m tests.support.mutants seeds --seeds 0..29")
+def seeds(
+    words: Words = None,
     seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..29",
-    mutant: Annotated[str, typer.Option(help="One of them, by name; else all.")] = "",
-    kills: Annotated[
-        int, typer.Option(min=0, help="Seeds that are enough, then the next mutant; 0: all.")
+    enough: Annotated[
+        int, typer.Option("--kills", min=0, help="Seeds that are enough of a mutant; 0: all.")
     ] = 0,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes [one per core].")] = None,
+    jobs: Jobs = None,
     minutes: Annotated[
         float, typer.Option(min=0.0, help="Begin with no further seed after so long; 0: all.")
     ] = 0.0,
-    list_all: Annotated[bool, typer.Option("--list", help="List the mutants instead.")] = False,
 ) -> None:
-    """Look what kills each mutant; exit code 1 if a mutant survives.
+    """Count the seeds that kill each mutant; exit code 1 if a mutant survives.
 
-    By seeds, each line names those that kill the mutant with the fewest events. By the tests of
-    rules, each mutant is one changed line (tests/rules/mutants.toml), and the other options do not
-    matter.
+    Each line names the seeds that kill the mutant with the fewest events.
     """
-    if by is By.RULES:
-        raise typer.Exit(line_mutants.try_all(rules or []))
     check_time("--minutes", minutes)
-    chosen = {name: each for name, each in MUTANTS.items() if not rules or each.rule in rules}
-    if list_all:
-        for name, each in chosen.items():
-            print_line(f"{name} ({each.rule}, {each.profile}): {each.removes}")
-        return
     wanted = parse_seeds(seeds)
-    if mutant and mutant not in MUTANTS:
-        raise typer.BadParameter(
-            f"no mutant {mutant!r}; there are {nearest_first(mutant, MUTANTS)}"
-        )
-    names = [mutant] if mutant else list(chosen)
-    profiles = {importable(name): MUTANTS[name].profile for name in names}
+    profiles = {importable(name): each.profile for name, each in chosen(words, MUTANTS).items()}
     processes = min(jobs or len(os.sched_getaffinity(0)), len(wanted) * len(profiles))
     deadline = time.monotonic() + minutes * 60
-    search = MutantSearch(profiles, wanted, kills)
+    search = MutantSearch(profiles, wanted, enough)
     survivors = []
     with contextlib.ExitStack() as running:
         for hunt in search.run(
@@ -87,8 +119,8 @@ def mutants(
             lambda: bool(minutes) and time.monotonic() >= deadline,
         ):
             print_line(hunt.summary())
-            if not hunt.kills and MUTANTS[hunt.name].uncaught:
-                print_line(f"    models find it: {MUTANTS[hunt.name].uncaught}")
+            if not hunt.kills and MUTANTS[hunt.name].why_no_seed:
+                print_line(f"    models find it: {MUTANTS[hunt.name].why_no_seed}")
             elif not hunt.kills:
                 survivors.append(hunt.name)
     if search.open:
@@ -100,12 +132,47 @@ def mutants(
         raise typer.Exit(1)
 
 
+@app.command(cls=HelpCommand, epilog="Example: python -m tests.support.mutants record strays_stay")
+def record(words: Words = None) -> None:
+    """Look for a seed that kills each mutant, record it, and write the page."""
+    known = kills.load()
+    for name, each in chosen(words, MUTANTS).items():
+        if each.why_no_seed:
+            continue
+        kill = kills.search(name)
+        print_line(f"{name} {kill or 'SURVIVED'}")
+        known.pop(name, None)
+        if kill is not None:
+            known[name] = kill
+        kills.save(known)
+    page.write(known)
+
+
+@app.command(cls=HelpCommand, epilog="Example: python -m tests.support.mutants replay")
+def replay(
+    max_events: Annotated[
+        int | None, typer.Option(help="Only kills that were recorded with at most so many.")
+    ] = None,
+) -> None:
+    """Replay recorded kills, and print after how many events each mutant is killed now."""
+    for name, kill in kills.load().items():
+        if max_events is None or kill.events <= max_events:
+            result = kills.run_with(name, kill.seed, kill.only)
+            print_line(f"{name} {result.events if result.violation else 'survived'}")
+
+
+@app.command("page", cls=HelpCommand, epilog="Example: python -m tests.support.mutants page")
+def write_page() -> None:
+    """Write docs/internals/mutants.md from the mutants and the recorded kills."""
+    page.write(kills.load())
+
+
 def main() -> None:
     """Run the command and exit with its code."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         app(prog_name="python -m tests.support.mutants")
-    except TidelogError as error:
+    except (TidelogError, TrialError) as error:
         say(f"tests.support.mutants: {error}")
         sys.exit(1)
 

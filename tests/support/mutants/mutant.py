@@ -1,4 +1,4 @@
-"""The definition of a mutant: attributes of modules, replaced by name while a run lasts.
+"""Mutants that replace functions: attributes of modules, replaced by name while a run lasts.
 
 A mutant without its target fails when it is applied, because a mutant that changes nothing would
 prove nothing. The functions that make the replacements are named as their mutants, and their
@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 
+class MutantGoneError(LookupError):
+    """The error of a missing attribute or line that a mutant replaces."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """A defect: each of `targets` becomes the replacement that `make` returns for the originals.
@@ -26,13 +30,13 @@ class Mutant:
     #: The rule that is broken, by its id.
     rule: str
     #: The defect in one sentence.
-    removes: str
+    defect: str
     targets: tuple[str, ...]
     make: Callable[..., Any]
     #: The profile under which seeds search for it.
     profile: str = "default"
-    #: Why no seed shows it; then a model must. Empty for a mutant that a seed catches.
-    uncaught: str = ""
+    #: Why no seed shows it; then a model must. Empty for a mutant that a seed kills.
+    why_no_seed: str = ""
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
@@ -50,30 +54,24 @@ class Mutant:
             yield
 
 
-class MutantGoneError(LookupError):
-    """The error of a missing attribute that a mutant replaces."""
+#: Mutants that replace functions, by name, in the order of their definitions.
+REPLACEMENTS: Final[dict[str, Mutant]] = {}
 
 
-class Catalogue:
-    """Mutants in the order of their definitions."""
+def mutant(
+    rule: str, *targets: str, profile: str = "default", why_no_seed: str = ""
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function as the maker of a mutant of its name."""
 
-    def __init__(self) -> None:
-        self.mutants: Final[dict[str, Mutant]] = {}
+    def register(make: Callable[..., Any]) -> Callable[..., Any]:
+        name = make.__name__
+        if name in REPLACEMENTS:
+            raise ValueError(f"there are two mutants {name}")
+        defect = " ".join((make.__doc__ or "").split())
+        REPLACEMENTS[name] = Mutant(name, rule, defect, targets, make, profile, why_no_seed)
+        return make
 
-    def breaks(
-        self, rule: str, *targets: str, profile: str = "default", uncaught: str = ""
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register the decorated function as the maker of a mutant of its name."""
-
-        def register(make: Callable[..., Any]) -> Callable[..., Any]:
-            name = make.__name__
-            if name in self.mutants:
-                raise ValueError(f"there are two mutants {name}")
-            removes = " ".join((make.__doc__ or "").split())
-            self.mutants[name] = Mutant(name, rule, removes, targets, make, profile, uncaught)
-            return make
-
-        return register
+    return register
 
 
 def _owner(mutant: Mutant, target: str) -> tuple[Any, str]:

@@ -1,7 +1,7 @@
-"""The search for seeds that catch mutants, for `python -m tests.support.mutants`.
+"""The search for seeds that kill mutants, for `python -m tests.support.mutants`.
 
 Each round tries one seed of each remaining mutant, so that a search whose time ends has tried every
-mutant. A mutant that many seeds catch need not wait for another that few catch.
+mutant. A mutant that many seeds kill need not wait for another that few kill.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Hunt:
         return self.mutant.rpartition(":")[2]
 
     def summary(self) -> str:
-        """Return how many seeds catch it, and which do so after the fewest events."""
+        """Return how many seeds kill it, and which do so after the fewest events."""
         self.kills.sort(key=lambda result: (result.events, result.seed))
         earliest = " ".join(str(result.seed) for result in self.kills[:_EARLIEST_KILLS])
-        line = f"{self.name}: caught by {len(self.kills)} of {self.tried} seeds of {self.profile}"
+        line = f"{self.name}: killed by {len(self.kills)} of {self.tried} seeds of {self.profile}"
         return line + (f", earliest by {earliest}" if earliest else "")
 
 

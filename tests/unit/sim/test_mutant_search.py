@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
-from tests.support.mutants import MUTANTS, Mutant, importable
+from tests.support.mutants import LINES, MUTANTS, LineMutant, Mutant, importable
 from tests.support.mutants import __main__ as command
 from tests.support.mutants.search import MutantSearch
+from tests.support.mutants.trials import TrialError
 
 from tidelog.sim import job as jobs
 from tidelog.sim.job import Job
@@ -40,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, str]]:
 
 
 class TestCommand:
-    def test_each_is_told_with_how_many_seeds_catch_it(
+    def test_each_is_told_with_how_many_seeds_kill_it(
         self,
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
@@ -48,30 +49,57 @@ class TestCommand:
     ) -> None:
         broken = Mutant("", "V1", "", ("tidelog.x:y",), lambda original: original, "quiet")
         monkeypatch.setattr(command, "MUTANTS", {"one": broken, "two": broken})
-        words = ("--jobs", "1", "--seeds")
+        words = ("seeds", "--jobs", "1", "--seeds")
         assert run(monkeypatch, *words, "2..4") == 0
         assert capsys.readouterr().out.splitlines() == [
-            f"{name}: caught by 1 of 3 seeds of quiet, earliest by 3" for name in ("one", "two")
+            f"{name}: killed by 1 of 3 seeds of quiet, earliest by 3" for name in ("one", "two")
         ]
-        assert run(monkeypatch, *words, "4..5", "--mutant", "two") == 1
+        assert run(monkeypatch, *words, "4..5", "two") == 1
         told = capsys.readouterr()
-        assert told.out == "two: caught by 0 of 2 seeds of quiet\n"
+        assert told.out == "two: killed by 0 of 2 seeds of quiet\n"
         assert "SURVIVED two" in told.err
         assert asked[-2:] == [(4, "quiet", importable("two")), (5, "quiet", importable("two"))]
 
     def test_a_mutant_that_is_not_there_is_wrong_usage(
         self, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, str, str]]
     ) -> None:
-        assert run(monkeypatch, "--mutant", "nobody") == 2
+        assert run(monkeypatch, "seeds", "nobody") == 2
         assert asked == []
 
     def test_all_of_them_are_listed(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert run(monkeypatch, "--list") == 0
+        assert run(monkeypatch, "list") == 0
         listed = capsys.readouterr().out.splitlines()
-        assert len(listed) == len(MUTANTS)
-        assert listed[0].startswith("truncate_to_high_watermark (V32, default): A follower")
+        assert len(listed) == len({**LINES, **MUTANTS})
+        assert listed[0].startswith("V1_1 (V1): tidelog/")
+        assert run(monkeypatch, "list", "kip101_only", "V45") == 0
+        assert capsys.readouterr().out.splitlines() == [
+            f"strays_stay (V45, topic_churn): {MUTANTS['strays_stay'].defect}",
+            f"kip101_only (V32, late_roles): {MUTANTS['kip101_only'].defect}",
+        ]
+
+    def test_each_line_is_told_with_what_the_tests_of_its_rule_do(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def is_killed(mutant: LineMutant) -> bool:
+            if mutant.name == "V4_3":
+                raise TrialError("it crashes")
+            return mutant.name != "V4_2"
+
+        asked: list[Sequence[str]] = []
+        monkeypatch.setattr(command, "check_healthy", asked.append)
+        monkeypatch.setattr(command, "is_killed", is_killed)
+        assert run(monkeypatch, "try", "V3", "V4_1") == 0
+        assert asked == [["V3", "V4"]]
+        assert run(monkeypatch, "try", "V4") == 1
+        told = capsys.readouterr()
+        assert "NOT KILLED V4_2, V4_3" in told.err
+        lines = told.out.splitlines()
+        assert lines[4].startswith("killed V4_1 tidelog/broker/")
+        assert lines[5].startswith("SURVIVED V4_2 ")
+        assert lines[6].startswith("PROVES NOTHING V4_3 ") and lines[6].endswith(": it crashes")
+        assert lines[-1].startswith("5 mutants, 2 not killed, ")
 
 
 def test_every_mutant_has_a_turn_before_any_has_its_next_one() -> None:
@@ -91,13 +119,13 @@ def test_every_mutant_has_a_turn_before_any_has_its_next_one() -> None:
         ("weak", 0), ("strong", 0), ("weak", 1), ("strong", 1), ("strong", 2), ("strong", 3),
     ]  # fmt: skip
     assert told == [
-        "weak: caught by 2 of 2 seeds of a, earliest by 0 1",
-        "strong: caught by 0 of 4 seeds of b",
+        "weak: killed by 2 of 2 seeds of a, earliest by 0 1",
+        "strong: killed by 0 of 4 seeds of b",
     ]
     early = MutantSearch({"weak": "a", "strong": "b"}, range(4), 3)
     asked.clear()
     assert list(early.run(results, lambda: len(asked) == 3)) == []
     assert [hunt.summary() for hunt in early.open.values()] == [
-        "weak: caught by 2 of 2 seeds of a, earliest by 0 1",
-        "strong: caught by 0 of 1 seeds of b",
+        "weak: killed by 2 of 2 seeds of a, earliest by 0 1",
+        "strong: killed by 0 of 1 seeds of b",
     ]

@@ -1,23 +1,20 @@
-"""Mutants of the ISR and the high watermark (V60 to V64, A3 to A9).
+"""Mutants of the ISR, the high watermark and flush.before.ack.
 
 Each counts a replica that may lack committed records, or commits records that too few replicas
-have.
+have, or that a power loss may take.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from tests.support.mutants.mutant import Catalogue
+from tests.support.mutants.mutant import mutant
 
 from tidelog.replication.isr import target_isr
 
-CATALOGUE: Final = Catalogue()
-_breaks = CATALOGUE.breaks
 
-
-@_breaks(
+@mutant(
     "V60",
     "tidelog.replication.isr:maximal_isr",
     "tidelog.replication.watermark:high_watermark",
@@ -34,7 +31,7 @@ def watermark_of_confirmed_isr(*_: Any) -> Any:
     return (lambda state: state.committed), high_watermark
 
 
-@_breaks(
+@mutant(
     "A7",
     "tidelog.replication.isr:maximal_isr",
     "tidelog.replication.watermark:high_watermark",
@@ -50,30 +47,24 @@ def pending_expand_ignored(_: Any, high_watermark: Any) -> Any:
     return (lambda state: state.committed), without_who_joins
 
 
-@_breaks("A6", "tidelog.replication.isr:maximal_isr", profile="slow_followers")
+@mutant("A6", "tidelog.replication.isr:maximal_isr", profile="slow_followers")
 def optimistic_shrink(_: Any) -> Any:
     """A member that the leader proposes to remove no longer counts."""
 
     return target_isr
 
 
-@_breaks("V63", "tidelog.replication.isr:reached", profile="slow_catch_up")
-def expand_without_epoch_rule(_: Any) -> Any:
-    """A follower joins the ISR at the leader's high watermark, wherever its epoch begins."""
-    return lambda log_end_offset, high_watermark, start_offset: log_end_offset >= high_watermark
-
-
-@_breaks("V63", "tidelog.replication.isr:reached", profile="slow_catch_up")
+@mutant("V63", "tidelog.replication.isr:reached", profile="slow_catch_up")
 def expand_at_once(_: Any) -> Any:
     """A follower joins the ISR with its first fetch, at any offset."""
     return lambda log_end_offset, high_watermark, start_offset: log_end_offset >= 0
 
 
-@_breaks(
+@mutant(
     "A3",
     "tidelog.controller.partitions.isr:judge",
     profile="slow_store",
-    uncaught="a change has to be overtaken by the next one of the same leadership",
+    why_no_seed="a change has to be overtaken by the next one of the same leadership",
 )
 def partition_epoch_unchecked(judge: Any) -> Any:
     """The controller accepts an ISR change that is based on an older state."""
@@ -86,11 +77,11 @@ def partition_epoch_unchecked(judge: Any) -> Any:
     return judged
 
 
-@_breaks(
+@mutant(
     "A3",
     "tidelog.controller.partitions.isr:judge",
     profile="late_roles",
-    uncaught="a change has to be decided after the next leadership began, which it must not name",
+    why_no_seed="a change has to be decided after the next leadership began, and not name it",
 )
 def deposed_leader_alters_isr(judge: Any) -> Any:
     """The controller accepts an ISR change of a former leader."""
@@ -108,20 +99,7 @@ def deposed_leader_alters_isr(judge: Any) -> Any:
     return judged
 
 
-@_breaks(
-    "V63",
-    "tidelog.controller.partitions.isr:_is_eligible",
-    profile="slow_store",
-    uncaught="a member has to restart with a loss while its change is in flight",
-)
-def stale_member_joins(_: Any) -> Any:
-    """The controller accepts a member into the ISR, whatever incarnation of its broker the leader
-    counted.
-    """
-    return lambda member, epoch, state, brokers: member in brokers
-
-
-@_breaks("V60", "tidelog.replication.leader:LeaderReplica.fetched", profile="slow_followers")
+@mutant("V60", "tidelog.replication.leader:LeaderReplica.fetched", profile="slow_followers")
 def sent_counts_as_stored(original: Any) -> Any:
     """Records count as replicated when the leader sends them to a follower."""
 
@@ -131,13 +109,13 @@ def sent_counts_as_stored(original: Any) -> Any:
     return fetched
 
 
-@_breaks("V64", "tidelog.replication.watermark:effective_minimum", profile="slow_followers")
+@mutant("V64", "tidelog.replication.watermark:effective_minimum", profile="slow_followers")
 def minimum_ignored(_: Any) -> Any:
     """acks=all needs only the leader, whatever min.insync.replicas is."""
     return lambda min_insync_replicas, replica_count: 1
 
 
-@_breaks("V61", "tidelog.replication.watermark:on_follower", profile="slow_catch_up")
+@mutant("V61", "tidelog.replication.watermark:on_follower", profile="slow_catch_up")
 def watermark_beyond_log(_: Any) -> Any:
     """A follower takes the leader's high watermark even beyond its own log."""
     return lambda leader_high_watermark, log_start_offset, log_end_offset: max(
@@ -145,30 +123,19 @@ def watermark_beyond_log(_: Any) -> Any:
     )
 
 
-@_breaks("F8", "tidelog.replication.watermark:high_watermark", profile="dead_followers")
-def pending_moves_watermark(high_watermark: Any) -> Any:
-    """The high watermark does not wait for a member with a pending read, which is in sync."""
-
-    def without_who_waits(log_end_offset: int, followers: Any, now_ms: int, *rest: Any) -> Any:
-        waited_for = [each for each in followers if not each.has_pending_read(now_ms)]
-        return high_watermark(log_end_offset, waited_for, now_ms, *rest)
-
-    return without_who_waits
-
-
-@_breaks("F7", "tidelog.replication.pending_reads:PendingReads.drop", profile="dead_followers")
+@mutant("F7", "tidelog.replication.pending_reads:PendingReads.drop", profile="dead_followers")
 def pending_kept_after_disconnect(_: Any) -> Any:
     """A pending read stays when the follower's connection closes."""
     return lambda reads, number: None
 
 
-@_breaks("F7", "tidelog.replication.leader:LeaderReplica.continues", profile="readers_led_on")
+@mutant("F7", "tidelog.replication.leader:LeaderReplica.continues", profile="readers_led_on")
 def pending_forgotten_by_leader(_: Any) -> Any:
     """A leader that leads on under another epoch forgets the reads that it has under way."""
     return lambda leader, former, now_ms: None
 
 
-@_breaks("F11", "tidelog.controller.elections.election:elect_instead", profile="hung_leaders")
+@mutant("F11", "tidelog.controller.elections.election:elect_instead", profile="hung_leaders")
 def relinquished_to_any_replica(elect_instead: Any) -> Any:
     """A leader whose reads hang hands over to any live replica, in sync or not."""
 
@@ -178,3 +145,27 @@ def relinquished_to_any_replica(elect_instead: Any) -> Any:
         return elect_instead(replace(state, isr=live, isr_epochs=epochs), around, slow)
 
     return elected
+
+
+_FOLLOWED = "tidelog.broker.replicas.fetching.followed_partition:FollowedPartition"
+
+
+@mutant("V69", f"{_FOLLOWED}.is_synced", f"{_FOLLOWED}._sync", profile="power_failures")
+def follower_reports_what_it_wrote(*_: Any) -> Any:
+    """A follower fetches on without a sync, and says that its log is synced."""
+
+    def go_on(followed: Any) -> None:
+        followed.is_ready = True
+        followed._fetcher.ready(followed)
+
+    return property(lambda followed: followed.partition.log.config.flush_before_ack), go_on
+
+
+@mutant("V69", "tidelog.replication.leader:LeaderReplica.__init__", profile="power_failures")
+def new_leader_has_synced_its_log(original: Any) -> Any:
+    """A new leader takes the end of its log as synced."""
+
+    def init(leader: Any, *, log_end_offset: int, synced_offset: int = 0, **more: Any) -> None:
+        original(leader, log_end_offset=log_end_offset, synced_offset=log_end_offset, **more)
+
+    return init

@@ -1,22 +1,16 @@
-"""Mutants of the log: flushing, producers, compaction (V38, V39, V60, E3).
-
-Each removes one rule about the records of a log, or about its producers.
-"""
+"""Mutants of the log: flushing, producers, compaction."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.support.mutants.mutant import Catalogue
+from tests.support.mutants.mutant import mutant
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import PRODUCER_BATCHES_REMEMBERED
 
-CATALOGUE: Final = Catalogue()
-_breaks = CATALOGUE.breaks
 
-
-@_breaks("E3", "tidelog.log.log_directory:close_logs")
+@mutant("E3", "tidelog.log.log_directory:close_logs")
 def clean_stop_unflushed(_: Any) -> Any:
     """A clean shutdown writes its marker and does not flush its logs."""
 
@@ -26,7 +20,7 @@ def clean_stop_unflushed(_: Any) -> Any:
     return close_logs
 
 
-@_breaks("V38", "tidelog.log.producer_state:ProducerState.check", profile="slow_followers")
+@mutant("V38", "tidelog.log.producer_state:ProducerState.check", profile="slow_followers")
 def sequence_window_off_by_one(original: Any) -> Any:
     """The leader recognises four of a producer's last five batches as duplicates."""
 
@@ -44,7 +38,7 @@ def sequence_window_off_by_one(original: Any) -> Any:
     return check
 
 
-@_breaks("V38", "tidelog.log.producer_state:ProducerState.check", profile="slow_followers")
+@mutant("V38", "tidelog.log.producer_state:ProducerState.check", profile="slow_followers")
 def last_batch_not_recognised(original: Any) -> Any:
     """A repetition of a producer's newest batch is appended again."""
 
@@ -61,7 +55,7 @@ def last_batch_not_recognised(original: Any) -> Any:
 FULL_FOR_ONE_WRITE: Final = "tidelog.log.directory_space:DirectorySpace.refused"
 
 
-@_breaks(
+@mutant(
     "V38",
     "tidelog.log.producer_state:ProducerState._check_awaited",
     FULL_FOR_ONE_WRITE,
@@ -72,7 +66,7 @@ def later_batch_comes_first(*_: Any) -> Any:
     return lambda producers, batch, now_ms: None, lambda space, error: None
 
 
-@_breaks(
+@mutant(
     "V38",
     "tidelog.log.refused_batches:RefusedBatches.check_behind",
     FULL_FOR_ONE_WRITE,
@@ -83,7 +77,7 @@ def refused_batch_not_awaited(*_: Any) -> Any:
     return lambda refused, batch, expected, now_ms: None, lambda space, error: None
 
 
-@_breaks(
+@mutant(
     "V38", "tidelog.log.refused_batches:RefusedBatches.check_skipped", profile="overtaken_batches"
 )
 def skipped_batches_not_awaited(_: Any) -> Any:
@@ -91,7 +85,7 @@ def skipped_batches_not_awaited(_: Any) -> Any:
     return lambda refused, batch, expected, now_ms: None
 
 
-@_breaks("V38", "tidelog.broker.apis.produce:_PartitionAppend.appended", profile="late_roles")
+@mutant("V38", "tidelog.broker.apis.produce:_PartitionAppend.appended", profile="late_roles")
 def duplicate_not_awaited(original: Any) -> Any:
     """The leader acknowledges a duplicate whose original is not committed yet."""
 
@@ -105,29 +99,13 @@ def duplicate_not_awaited(original: Any) -> Any:
     return appended
 
 
-@_breaks(
-    "V38",
-    "tidelog.broker.replicas.hosting.purgatory:PartitionWatchers.check_order",
-    profile="late_roles",
-)
-def acknowledged_behind_a_timeout(_: Any) -> Any:
-    """A batch is acknowledged although an earlier one of its producer timed out."""
-    return lambda watchers, sent, now_ms: None
-
-
-@_breaks("V38", "tidelog.log.producer_state:ProducerState.truncate_to", profile="late_roles")
+@mutant("V38", "tidelog.log.producer_state:ProducerState.truncate_to", profile="late_roles")
 def producers_not_rolled_back(_: Any) -> Any:
     """A truncated log still knows the producers' batches that were truncated."""
     return lambda producers, offset: True
 
 
-@_breaks("V39", "tidelog.log.log_state:LogState.names_unsynced", profile="rolled_segments")
-def rolled_over_unsynced_names(_: Any) -> Any:
-    """A segment gets its name although a power loss may take the first segment's."""
-    return property(lambda log: False)
-
-
-@_breaks("V60", "tidelog.log.log_cleaner:cleanable", profile="compaction")
+@mutant("V60", "tidelog.log.log_cleaner:cleanable", profile="compaction")
 def compaction_ignores_high_watermark(original: Any) -> Any:
     """Compaction uses the log end as its high watermark."""
 
@@ -139,7 +117,7 @@ def compaction_ignores_high_watermark(original: Any) -> Any:
     return cleanable
 
 
-@_breaks("V60", "tidelog.log.compaction:BatchFilter._stays", profile="compaction")
+@mutant("V60", "tidelog.log.compaction:BatchFilter._stays", profile="compaction")
 def compaction_drops_last_value(_: Any) -> Any:
     """Compaction drops the last record of a key with those before it."""
     return lambda batch_filter, batch, record: (

@@ -1,19 +1,16 @@
-"""Mutants of a broker's responses without certain knowledge (V47, V82).
+"""Mutants of a broker's responses without certain knowledge.
 
 Each removes one reason for which requests or responses wait, or the view behind the responses.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from tests.support.mutants.mutant import Catalogue
-
-CATALOGUE: Final = Catalogue()
-_breaks = CATALOGUE.breaks
+from tests.support.mutants.mutant import mutant
 
 
-@_breaks("V47", "tidelog.broker.membership.self_fencing:SelfFencing._close", profile="pauses")
+@mutant("V47", "tidelog.broker.membership.self_fencing:SelfFencing._close", profile="pauses")
 def serves_on_after_a_pause(_: Any) -> Any:
     """A broker that was stopped for longer than its session continues to serve, as if no time had
     passed.
@@ -21,13 +18,13 @@ def serves_on_after_a_pause(_: Any) -> Any:
     return lambda fencing, gap_ms: None
 
 
-@_breaks("V47", "tidelog.broker.server.admission:Admission.sends_answers", profile="pauses")
+@mutant("V47", "tidelog.broker.server.admission:Admission.sends_answers", profile="pauses")
 def answers_leave_after_a_pause(_: Any) -> Any:
     """A fenced broker begins no request, but sends the responses that it still makes."""
     return property(lambda admission: True)
 
 
-@_breaks("V82", "tidelog.broker.membership.session:Session._register", profile="pauses")
+@mutant("V82", "tidelog.broker.membership.session:Session._register", profile="pauses")
 def view_forgotten(original: Any) -> Any:
     """A broker that re-registers responds from an empty view until the controller fills it."""
 
@@ -40,23 +37,13 @@ def view_forgotten(original: Any) -> Any:
     return register
 
 
-@_breaks("V82", "tidelog.broker.server.admission:Admission.holds", profile="pauses")
+@mutant("V82", "tidelog.broker.server.admission:Admission.holds", profile="pauses")
 def answers_before_the_first_view(_: Any) -> Any:
     """A broker that has just started serves clients before the controller has sent a view."""
     return lambda admission, frame: admission._fence.is_fenced
 
 
-@_breaks(
-    "V4",
-    "tidelog.broker.membership.registration_watch:RegistrationWatch.begin",
-    profile="removed_registrations",
-)
-def removed_registration_unnoticed(_: Any) -> Any:
-    """A broker whose registration was deleted by hand continues as if it were registered."""
-    return lambda watch: None
-
-
-@_breaks(
+@mutant(
     "V4",
     "tidelog.broker.membership.session:Session._until_registered",
     profile="short_sessions",

@@ -1,26 +1,22 @@
-"""Mutants of reassignments (V51, V52, R3, R8, R10, R11).
+"""Mutants of reassignments.
 
-Each removes one step of the order in which a move completes. The docstring of a mutant describes
-the defect, and appears in docs/internals/mutants.md.
+Each removes one step of the order in which a move completes.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
-from tests.support.mutants.mutant import Catalogue
+from tests.support.mutants.mutant import mutant
 
 from tidelog.core.types import NO_LEADER
 
-CATALOGUE: Final = Catalogue()
-_breaks = CATALOGUE.breaks
 _PROFILE: Final = "reassignments"
 _QUEUED: Final = "queued_moves"
 _REDIRECTED: Final = "redirected_moves"
 
 
-@_breaks(
+@mutant(
     "V52", "tidelog.controller.reassignments.progress:ReassignmentsDraft.advance", profile=_PROFILE
 )
 def completion_order_reversed(original: Any) -> Any:
@@ -43,7 +39,7 @@ def completion_order_reversed(original: Any) -> Any:
     return advance
 
 
-@_breaks(
+@mutant(
     "V52",
     "tidelog.controller.image:Image.replicas",
     "tidelog.controller.reassignments.progress:departing",
@@ -60,13 +56,7 @@ def old_replica_readded(_replicas: Any, _departing: Any) -> Any:
     return (lambda self, topic_partition: self.assigned(topic_partition), departing)
 
 
-@_breaks("V52", "tidelog.controller.image:Image.has_left", profile=_PROFILE)
-def old_replicas_not_awaited(_: Any) -> Any:
-    """The controller writes the topic's node before the old replicas confirm their deletion."""
-    return lambda self, topic_partition: True
-
-
-@_breaks("V51", "tidelog.controller.reassignments.transitions:completed", profile=_PROFILE)
+@mutant("V51", "tidelog.controller.reassignments.transitions:completed", profile=_PROFILE)
 def complete_with_the_first_in_sync(original: Any) -> Any:
     """A reassignment completes when one replica of the target is in sync."""
 
@@ -89,7 +79,7 @@ def complete_with_the_first_in_sync(original: Any) -> Any:
     return completed
 
 
-@_breaks("R3", "tidelog.controller.reassignments.transitions:rolled_back", profile=_PROFILE)
+@mutant("R3", "tidelog.controller.reassignments.transitions:rolled_back", profile=_PROFILE)
 def cancel_below_the_minimum(original: Any) -> Any:
     """A cancel ends while the originals are fewer copies of committed records than the minimum."""
 
@@ -101,34 +91,19 @@ def cancel_below_the_minimum(original: Any) -> Any:
     return rolled_back
 
 
-@_breaks("R10", "tidelog.controller.reassignments.transitions:toward", profile=_PROFILE)
-def originals_lost_on_a_second_target(original: Any) -> Any:
-    """A move that gets another target takes the replicas of that moment for the original ones."""
-
-    def toward(target: Any, replicas: Any, move: Any, throttle: int = 0) -> Any:
-        full, begun = original(target, replicas, move, throttle)
-        if begun is None or move is None:
-            return full, begun
-        return full, replace(begun, original=replicas)
-
-    return toward
-
-
-@_breaks(
-    "R10", "tidelog.controller.reassignments.transitions:without_unwanted", profile=_REDIRECTED
-)
+@mutant("R10", "tidelog.controller.reassignments.transitions:without_unwanted", profile=_REDIRECTED)
 def dropped_replica_stays_in_sync(_: Any) -> Any:
     """A replica that another target drops stays in the ISR until the move ends: acks=all waits."""
     return lambda *arguments: None
 
 
-@_breaks("R10", "tidelog.controller.records:unwanted", profile=_REDIRECTED)
+@mutant("R10", "tidelog.controller.records:unwanted", profile=_REDIRECTED)
 def dropped_replica_rejoins(_: Any) -> Any:
     """A replica that another target drops goes on copying, and joins the ISR again."""
     return lambda replicas, move: ()
 
 
-@_breaks("R8", "tidelog.controller.reassignments.queueing:Queue._look_at", profile=_QUEUED)
+@mutant("R8", "tidelog.controller.reassignments.queueing:Queue._look_at", profile=_QUEUED)
 def queue_entry_removed_before_it_is_active(original: Any) -> Any:
     """The controller removes an entry of the queue by the decision that begins its move: the
     queue's node may be written before the topic's node, or without it.
@@ -140,13 +115,7 @@ def queue_entry_removed_before_it_is_active(original: Any) -> Any:
     return look_at
 
 
-@_breaks("R11", "tidelog.controller.reassignments.targets:check_not_frozen", profile=_QUEUED)
-def moves_begin_while_they_are_frozen(_: Any) -> Any:
-    """The controller begins a client's move while reassignments are frozen."""
-    return lambda topic_partition, image: None
-
-
-@_breaks("R16", "tidelog.controller.reassignments.pausing:reason_to_pause", profile=_QUEUED)
+@mutant("R16", "tidelog.controller.reassignments.pausing:reason_to_pause", profile=_QUEUED)
 def paused_move_never_goes_on(original: Any) -> Any:
     """A move that has paused once stays so when enough replicas are in sync again."""
 

@@ -5,34 +5,21 @@ Each lets a coordinator respond with unwritten state, or trust outdated state.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from tests.support.mutants.mutant import Catalogue
+from tests.support.mutants.mutant import mutant
 
 from tidelog.core.coordinator_shard import CoordinatorPhase
 from tidelog.core.errors import ErrorCode
 
-CATALOGUE: Final = Catalogue()
-_breaks = CATALOGUE.breaks
 
-
-@_breaks(
-    "G1",
-    "tidelog.broker.coordinators.led_partition:await_replication",
-    profile="slow_followers",
-)
-def offsets_acked_before_replicated(_: Any) -> Any:
-    """A coordinator responds when its records are in its own log."""
-    return lambda partition, offset, wait: wait.acknowledged()
-
-
-@_breaks("G1", "tidelog.group.classic.classic_group:ClassicGroup.is_current")
+@mutant("G1", "tidelog.group.classic.classic_group:ClassicGroup.is_current")
 def generation_unchecked(_: Any) -> Any:
     """Members commit under any generation."""
     return lambda group, generation_id: True
 
 
-@_breaks("G1", "tidelog.group.classic.classic_group:ClassicGroup.commit_error", profile="lookups")
+@mutant("G1", "tidelog.group.classic.classic_group:ClassicGroup.commit_error", profile="lookups")
 def fenced_instance_commits(original: Any) -> Any:
     """A static member commits although another process has taken its place."""
 
@@ -43,13 +30,7 @@ def fenced_instance_commits(original: Any) -> Any:
     return commit_error
 
 
-@_breaks("G1", "tidelog.broker.coordinators.loading:load_end", profile="slow_catch_up")
-def loaded_to_hw_only(_: Any) -> Any:
-    """A coordinator loads only up to the high watermark, not to the log end."""
-    return lambda partition: partition.high_watermark
-
-
-@_breaks(
+@mutant(
     "G1",
     "tidelog.broker.coordinators.runtime:CoordinatorRuntime.role_ended",
     "tidelog.broker.coordinators.runtime:CoordinatorRuntime.replica_gone",
@@ -81,7 +62,7 @@ def coordinator_goes_on(role_ended: Any, replica_gone: Any, load: Any) -> Any:
     return role_ended_with_replica, note_gone, load_once
 
 
-@_breaks(
+@mutant(
     "G6",
     "tidelog.broker.coordinators.group_coordinators:check_topics",
     "tidelog.group.records:PartitionIncarnation.has_ended",

@@ -1,51 +1,37 @@
-"""Mutants of the controller and of the metadata store.
+"""Mutants of the controller, of the order of its commands, and of the metadata store.
 
-Rules V3, V10, V13, V25, V42, V43, V46, V80, E3, S1 and S2.
-Each removes one rule about decisions on state, its writes, or trust in it. The docstring of a
-mutant describes the defect, and appears in docs/internals/mutants.md.
+Each removes one rule about decisions on state, its writes, or trust in it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from tests.support.mutants.mutant import Catalogue
+from tests.support.mutants.mutant import mutant
 
 from tidelog.controller.activity import ActivityVerdict
+from tidelog.controller.commands import Part
 from tidelog.controller.topics.edits import Adopted
 from tidelog.controller.writes import Written
 from tidelog.metadata import layout
 from tidelog.metadata.store import Check, StoreUnavailable
 from tidelog.sim.sim_store_server import Transact
 
-CATALOGUE: Final = Catalogue()
-_breaks = CATALOGUE.breaks
 
-
-@_breaks("V10", "tidelog.controller.incarnations:restarted_members", profile="quick_restarts")
+@mutant("V10", "tidelog.controller.incarnations:restarted_members", profile="quick_restarts")
 def bounce_unnoticed(_: Any) -> Any:
     """Recorded broker epochs are ignored."""
     return lambda state, brokers: ()
 
 
-@_breaks("E3", "tidelog.controller.incarnations:lost_nothing", profile="quick_restarts")
+@mutant("E3", "tidelog.controller.incarnations:lost_nothing", profile="quick_restarts")
 def every_restart_is_clean(_: Any) -> Any:
     """Every restarted broker counts as complete, without proof of a clean shutdown."""
     return lambda broker, recorded_epoch: True
 
 
-@_breaks("V13", "tidelog.controller.elections.election:elect", profile="slow_followers")
-def unclean_election(original: Any) -> Any:
-    """Without a live in-sync replica another replica is elected, allowed or not."""
-
-    def elect(state: Any, around: Any) -> Any:
-        return original(state, replace(around, unclean=True, is_forced=True))
-
-    return elect
-
-
-@_breaks("V13", "tidelog.controller.elections.election:_leaderless", profile="slow_followers")
+@mutant("V13", "tidelog.controller.elections.election:_leaderless", profile="slow_followers")
 def last_isr_forgotten(original: Any) -> Any:
     """A partition without a leader keeps no ISR: the first replica to return leads."""
 
@@ -59,7 +45,7 @@ def last_isr_forgotten(original: Any) -> Any:
     return leaderless
 
 
-@_breaks(
+@mutant(
     "V3",
     "tidelog.broker.controller.store_writer:StoreWriter._transact",
     "tidelog.broker.controller.store_writer:StoreWriter._settle",
@@ -89,13 +75,13 @@ def controller_epoch_unchecked(_transact: Any, settle: Any, _check_claim: Any) -
     return transact_unchecked, settle_unchecked, check_claim
 
 
-@_breaks("V42", "tidelog.controller.activity:Activity.tick", profile="unanswered_controllers")
+@mutant("V42", "tidelog.controller.activity:Activity.tick", profile="unanswered_controllers")
 def idle_controller_unnoticed(_: Any) -> Any:
     """A controller whose requests the store never answers does not resign."""
     return lambda activity: ActivityVerdict.WAIT
 
 
-@_breaks("V80", "tidelog.broker.events.cluster_events:ClusterEvents._failed", profile="told_events")
+@mutant("V80", "tidelog.broker.events.cluster_events:ClusterEvents._failed", profile="told_events")
 def events_sent_again_as_new(failed: Any) -> Any:
     """Events with an unknown outcome are sent again under another producer id."""
 
@@ -106,7 +92,7 @@ def events_sent_again_as_new(failed: Any) -> Any:
     return forgetful
 
 
-@_breaks("S1", "tidelog.sim.sim_store_server:SimStoreServer.handle", profile="controller_moves")
+@mutant("S1", "tidelog.sim.sim_store_server:SimStoreServer.handle", profile="controller_moves")
 def expired_session_writes(handle: Any) -> Any:
     """The store accepts writes of an expired session."""
 
@@ -119,7 +105,7 @@ def expired_session_writes(handle: Any) -> Any:
     return handle_anyway
 
 
-@_breaks("S2", "tidelog.broker.controller.store_writer:StoreWriter._settle", profile="lost_answers")
+@mutant("S2", "tidelog.broker.controller.store_writer:StoreWriter._settle", profile="lost_answers")
 def unknown_outcome_is_success(original: Any) -> Any:
     """A write of unknown outcome counts as written."""
 
@@ -133,7 +119,7 @@ def unknown_outcome_is_success(original: Any) -> Any:
     return settle
 
 
-@_breaks(
+@mutant(
     "V25",
     "tidelog.broker.configs.live_configs:LiveConfigs.session_renewed",
     profile="topic_changes",
@@ -143,7 +129,7 @@ def missed_changes_stay_missed(_: Any) -> Any:
     return lambda live_configs: None
 
 
-@_breaks("V46", "tidelog.controller.elections.election:elect_preferred", profile="balance")
+@mutant("V46", "tidelog.controller.elections.election:elect_preferred", profile="balance")
 def preferred_out_of_sync(original: Any) -> Any:
     """A preferred replica leads again as soon as it is alive, in sync or not."""
 
@@ -159,19 +145,13 @@ def preferred_out_of_sync(original: Any) -> Any:
     return elect_preferred
 
 
-@_breaks("V25", "tidelog.controller.topics.edits:fault", profile="edited_nodes")
-def edits_believed_at_load(_: Any) -> Any:
-    """A new controller trusts a topic's node, against its partitions' states."""
-    return lambda found: ""
-
-
-@_breaks("V25", "tidelog.controller.topics.edits:adopt", profile="edited_nodes")
+@mutant("V25", "tidelog.controller.topics.edits:adopt", profile="edited_nodes")
 def edits_believed_in_office(_: Any) -> Any:
     """The controller adopts any edit of a topic's node unchecked."""
     return lambda before, found, image: Adopted(found)
 
 
-@_breaks("V43", "tidelog.controller.elections.election:elect", profile="shutdowns")
+@mutant("V43", "tidelog.controller.elections.election:elect", profile="shutdowns")
 def handed_to_anybody(original: Any) -> Any:
     """Partitions of a leaving leader go to any live assigned replica, in sync or not."""
 
@@ -188,7 +168,7 @@ def handed_to_anybody(original: Any) -> Any:
     return elect
 
 
-@_breaks("V43", "tidelog.controller.shutdowns:look_at", profile="shutdowns")
+@mutant("V43", "tidelog.controller.shutdowns:look_at", profile="shutdowns")
 def leaving_stays_in_sync(original: Any) -> Any:
     """A leaving broker stays in the ISRs of the partitions that it follows."""
 
@@ -197,3 +177,48 @@ def leaving_stays_in_sync(original: Any) -> Any:
         hand_over.followed.clear()
 
     return look_at
+
+
+@mutant(
+    "V41",
+    "tidelog.controller.controller:Controller.decide",
+    "tidelog.controller.elections.leaders:look_at",
+    profile="quick_restarts",
+)
+def full_before_bounces(decide: Any, look_at: Any) -> Any:
+    """A new controller sends full commands before it has decided on restarted and dead brokers and
+    on their leaders.
+    """
+    held: dict[Any, None] = {}
+
+    def decide_later(self: Any) -> Any:
+        is_first = not self._registrations.has_read
+        held.clear()
+        if is_first:
+            held[None] = None
+        try:
+            decision = decide(self)
+            late = [one for one in held if one is not None]
+        finally:
+            held.clear()
+        self._agenda.look_at(late)
+        return decision
+
+    def look_later(topic_partition: Any, draft: Any) -> None:
+        if held:
+            held[topic_partition] = None
+        else:
+            look_at(topic_partition, draft)
+
+    return decide_later, look_later
+
+
+@mutant("V17", "tidelog.controller.commands:Commands.requests", profile="quick_restarts")
+def roles_before_brokers(original: Any) -> Any:
+    """Brokers get their roles before the list of live brokers."""
+
+    def requests(self: Any, sender: Any, broker_epoch: int) -> Any:
+        told = original(self, sender, broker_epoch)
+        return [one for one in told if one.part is not Part.BROKERS]
+
+    return requests

@@ -1,4 +1,4 @@
-"""Mutants of responses to clients, and of deletions (V36, V60, V64, V67, V83).
+"""Mutants of responses to clients, and of deletions.
 
 Each exposes uncommitted records, or lets a log begin at a wrong offset.
 """
@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.support.mutants.mutant import Catalogue
-
-CATALOGUE: Final = Catalogue()
-_breaks = CATALOGUE.breaks
+from tests.support.mutants.mutant import mutant
 
 _LATEST_TIMESTAMP: Final = -1
 #: The offset that stands for the high watermark in DeleteRecords.
 _EVERYTHING: Final = -1
 
 
-@_breaks(
+@mutant(
     "V64",
     "tidelog.broker.replicas.hosting.purgatory:PartitionWatchers.wait_for_acks",
     profile="slow_followers",
@@ -27,25 +24,19 @@ def last_record_not_waited_for(original: Any) -> Any:
     return lambda watchers, offset, wait: original(watchers, offset - 1, wait)
 
 
-@_breaks("V36", "tidelog.broker.apis.list_offsets:_end", profile="lookups")
+@mutant("V36", "tidelog.broker.apis.list_offsets:_end", profile="lookups")
 def latest_of_log_end(_: Any) -> Any:
     """The latest offset is the leader's log end, committed or not."""
     return lambda partition, role, request: role.log_end_offset
 
 
-@_breaks("V36", "tidelog.replication.leader:LeaderReplica.is_watermark_current", profile="lookups")
-def latest_of_stale_watermark(_: Any) -> Any:
-    """A new leader returns the latest offset before its high watermark has reached its epoch."""
-    return property(lambda leader: True)
-
-
-@_breaks("V36", "tidelog.log.partition_log:PartitionLog.offset_for_timestamp", profile="lookups")
+@mutant("V36", "tidelog.log.partition_log:PartitionLog.offset_for_timestamp", profile="lookups")
 def search_beyond_high_watermark(original: Any) -> Any:
     """A search by time finds uncommitted records."""
     return lambda log, timestamp_ms, _: original(log, timestamp_ms, log.log_end_offset)
 
 
-@_breaks("V60", "tidelog.log.retention:segments_to_delete", profile="lookups")
+@mutant("V60", "tidelog.log.retention:segments_to_delete", profile="lookups")
 def retention_of_uncommitted(original: Any) -> Any:
     """Retention removes segments with uncommitted records."""
     return lambda segments, config, start, end, _, *rest: original(
@@ -53,7 +44,7 @@ def retention_of_uncommitted(original: Any) -> Any:
     )
 
 
-@_breaks(
+@mutant(
     "V60",
     "tidelog.broker.replicas.hosting.leader_role:LeaderRole.delete_records_before",
     profile="lookups",
@@ -73,7 +64,7 @@ def deletion_to_log_end(original: Any) -> Any:
     return delete_records_before
 
 
-@_breaks("V83", "tidelog.broker.held_answers:HeldAnswers.answer", profile="leaders_end")
+@mutant("V83", "tidelog.broker.held_answers:HeldAnswers.answer", profile="leaders_end")
 def response_of_its_request(original: Any) -> Any:
     """A response that waits for the next leader is made before it waits, from the old view."""
 
@@ -84,13 +75,13 @@ def response_of_its_request(original: Any) -> Any:
     return answer
 
 
-@_breaks("V83", "tidelog.broker.held_answers:HeldAnswers._due", profile="leaders_end")
+@mutant("V83", "tidelog.broker.held_answers:HeldAnswers._due", profile="leaders_end")
 def leader_waited_for_without_end(_: Any) -> Any:
     """A response waits for the next leader however long that takes."""
     return lambda held_answers, held: None
 
 
-@_breaks("V83", "tidelog.broker.held_answers:HeldAnswers._expected_until_ms", profile="leaders_end")
+@mutant("V83", "tidelog.broker.held_answers:HeldAnswers._expected_until_ms", profile="leaders_end")
 def every_leader_waited_for(_: Any) -> Any:
     """After any ending all responses wait, those that name leaders that live, too."""
 
@@ -101,7 +92,7 @@ def every_leader_waited_for(_: Any) -> Any:
     return expected_until_ms
 
 
-@_breaks(
+@mutant(
     "V67",
     "tidelog.broker.replicas.fetching.followed_partition:_EARLIEST_TIMESTAMP",
     profile="lookups",
@@ -111,13 +102,7 @@ def begins_at_leaders_end(_: Any) -> Any:
     return _LATEST_TIMESTAMP
 
 
-@_breaks("V61", "tidelog.broker.replicas.fetching.fetch_growth:is_older", profile="patient_fetches")
-def older_segments_waited_for(_: Any) -> Any:
-    """A fetch waits for more bytes of a segment that is not the active one any more."""
-    return lambda log, base_offset, end: False
-
-
-@_breaks(
+@mutant(
     "V61",
     "tidelog.broker.replicas.hosting.purgatory:PartitionWatchers.look_again",
     profile="patient_fetches",

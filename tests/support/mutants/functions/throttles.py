@@ -1,55 +1,40 @@
-"""Mutants of the replication throttle (R15).
+"""Mutants of the replication throttle.
 
-Each removes one promise: whom it holds back, for how many bytes, and that it ends. The docstring of
-a mutant describes the defect, and appears in docs/internals/mutants.md.
+Each removes one promise: whom it holds back, for how many bytes, and that it ends.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.support.mutants.mutant import Catalogue
+from tests.support.mutants.mutant import mutant
 
 from tidelog.replication.throttle import ThrottleSettings
 
-CATALOGUE: Final = Catalogue()
-_breaks = CATALOGUE.breaks
 _PROFILE: Final = "throttled_moves"
 _SIDE: Final = "tidelog.replication.throttle:SideThrottle"
 _READS: Final = "tidelog.broker.replicas.fetching.throttled_reads:ThrottledReads"
 
 
-@_breaks("R15", f"{_SIDE}.leaves_out", profile=_PROFILE)
-def in_sync_replicas_throttled(original: Any) -> Any:
-    """A throttle holds back members of the ISR, too."""
-
-    def leaves_out(
-        self: Any, topic_partition: Any, is_in_sync: bool, now_ms: int, further_bytes: int = 0
-    ) -> Any:
-        return original(self, topic_partition, False, now_ms, further_bytes)
-
-    return leaves_out
-
-
-@_breaks("R15", f"{_SIDE}.record", profile=_PROFILE)
+@mutant("R15", f"{_SIDE}.record", profile=_PROFILE)
 def throttled_bytes_not_recorded(_: Any) -> Any:
     """Bytes of throttled partitions are not counted."""
     return lambda self, count, out_of_sync_count, now_ms: None
 
 
-@_breaks("R15", f"{_SIDE}.is_throttled", profile=_PROFILE)
+@mutant("R15", f"{_SIDE}.is_throttled", profile=_PROFILE)
 def every_partition_throttled(_: Any) -> Any:
     """Once a list names a replica, the rate holds for all partitions."""
     return lambda self, topic_partition: self.is_active
 
 
-@_breaks("R15", "tidelog.replication.byte_rate:ByteRate._left", profile=_PROFILE)
+@mutant("R15", "tidelog.replication.byte_rate:ByteRate._left", profile=_PROFILE)
 def unpaid_bytes_forgotten(_: Any) -> Any:
     """Bytes above the rate are forgotten when their window expires, as in Kafka."""
     return lambda self, window, end_ms, carried: 0
 
 
-@_breaks("R15", f"{_READS}.leaves_out", profile=_PROFILE)
+@mutant("R15", f"{_READS}.leaves_out", profile=_PROFILE)
 def throttled_partition_blocks_its_fetch(original: Any) -> Any:
     """Where one partition of a fetch waits for the throttle, those behind it wait, too."""
 
@@ -64,13 +49,13 @@ def throttled_partition_blocks_its_fetch(original: Any) -> Any:
     return leaves_out
 
 
-@_breaks("R15", "tidelog.broker.replicas.fetching.fetchers:Fetcher._unthrottle", profile=_PROFILE)
+@mutant("R15", "tidelog.broker.replicas.fetching.fetchers:Fetcher._unthrottle", profile=_PROFILE)
 def throttled_partition_never_fetched_again(_: Any) -> Any:
     """A follower leaves a throttled partition out for ever."""
     return lambda self, waited: None
 
 
-@_breaks(
+@mutant(
     "R4", "tidelog.broker.replicas.hosting.throttles:ReplicationThrottles.moved", profile=_PROFILE
 )
 def move_throttle_outlives_its_move(original: Any) -> Any:
@@ -83,7 +68,7 @@ def move_throttle_outlives_its_move(original: Any) -> Any:
     return moved
 
 
-@_breaks(
+@mutant(
     "R4", "tidelog.broker.replicas.hosting.throttles:ReplicationThrottles.moved", profile=_PROFILE
 )
 def operators_throttle_removed_with_a_move(original: Any) -> Any:

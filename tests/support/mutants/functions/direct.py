@@ -1,16 +1,14 @@
 """Mutants of leaders that write state nodes themselves, and of their notifications.
 
-Rules V6, V10, A8, A12 and E5. Each drops a condition of such a write, mistakes its outcome, or
-loses its announcement. The docstring of a mutant describes the defect, and appears in
-docs/internals/mutants.md.
+Each drops a condition of such a write, mistakes its outcome, or loses its announcement.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from tests.support.mutants.mutant import Catalogue
+from tests.support.mutants.mutant import mutant
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH
@@ -18,21 +16,18 @@ from tidelog.metadata import layout
 from tidelog.metadata.store import ANY_VERSION, OutcomeUnknown, SetData
 from tidelog.replication.direct_isr import Verdict
 
-CATALOGUE: Final = Catalogue()
-_breaks = CATALOGUE.breaks
 
-
-@_breaks("V6", "tidelog.broker.replicas.isr.state_node_writer:SetData", profile="direct_slow_store")
+@mutant("V6", "tidelog.broker.replicas.isr.state_node_writer:SetData", profile="direct_slow_store")
 def direct_write_unconditional(_: Any) -> Any:
     """A leader writes the state node whatever version it has by then."""
     return lambda path, data, version: SetData(path, data, ANY_VERSION)
 
 
-@_breaks(
+@mutant(
     "A12",
     "tidelog.replication.direct_isr:judge",
     profile="direct_slow_store",
-    uncaught="a leader has to read the state of its successor before it gets the command",
+    why_no_seed="a leader has to read the state of its successor before it gets the command",
 )
 def deposed_leader_writes(original: Any) -> Any:
     """A leader writes its change into the state of the next leadership."""
@@ -49,7 +44,7 @@ def deposed_leader_writes(original: Any) -> Any:
     return judge
 
 
-@_breaks(
+@mutant(
     "A8",
     "tidelog.broker.replicas.isr.state_node_writer:StateNodeWriter._write",
     profile="direct",
@@ -83,13 +78,7 @@ def direct_unknown_counts_as_refused(original: Any) -> Any:
     return write
 
 
-@_breaks("A12", "tidelog.metadata.layout:encode_isr_change", profile="direct")
-def isr_change_unannounced(original: Any) -> Any:
-    """A leader leaves a notification that names no partition."""
-    return lambda partitions: original(())
-
-
-@_breaks("A12", "tidelog.broker.controller.notifications:read_isr_changes", profile="direct")
+@mutant("A12", "tidelog.broker.controller.notifications:read_isr_changes", profile="direct")
 def notifications_removed_unread(original: Any) -> Any:
     """The controller removes all notifications that exist by then, not those that it has read."""
 
@@ -102,7 +91,7 @@ def notifications_removed_unread(original: Any) -> Any:
     return read
 
 
-@_breaks("A12", "tidelog.broker.controller.notifications:read_isr_changes", profile="mixed_levels")
+@mutant("A12", "tidelog.broker.controller.notifications:read_isr_changes", profile="mixed_levels")
 def notifications_of_bumped_cluster_ignored(original: Any) -> Any:
     """A controller at level 2.7 or above does not watch for notifications."""
 
@@ -113,13 +102,13 @@ def notifications_of_bumped_cluster_ignored(original: Any) -> Any:
     return read
 
 
-@_breaks("V10", "tidelog.replication.direct_isr:_epoch", profile="direct_quick_restarts")
+@mutant("V10", "tidelog.replication.direct_isr:_epoch", profile="direct_quick_restarts")
 def direct_change_renews_epochs(_: Any) -> Any:
     """A leader records the present incarnation of every member, whatever that one has."""
     return lambda member, change, state, registered: registered.get(member, 0)
 
 
-@_breaks(
+@mutant(
     "V10",
     "tidelog.metadata.layout:encode_isr_change",
     "tidelog.controller.incarnations:is_leader_restarted",
@@ -132,13 +121,7 @@ def restarted_leader_leads(encode_isr_change: Any, _: Any) -> Any:
     return (lambda partitions: encode_isr_change(())), (lambda state, brokers: False)
 
 
-@_breaks("E5", "tidelog.replication.direct_isr:_next_state", profile="direct_last_replica")
-def direct_change_forgets_eligible(original: Any) -> Any:
-    """A leader that writes the state node names no eligible replicas."""
-    return lambda *rest: replace(original(*rest), elr=(), elr_epochs=())
-
-
-@_breaks(
+@mutant(
     "V63",
     "tidelog.broker.services:Identity.session_expired",
     "tidelog.replication.leader:LeaderReplica._may_join_unfetched",

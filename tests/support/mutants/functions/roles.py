@@ -1,4 +1,4 @@
-"""Mutants of leading and following: truncation, epochs, commands, responses (V30 to V38, V64, D3).
+"""Mutants of leading and following: truncation, epochs, commands, responses, strays.
 
 Each removes one rule about commands, truncation, or requests of a replica.
 """
@@ -6,9 +6,9 @@ Each removes one rule about commands, truncation, or requests of a replica.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from tests.support.mutants.mutant import Catalogue
+from tests.support.mutants.mutant import mutant
 
 from tidelog.broker.coordinators import loading
 from tidelog.broker.replicas.fetching.fetch_checks import Refusal
@@ -18,17 +18,8 @@ from tidelog.replication.commands import Placement
 from tidelog.replication.effects import NOTHING
 from tidelog.replication.leader import LeaderReplica
 
-CATALOGUE: Final = Catalogue()
-_breaks = CATALOGUE.breaks
 
-
-@_breaks("V32", "tidelog.replication.truncation:offset_on_becoming_follower")
-def truncate_to_high_watermark(_: Any) -> Any:
-    """A follower truncates its log to its high watermark, as in Design V3."""
-    return min
-
-
-@_breaks(
+@mutant(
     "V32",
     "tidelog.replication.truncation:diverging_epoch",
     "tidelog.replication.truncation:truncation_offset",
@@ -54,7 +45,7 @@ def kip101_only(*_: Any) -> Any:
     return diverging_epoch, truncation_offset
 
 
-@_breaks(
+@mutant(
     "V33",
     "tidelog.broker.replicas.hosting.partition:epoch_error",
     "tidelog.replication.follower:FollowerReplica.appended",
@@ -73,15 +64,13 @@ def kip279_only(_: Any, appended: Any) -> Any:
     return (lambda own, asked: ErrorCode.NONE), appended_unchecked
 
 
-@_breaks(
-    "V37", "tidelog.broker.replicas.hosting.partition:epoch_error", profile="unheard_of_return"
-)
+@mutant("V37", "tidelog.broker.replicas.hosting.partition:epoch_error", profile="unheard_of_return")
 def fetch_epoch_unfenced(_: Any) -> Any:
     """A leader serves fetches of any leader epoch."""
     return lambda own, asked: ErrorCode.NONE
 
 
-@_breaks(
+@mutant(
     "V32",
     "tidelog.broker.replicas.fetching.delayed_fetch:readable",
     profile="early_follower",
@@ -113,7 +102,7 @@ def truncation_unfenced(readable: Any) -> Any:
     return told_anyway
 
 
-@_breaks(
+@mutant(
     "V31",
     "tidelog.broker.replicas.hosting.role_changes:RoleChanges.become_leader",
     profile="leader_returns",
@@ -139,7 +128,7 @@ def follower_state_kept(become_leader: Any) -> Any:
     return become_leader_again
 
 
-@_breaks(
+@mutant(
     "V31",
     "tidelog.broker.replicas.hosting.role_changes:_starting_high_watermark",
     profile="slow_followers",
@@ -149,12 +138,12 @@ def new_leader_commits_its_log(_: Any) -> Any:
     return lambda partition: partition.log.log_end_offset
 
 
-@_breaks(
+@mutant(
     "V30",
     "tidelog.replication.commands:is_current",
     "tidelog.replication.leader:LeaderReplica.commanded",
     profile="late_roles",
-    uncaught="a response of the controller has to overtake an earlier command",
+    why_no_seed="a response of the controller has to overtake an earlier command",
 )
 def older_command_of_epoch_obeyed(_: Any, commanded: Any) -> Any:
     """A broker obeys a command of the replica's leader epoch with an older partition epoch."""
@@ -171,61 +160,13 @@ def older_command_of_epoch_obeyed(_: Any, commanded: Any) -> Any:
     ), obey
 
 
-@_breaks("V30", "tidelog.replication.commands:is_overtaken", profile="late_commands")
-def commands_out_of_order(_: Any) -> Any:
-    """A broker carries out commands in any order."""
-    return lambda latest_correlation_id, correlation_id: False
-
-
-@_breaks(
-    "V30",
-    "tidelog.replication.commands:request_error",
-    profile="quick_restarts",
-    uncaught="a role for an earlier incarnation has to arrive after the next one lost records",
-)
-def stale_broker_epoch_obeyed(original: Any) -> Any:
-    """A broker obeys a command for an earlier registration."""
-
-    def request_error(*, broker_epoch: int, own_broker_epoch: int, **others: Any) -> Any:
-        newest = max(broker_epoch, own_broker_epoch)
-        return original(broker_epoch=newest, own_broker_epoch=own_broker_epoch, **others)
-
-    return request_error
-
-
-@_breaks("V30", "tidelog.replication.commands:request_error", profile="late_roles")
-def deposed_controller_obeyed(original: Any) -> Any:
-    """A broker obeys a command of an earlier controller."""
-
-    def request_error(*, known_controller_epoch: int, controller_epoch: int, **others: Any) -> Any:
-        return original(known_controller_epoch=0, controller_epoch=0, **others)
-
-    return request_error
-
-
-@_breaks("V23", "tidelog.replication.commands:topic_id_matches", profile="topic_churn")
-def topic_id_unchecked(_: Any) -> Any:
-    """Topics are distinguished by name only."""
-    return lambda own, asked: True
-
-
-@_breaks("V35", "tidelog.replication.commands:strays", profile="unreadable_topic")
+@mutant("V35", "tidelog.replication.commands:strays", profile="unreadable_topic")
 def unreadable_topic_is_stray(original: Any) -> Any:
     """Brokers move aside the replicas of a topic that the controller could not read."""
     return lambda hosted, commanded, kept_topics: original(hosted, commanded, {})
 
 
-@_breaks(
-    "V35",
-    "tidelog.controller.command_builder:CommandBuilder._unreadable",
-    profile="unreadable_partition",
-)
-def unreadable_partition_is_stray(_: Any) -> Any:
-    """Full commands omit partitions whose state nodes the controller could not read."""
-    return lambda builder: {}
-
-
-@_breaks("V64", "tidelog.broker.replicas.hosting.purgatory:PartitionWatchers.wait_for_acks")
+@mutant("V64", "tidelog.broker.replicas.hosting.purgatory:PartitionWatchers.wait_for_acks")
 def ack_before_replication(original: Any) -> Any:
     """The leader responds to acks=all as soon as it has the batch."""
 
@@ -238,7 +179,7 @@ def ack_before_replication(original: Any) -> Any:
     return wait_for_acks
 
 
-@_breaks(
+@mutant(
     "V38",
     "tidelog.broker.replicas.hosting.purgatory:PartitionWatchers.leadership_lost",
     profile="slow_followers",
@@ -256,7 +197,7 @@ def lost_leadership_acknowledges(original: Any) -> Any:
     return leadership_lost
 
 
-@_breaks(
+@mutant(
     "V36",
     "tidelog.broker.replicas.fetching.delayed_fetch:DelayedFetch._look",
     profile="slow_followers",
@@ -279,12 +220,12 @@ def consumers_read_uncommitted(original: Any) -> Any:
     return look
 
 
-@_breaks(
+@mutant(
     "V33",
     "tidelog.replication.follower:FollowerReplica.answered",
     "tidelog.broker.replicas.fetching.fetchers:Fetcher._handle",
     profile="late_roles",
-    uncaught="a response with a diverging epoch has to arrive again after its replacement",
+    why_no_seed="a response with a diverging epoch has to arrive again after its replacement",
 )
 def stale_fetch_answer_applied(answered: Any, _: Any) -> Any:
     """A follower applies a response to an earlier fetch position."""
@@ -310,7 +251,7 @@ def stale_fetch_answer_applied(answered: Any, _: Any) -> Any:
     return answered_anyway, handle
 
 
-@_breaks(
+@mutant(
     "V67",
     "tidelog.core.epochs:LeaderEpochs.truncate_from_start",
     "tidelog.replication.truncation:diverging_epoch",
@@ -338,7 +279,7 @@ def first_epoch_moves(truncate_from_start: Any, diverging_epoch: Any) -> Any:
     return moved, believed
 
 
-@_breaks("V31", "tidelog.broker.replicas.commands:_LeaderAndIsr._quieten", profile="busy_leaders")
+@mutant("V31", "tidelog.broker.replicas.commands:_LeaderAndIsr._quieten", profile="busy_leaders")
 def appends_straddle_epochs(_: Any) -> Any:
     """A leader that continues under a new leader epoch still appends under the old one."""
 
@@ -349,18 +290,7 @@ def appends_straddle_epochs(_: Any) -> Any:
     return quieten
 
 
-@_breaks("D3", "tidelog.replication.commands:placement", profile="missing_directory")
-def empty_replica_leads(original: Any) -> Any:
-    """A missing replica that should lead or is in sync is created empty."""
-
-    def placement(**found: Any) -> Any:
-        place = original(**found)
-        return Placement.CREATE if place is Placement.LOST else place
-
-    return placement
-
-
-@_breaks("D3", "tidelog.replication.commands:placement", profile="jbod")
+@mutant("D3", "tidelog.replication.commands:placement", profile="jbod")
 def is_new_ignored(original: Any) -> Any:
     """A replica that is missing beside a failed directory is created, whether it is new or not."""
 
@@ -369,3 +299,17 @@ def is_new_ignored(original: Any) -> Any:
         return Placement.CREATE if place is Placement.OFFLINE else place
 
     return placement
+
+
+@mutant(
+    "V35",
+    "tidelog.broker.replicas.stray_recovery:StrayRecovery._check_latest",
+    profile="mislaid_topics",
+)
+def older_stray_returns(_: Any) -> Any:
+    """A stray is restored although the broker has a later one with more records."""
+
+    async def check_latest(strays: Any, found: Any) -> None:
+        return None
+
+    return check_latest

@@ -1,4 +1,4 @@
-"""Mutants of ISR changes whose outcome is open: superseded, refused, held back (A3, A7 to A9, A11).
+"""Mutants of ISR changes whose outcome is open: superseded, refused, held back.
 
 Each forgets a change that the controller may still accept, or waits for an outcome that has come.
 """
@@ -6,49 +6,16 @@ Each forgets a change that the controller may still accept, or waits for an outc
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from tests.support.mutants.mutant import Catalogue
+from tests.support.mutants.mutant import mutant
 
-from tidelog.controller.command_builder import CommandBuilder
-from tidelog.controller.orders import SendRoleAgain
 from tidelog.core.errors import ErrorCode
 from tidelog.replication import isr as isr_rules
 from tidelog.replication.effects import SendAlterPartition
 
-CATALOGUE: Final = Catalogue()
-_breaks = CATALOGUE.breaks
 
-
-@_breaks(
-    "A8",
-    "tidelog.replication.isr:maximal_isr",
-    profile="superseded_changes",
-    uncaught="the superseded change has to be accepted, and the newer one to lack its member",
-)
-def union_is_last_change(_: Any) -> Any:
-    """Only the newest ISR change counts for the high watermark, not those that it superseded."""
-
-    def maximal_isr(state: Any) -> tuple[int, ...]:
-        newest = isr_rules.changes(state)[-1:]
-        joining = (member for change in newest for member in change.isr)
-        return tuple(dict.fromkeys((*state.committed, *joining)))
-
-    return maximal_isr
-
-
-@_breaks(
-    "A8",
-    "tidelog.replication.isr:withdraw",
-    profile="superseded_changes",
-    uncaught="a newer change has to be withdrawn before it is sent, and the older one accepted",
-)
-def withdrawal_drops_sent_change(_: Any) -> Any:
-    """A queued change that is withdrawn takes the change in flight with it."""
-    return lambda state: isr_rules.IsrState(state.committed, state.partition_epoch)
-
-
-@_breaks("A9", "tidelog.replication.leader:LeaderReplica._commit", profile="superseded_changes")
+@mutant("A9", "tidelog.replication.leader:LeaderReplica._commit", profile="superseded_changes")
 def pending_kept_at_newer_epoch(commit: Any) -> Any:
     """A newer partition epoch leaves the changes in flight pending."""
 
@@ -66,26 +33,11 @@ def pending_kept_at_newer_epoch(commit: Any) -> Any:
     return committed
 
 
-@_breaks(
-    "A3",
-    "tidelog.controller.partitions.alter_partition:SendRoleAgain",
-    profile="superseded_changes",
-)
-def refusal_without_state(_: Any) -> Any:
-    """The controller refuses an ISR change without sending the state that holds."""
-
-    class Unsent(SendRoleAgain):
-        def give(self, builder: CommandBuilder) -> None:
-            """Send nothing."""
-
-    return Unsent
-
-
-@_breaks(
+@mutant(
     "A7",
     "tidelog.replication.leader:LeaderReplica._advance",
     profile="superseded_changes",
-    uncaught="a leader commits below the minimum; the eligible replicas make up for it (E1)",
+    why_no_seed="a leader commits below the minimum; the eligible replicas make up for it (E1)",
 )
 def minimum_of_maximal_isr(advance: Any) -> Any:
     """min.insync.replicas counts members whose joining the controller has not confirmed."""
@@ -101,7 +53,7 @@ def minimum_of_maximal_isr(advance: Any) -> Any:
     return advanced
 
 
-@_breaks(
+@mutant(
     "A11",
     "tidelog.replication.leader:LeaderReplica.change_unanswered",
     profile="held_expansions",
@@ -117,7 +69,7 @@ def held_change_dropped(unanswered: Any) -> Any:
     return dropped
 
 
-@_breaks(
+@mutant(
     "A11",
     "tidelog.controller.partitions.alter_partition:alter_held",
     profile="held_expansions",
@@ -131,7 +83,7 @@ def expansions_held_for_ever(_: Any) -> Any:
     return nothing
 
 
-@_breaks(
+@mutant(
     "A9",
     "tidelog.broker.replicas.isr.foreign_isr_changes:ForeignIsrChanges.published",
     profile="rogue_isr_changes",

@@ -1,5 +1,4 @@
-"""Mutants of a broker's use of its disks (V23, V38, V39, V64, V68, V81, and of the D rules
-D3, D4, D13, D14, D17, D21).
+"""Mutants of a broker's use of its disks.
 
 Each trusts a disk wrongly, or forgets a refusal of the disk.
 """
@@ -7,26 +6,23 @@ Each trusts a disk wrongly, or forgets a refusal of the disk.
 from __future__ import annotations
 
 import errno
-from typing import Any, Final
+from typing import Any
 
-from tests.support.mutants.logs import FULL_FOR_ONE_WRITE
-from tests.support.mutants.mutant import Catalogue
+from tests.support.mutants.functions.logs import FULL_FOR_ONE_WRITE
+from tests.support.mutants.mutant import mutant
 
 from tidelog.controller.elections import election
 from tidelog.core.completion import Completion
 from tidelog.core.errors import DEVICE_ERRNOS, ErrorCode, StorageError
 
-CATALOGUE: Final = Catalogue()
-_breaks = CATALOGUE.breaks
 
-
-@_breaks("D17", "tidelog.core.errors:StorageError.is_device_failure", profile="failing_disks")
+@mutant("D17", "tidelog.core.errors:StorageError.is_device_failure", profile="failing_disks")
 def failed_sync_tried_again(_: Any) -> Any:
     """A failed fsync is retried later, and trusted when it succeeds."""
     return property(lambda error: error.errno in DEVICE_ERRNOS and error.operation != "fsync")
 
 
-@_breaks("D4", "tidelog.log.directory_disk:DirectoryDisk.failed", profile="jbod")
+@mutant("D4", "tidelog.log.directory_disk:DirectoryDisk.failed", profile="jbod")
 def failed_directory_served(original: Any) -> Any:
     """A broker goes on to lead and to follow with the replicas in a failed directory."""
 
@@ -38,7 +34,7 @@ def failed_directory_served(original: Any) -> Any:
     return failed
 
 
-@_breaks(
+@mutant(
     "D1",
     "tidelog.log.directory_disk:DirectoryDisk.failed",
     "tidelog.broker.replicas.directories.failed_directories:FailedDirectories._count",
@@ -62,7 +58,7 @@ def failure_counted_twice(failed: Any, count: Any) -> Any:
     return again, counted
 
 
-@_breaks("V39", "tidelog.log.flush:FlushOperation.__call__", profile="failing_disks")
+@mutant("V39", "tidelog.log.flush:FlushOperation.__call__", profile="failing_disks")
 def recovery_point_before_sync(_: Any) -> Any:
     """The recovery point rises before the records are synced."""
 
@@ -75,25 +71,25 @@ def recovery_point_before_sync(_: Any) -> Any:
     return flush
 
 
-@_breaks("V39", "tidelog.log.scan:check", profile="failing_disks")
+@mutant("V39", "tidelog.log.scan:check", profile="failing_disks")
 def recovery_without_checksums(_: Any) -> Any:
     """Recovery trusts batches whose headers look right."""
     return lambda batch: None
 
 
-@_breaks("V39", "tidelog.log.recovery:ends_at_entry", profile="damaged_disks")
+@mutant("V39", "tidelog.log.recovery:ends_at_entry", profile="damaged_disks")
 def segment_ends_believed(_: Any) -> Any:
     """Recovery trusts the end of a segment that it does not read again."""
     return lambda files, segment, entry: (True, -1)
 
 
-@_breaks("V64", "tidelog.log.append_queue:_write_rest", profile="failing_disks")
+@mutant("V64", "tidelog.log.append_queue:_write_rest", profile="failing_disks")
 def short_write_is_whole(_: Any) -> Any:
     """A partial write of an append counts as complete."""
     return lambda files, handle, buffer, written, position: None
 
 
-@_breaks(
+@mutant(
     "V68",
     "tidelog.log.segment_reads:verify",
     profile="damaged_leaders",
@@ -103,7 +99,7 @@ def damage_is_served(_: Any) -> Any:
     return lambda data, position, offset, end_offset: False
 
 
-@_breaks(
+@mutant(
     "V68",
     "tidelog.controller.elections.election:elect_without",
     "tidelog.replication.truncation:before_damage",
@@ -117,7 +113,7 @@ def damaged_leader_stays_in_isr(*_: Any) -> Any:
     )
 
 
-@_breaks(
+@mutant(
     "V68",
     "tidelog.broker.replicas.hosting.role_changes:RoleChanges.become_follower",
     profile="damaged_leaders",
@@ -132,13 +128,7 @@ def damage_forgotten_with_the_role(original: Any) -> Any:
     return become_follower
 
 
-@_breaks("V68", "tidelog.replication.truncation:before_damage", profile="damaged_leaders")
-def damage_truncated_by_a_member(_: Any) -> Any:
-    """A follower with a damaged log truncates it while committed records count on it."""
-    return lambda damaged_offset, broker_id, members: damaged_offset
-
-
-@_breaks(
+@mutant(
     "V68",
     "tidelog.replication.commands:can_be_replaced",
     profile="damaged_leaders_offline",
@@ -148,7 +138,7 @@ def damaged_replica_takes_its_role_again(_: Any) -> Any:
     return lambda broker_id, isr: False
 
 
-@_breaks(
+@mutant(
     "V23",
     "tidelog.log.replica_departures:ReplicaDepartures.finished",
     "tidelog.log.replica_directories:make_directory",
@@ -164,7 +154,7 @@ def created_over_a_former_replica(*_: Any) -> Any:
     )
 
 
-@_breaks("D14", "tidelog.broker.replicas.fetching.fetch_checks:_find", profile="full_directories")
+@mutant("D14", "tidelog.broker.replicas.fetching.fetch_checks:_find", profile="full_directories")
 def read_only_directory_refuses_reads(original: Any) -> Any:
     """Reads of a replica are refused while its disk is full, too."""
 
@@ -177,7 +167,7 @@ def read_only_directory_refuses_reads(original: Any) -> Any:
     return find
 
 
-@_breaks(
+@mutant(
     "D14",
     "tidelog.broker.replicas.directories.unfit_directories:UnfitDirectories.due",
     profile="full_directories",
@@ -187,17 +177,7 @@ def full_leader_stays(_: Any) -> Any:
     return lambda unfit, partitions, others: []
 
 
-@_breaks(
-    "D13",
-    "tidelog.broker.replicas.directories.unfit_directories:UnfitDirectories.is_slow",
-    profile="slow_directories",
-)
-def slow_leader_stays(_: Any) -> Any:
-    """A leader on a slow disk does not ask for another one."""
-    return lambda unfit, directory: False
-
-
-@_breaks(
+@mutant(
     "D13",
     "tidelog.broker.replicas.directories.unfit_directories:UnfitDirectories._is_of_use",
     profile="slow_directories",
@@ -211,35 +191,13 @@ def slow_followers_lead_again(_: Any) -> Any:
     return is_of_use
 
 
-@_breaks(
-    "D13",
-    "tidelog.broker.replicas.directories.slow_directories:SlowDirectories._is_fast",
-    profile="slow_directories",
-)
-def slow_machine_gives_directories_up(_: Any) -> Any:
-    """A slow directory is given up although no other one of its broker is fast."""
-    return lambda slow, directory, slow_path: True
-
-
-@_breaks("V81", "tidelog.broker.controller.channels:Channel._keep_refused", profile="failing_disks")
+@mutant("V81", "tidelog.broker.controller.channels:Channel._keep_refused", profile="failing_disks")
 def full_disk_refusal_is_final(_: Any) -> Any:
     """The controller does not send a role again after a full disk rejected it."""
     return lambda channel, commands, outcomes: None
 
 
-@_breaks("D21", "tidelog.log.segment:Segment.largest_timestamp_ms", profile="untimed_records")
-def age_from_the_making_of_a_segment(_: Any) -> Any:
-    """Records without timestamps are as old as their segment, whenever they were written."""
-
-    def largest_timestamp_ms(segment: Any) -> int:
-        known: int = segment.max_timestamp_ms
-        made: int = segment.created_ms
-        return known if known >= 0 else made
-
-    return property(largest_timestamp_ms)
-
-
-@_breaks(
+@mutant(
     "D13",
     "tidelog.log.directory_disk:DirectoryDisk.give_up_hanging",
     profile="hanging_directories",
@@ -249,7 +207,7 @@ def hanging_directory_waited_for(_: Any) -> Any:
     return lambda directory, why: None
 
 
-@_breaks(
+@mutant(
     "D13",
     "tidelog.log.directory_disk:DirectoryDisk.give_up_hanging",
     profile="hanging_directories",
@@ -263,13 +221,3 @@ def hanging_directory_ends_the_broker(_: Any) -> Any:
         directory.on_failure.func.__self__._services.ports.halt(f"log directory failed: {error}")
 
     return give_up_hanging
-
-
-@_breaks(
-    "D13",
-    "tidelog.log.directory_speed:DirectorySpeed._touch",
-    profile="short_sessions",
-)
-def quiet_hang_unnoticed(_: Any) -> Any:
-    """A broker waits for a log directory that hangs, unless there are appends."""
-    return lambda speed, now_ms: None

@@ -1,31 +1,27 @@
 """Mutants of eligible leader replicas and of recovery by proof.
 
-Rules E1 to E3 and E6 to E8. Each trusts a replica that nothing proves, or forgets one. The
-docstring of a mutant describes the defect, and appears in docs/internals/mutants.md.
+Each trusts a replica that nothing proves, or forgets one.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from tests.support.mutants.mutant import Catalogue
+from tests.support.mutants.mutant import mutant
 
 from tidelog.controller.elections.election import Election, _elect, _published
 from tidelog.core.eligible_replicas import EligibleReplicas
 from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER
 
-CATALOGUE: Final = Catalogue()
-_breaks = CATALOGUE.breaks
 
-
-@_breaks("E1", "tidelog.core.eligible_replicas:after", profile="last_replica_standing")
+@mutant("E1", "tidelog.core.eligible_replicas:after", profile="last_replica_standing")
 def eligible_replicas_forgotten(_: Any) -> Any:
     """The controller forgets a replica that leaves a small ISR: only the last member counts."""
     return lambda *_, **__: EligibleReplicas()
 
 
-@_breaks(
+@mutant(
     "E1",
     "tidelog.core.eligible_replicas:after",
     "tidelog.controller.elections.election:elect",
@@ -46,7 +42,7 @@ def eligible_replicas_kept(original: Any, _: Any, advance: Any) -> Any:
     return after, _elect, advance_without_them
 
 
-@_breaks("E2", "tidelog.controller.incarnations:proven_members", profile="every_member_ends")
+@mutant("E2", "tidelog.controller.incarnations:proven_members", profile="every_member_ends")
 def every_member_is_proven(original: Any) -> Any:
     """The controller takes every live member as proven, whatever it lost."""
 
@@ -57,7 +53,7 @@ def every_member_is_proven(original: Any) -> Any:
     return proven_members
 
 
-@_breaks("E2", "tidelog.controller.elections.election:_leaderless", profile="every_member_ends")
+@mutant("E2", "tidelog.controller.elections.election:_leaderless", profile="every_member_ends")
 def last_leader_returns(original: Any) -> Any:
     """The controller elects the last leader as soon as it is registered, proven or not."""
 
@@ -70,7 +66,7 @@ def last_leader_returns(original: Any) -> Any:
     return leaderless
 
 
-@_breaks("E3", "tidelog.controller.incarnations:proven_members", profile="last_replica_standing")
+@mutant("E3", "tidelog.controller.incarnations:proven_members", profile="last_replica_standing")
 def bounced_eligible_replica_leads(original: Any) -> Any:
     """The controller takes an eligible replica as proven after an unclean shutdown."""
 
@@ -81,7 +77,7 @@ def bounced_eligible_replica_leads(original: Any) -> Any:
     return proven_members
 
 
-@_breaks("E6", "tidelog.controller.elections.recovery:plan", profile="a_host_stays_away")
+@mutant("E6", "tidelog.controller.elections.recovery:plan", profile="a_host_stays_away")
 def dead_member_is_awaited(original: Any) -> Any:
     """The controller waits for every member, whatever leader.recovery.wait.ms is."""
 
@@ -94,13 +90,7 @@ def dead_member_is_awaited(original: Any) -> Any:
     return plan
 
 
-@_breaks("E6", "tidelog.controller.elections.recovery:plan", profile="every_member_ends")
-def one_log_is_enough(original: Any) -> Any:
-    """The controller compares the logs of fewer than k members."""
-    return lambda state, around: original(state, replace(around, minimum=1))
-
-
-@_breaks("E6", "tidelog.controller.elections.recovery:_greatest", profile="every_member_ends")
+@mutant("E6", "tidelog.controller.elections.recovery:_greatest", profile="every_member_ends")
 def smallest_log_leads(original: Any) -> Any:
     """The controller elects the member with the smallest log."""
 
@@ -112,7 +102,7 @@ def smallest_log_leads(original: Any) -> Any:
     return smallest
 
 
-@_breaks("E3", "tidelog.controller.incarnations:lost_nothing", profile="older_disks")
+@mutant("E3", "tidelog.controller.incarnations:lost_nothing", profile="older_disks")
 def older_disk_proves(_: Any) -> Any:
     """The controller takes every epoch since the first clean one as proven, named or not."""
     return lambda broker, recorded_epoch: (
@@ -121,19 +111,19 @@ def older_disk_proves(_: Any) -> Any:
     )
 
 
-@_breaks("E7", "tidelog.controller.incarnations:lost_nothing", profile="every_member_ends")
+@mutant("E7", "tidelog.controller.incarnations:lost_nothing", profile="every_member_ends")
 def any_proof_counts(_: Any) -> Any:
     """The controller takes a proof of another incarnation than the recorded one."""
     return lambda broker, recorded_epoch: broker.previous_broker_epoch != NO_BROKER_EPOCH
 
 
-@_breaks("E6", "tidelog.controller.elections.waits:look_at", profile="described_replicas")
+@mutant("E6", "tidelog.controller.elections.waits:look_at", profile="described_replicas")
 def wait_not_shown(_: Any) -> Any:
     """The controller sends no broker the members that a partition without a leader waits for."""
     return lambda *_, **__: None
 
 
-@_breaks(
+@mutant(
     "E8",
     "tidelog.broker.membership.store_history:StoreHistory._why_older",
     profile="older_stores",
@@ -147,7 +137,7 @@ def older_store_believed(_: Any) -> Any:
     return why_older
 
 
-@_breaks(
+@mutant(
     "E8",
     "tidelog.broker.membership.store_history:StoreHistory.heard_of",
     profile="older_stores",
@@ -157,7 +147,7 @@ def marks_not_known(_: Any) -> Any:
     return lambda self, mark: False
 
 
-@_breaks("E8", "tidelog.controller.elections.election:_epoch_above_all", profile="older_stores")
+@mutant("E8", "tidelog.controller.elections.election:_epoch_above_all", profile="older_stores")
 def epochs_of_other_lives_given_again(_: Any) -> Any:
     """A new leader begins just above the logs, whose store may have given more epochs."""
 
@@ -169,13 +159,13 @@ def epochs_of_other_lives_given_again(_: Any) -> Any:
     return above_all
 
 
-@_breaks("E8", "tidelog.controller.image:unproven", profile="older_stores")
+@mutant("E8", "tidelog.controller.image:unproven", profile="older_stores")
 def lost_epochs_given_again(original: Any) -> Any:
     """The controller does not skip the leader epochs that a store that went back may lack."""
     return lambda state, replicas, epochs_skipped: original(state, replicas, 0)
 
 
-@_breaks(
+@mutant(
     "E8", "tidelog.broker.controller.store_watches:assigned_in_cold_start", profile="older_stores"
 )
 def cold_start_waits_for_none(_: Any) -> Any:
