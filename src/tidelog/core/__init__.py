@@ -1,6 +1,6 @@
 """Code that every layer shares: types, errors, configuration, limits, tasks, ports, counters.
 
-Nothing here knows the wire protocol, files, sockets or the clock.
+This package uses no wire protocol, files, sockets or clocks.
 
 Values: `types`, `errors`, `names` (of topics), `epochs`, `eligible_replicas`, `shrink_causes`,
 `leader_wait`, `authorization`, `protocol_level`, `string_hash`. Texts for people: `columns` (of

@@ -66,7 +66,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     for number, raw in enumerate(_LINE_ENDS.split(text), 1):
         line = raw.lstrip(_BLANKS)
         if not joined and (not line or line[0] in "#!"):
-            continue  # also after a line that is only a backslash
+            continue  # skipped even after a line of only a backslash
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
             joined = (joined or "") + line[:-1]

@@ -187,41 +187,42 @@ class StreamHandler(Protocol):
     """The callbacks of a byte stream's owner."""
 
     def get_buffer(self, sizehint: int, /) -> memoryview:
-        """Return the room for the next bytes, never empty; `sizehint` -1: no number is known."""
+        """Return non-empty room for the next bytes; a `sizehint` of -1 means an unknown size."""
 
     def buffer_updated(self, nbytes: int, /) -> None:
-        """Handle bytes that are now at the start of that room. They end anywhere in a frame."""
+        """Handle `nbytes` at the start of the buffer's room, which may end within a frame."""
 
     def stream_lost(self, reason: str) -> None:
-        """Handle the end of reading; called once, also after `close`, `abort`, `close_reading`."""
+        """Handle the end of reading; called exactly once, also after the stream was closed."""
 
 
 class ByteStream(Protocol):
-    """The bytes of one connection, below frames: a socket, or what stands in for one.
+    """The bytes of one connection, without frames: a socket, or a replacement of a socket.
 
-    The stream reads into its handler's buffer while it may. It keeps no bytes that it has not
-    taken: the handler has the queue. Calls after `close` have no effect, except that sends may
-    raise OSError.
+    The stream reads into its handler's buffer unless reading is paused. The stream queues no bytes
+    that it cannot send, so the handler has the queue. Calls after `close` have no effect, except
+    that sends may raise OSError.
     """
 
     @property
     def peer(self) -> str:
-        """`host:port` of the other side, for logs."""
+        """`host:port` of the peer, for logs."""
 
     def send(self, data: Buffer, /) -> int:
-        """Take a first part of the bytes, and return its size; never wait.
+        """Send a first part of the bytes without waiting; return the size of that part.
 
-        Raises BlockingIOError where there is no room, and other OSErrors for a broken connection.
+        Raises BlockingIOError if the stream has no room, and other OSErrors for a broken
+        connection.
         """
 
     def sendmsg(self, buffers: Sequence[Buffer], /) -> int:
-        """Take bytes like `send`, out of up to `limits.MAX_IOVECS` buffers."""
+        """Send bytes like `send`, from up to `limits.MAX_IOVECS` buffers."""
 
     def watch_writable(self, callback: Callable[[], None]) -> None:
-        """Call back, once or more often, when there is room again."""
+        """Call `callback`, once or more often, when the stream has room again."""
 
     def unwatch_writable(self) -> None:
-        """Call back no more."""
+        """Stop the calls that `watch_writable` requested."""
 
     def has_ended(self) -> bool:
         """Whether the peer has closed or reset the connection, or this side has closed it."""
@@ -229,16 +230,16 @@ class ByteStream(Protocol):
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
     def close_reading(self, reason: str, on_over: Callable[[], None]) -> None:
-        """Read no more and report the end; sends go on until `close`.
+        """Stop reading and report the end; sends are possible until `close`.
 
-        `on_over` is called after a moment, unless the stream is closed first.
+        The stream calls `on_over` after a moment, unless the stream is closed earlier.
         """
 
     def close(self, reason: str) -> None:
-        """Close both directions; bytes that were taken still leave. Safe to repeat."""
+        """Close both directions after sending accepted bytes; safe to repeat."""
 
     def abort(self, reason: str) -> None:
-        """Close both directions; bytes that were taken may be lost."""
+        """Close both directions at once, which may lose accepted bytes."""
 
 
 class FrameHandler(Protocol):

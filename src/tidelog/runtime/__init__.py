@@ -1,7 +1,7 @@
 """The real environment of a broker: its process, sockets, threads, files, clocks and stores.
 
 The process: `main` runs a broker. `config_files` reads its configuration. `signals`,
-`standard_streams`, `logging` with `log_floods`, `memory` and `watchdog` belong to it.
+`standard_streams`, `logging` with `log_floods`, `memory` and `watchdog` belong to the process.
 
 The ports of `core.ports`: `clock`, `files` with `disk_faults`, `lanes`, `network` with `turns`.
 `interception` reads rules of tests from a directory. `stores` holds the metadata stores.

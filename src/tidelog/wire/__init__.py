@@ -1,14 +1,13 @@
-"""Kafka's wire protocol as bytes and messages: no sockets, no clock, no brokers.
+"""Kafka's wire protocol: bytes and messages, without sockets, clocks or brokers.
 
-`schema` declares messages, `messages` holds them (one module per API key), and `registry` lists the
-APIs. `structs` makes their classes.
+`schema` has the functions that declare messages, `messages` has the declarations (one module per
+API key), and `registry` lists the APIs. `structs` makes the classes of messages.
 
-`codec` turns frames into messages and back. It generates code with `encoding`, `decoding` and
-`source`, on `primitives` and `text`. `versioned` does so with the structs of `data`: records of
-internal topics, and data that consumers exchange.
+`codec` turns frames into messages and back. `codec` generates code with `encoding`, `decoding` and
+`source`, based on `primitives` and `text`. `versioned` encodes and decodes the structs of `data`:
+records of internal topics, and data that consumers exchange.
 
-`frames` splits a byte stream into frames; `transport` carries them over any stream. `peer` tracks
-the requests of a client connection.
-Malformed bytes from outside are a `ProtocolError`. A message that a version cannot carry is a
-`SchemaError`.
+`frames` splits a byte stream into frames; `transport` carries frames over any stream. `peer` tracks
+the requests of a client connection. Malformed bytes from outside raise `ProtocolError`. A message
+that a version cannot carry raises `SchemaError`.
 """

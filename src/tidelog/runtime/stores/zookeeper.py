@@ -163,7 +163,7 @@ class ZookeeperStore:
             return  # the loop is closed, so no callback can run
 
     def _receive(self) -> None:
-        self._is_called = False  # reset first: later items schedule another call
+        self._is_called = False  # reset first, because later items schedule another call
         inbox = self._inbox
         while inbox:
             call = inbox.popleft()
