@@ -87,7 +87,7 @@ class Identity:
     def store_is_older(self, stamp: int) -> bool:
         """Note that the store, with this stamp, is older than the logs; return whether that is new.
 
-        Such a store gives out transaction ids a second time, so no former registration proves
+        An older store gives out transaction ids a second time, so no former registration proves
         anything (E8).
         """
         is_news = self.older_stamp != stamp

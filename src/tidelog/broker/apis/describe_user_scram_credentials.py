@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (key 50), version 0: no user has SCRAM credentials.
 
-Each user gets RESOURCE_NOT_FOUND, or DUPLICATE_RESOURCE if the request names the user twice. A
-Kafka broker without credentials responds the same.
+As from a Kafka broker without credentials, each user gets RESOURCE_NOT_FOUND, or DUPLICATE_RESOURCE
+if the request names the user twice.
 """
 
 from __future__ import annotations

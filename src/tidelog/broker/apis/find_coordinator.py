@@ -3,8 +3,8 @@
 The coordinator is the published leader of the group's partition of `__consumer_offsets` (G2). The
 response has the leader's endpoint on the client's listener. If the topic does not exist, the broker
 requests its creation (`offsets.topic.*`) and responds COORDINATOR_NOT_AVAILABLE, so the client
-retries. A partition without a live leader gets the same error. A response that would name a leader
-that has just ended waits briefly for the next leader (V83).
+retries. A group whose partition has no live leader also gets COORDINATOR_NOT_AVAILABLE. A response
+that would name a leader that has just ended waits briefly for the next leader (V83).
 
 Transactional ids have no coordinator. The broker refuses such ids with
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which all clients take as final. After most other errors,

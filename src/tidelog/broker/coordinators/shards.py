@@ -76,8 +76,8 @@ class CoordinatorShards(Generic[S]):
     def forget(self, partition: int) -> None:
         """Drop the epoch of a partition that is gone.
 
-        The same partition of a recreated topic counts its epochs from 0. The partition must not be
-        loaded.
+        The same partition of a recreated topic counts its epochs from 0. The caller must have
+        unloaded the partition.
         """
         assert partition not in self._loaded, "a partition is unloaded before it goes"
         self._epochs.pop(partition, None)

@@ -95,13 +95,13 @@ class Rule:
 
 
 class Interceptions(Protocol):
-    """The source of rules, and the record of the requests that they met."""
+    """The source of rules, and the record of the requests that the rules matched."""
 
     def rules(self) -> Sequence[Rule]:
-        """Return the rules in force at this moment."""
+        """Return the rules that are currently in force."""
 
     def matched(self, rule: Rule) -> int:
-        """Count a request that fits; return its number at all brokers together, from 1 on."""
+        """Count a matching request; return its number among all brokers' matches, from 1 on."""
 
     def struck(self, rule: Rule, description: str) -> None:
         """Note that a rule struck a request, described in one line."""

@@ -44,43 +44,43 @@ class Card:
 
 
 class RequestConnection(Protocol):
-    """The connection of a request, as far as a handler may know it."""
+    """The connection of a request, as handlers see it."""
 
     @property
     def peer(self) -> str:
-        """`host:port` of the other side."""
+        """`host:port` of the peer."""
 
     @property
     def listener(self) -> str:
-        """Name of the listener that accepted it; responses name the brokers' endpoints there."""
+        """Name of the accepting listener, on which responses name the brokers' endpoints."""
 
     @property
     def serves_own(self) -> bool:
-        """Whether its listener serves tidelog's own APIs."""
+        """Whether the connection's listener serves tidelog's own APIs."""
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes of responses that the other side has not taken."""
+        """Bytes of responses that the peer has not received."""
 
     @property
     def principal(self) -> Principal:
-        """Who is at the other side."""
+        """The principal of the peer."""
 
     @property
     def is_broker(self) -> bool:
-        """Whether the other side has proved to be a broker."""
+        """Whether the peer has proved to be a broker."""
 
     def prove_broker(self, broker_id: int = -1) -> None:
-        """Note that the other side is a broker: the request is one that only brokers send.
+        """Note that the peer is a broker, because only brokers send its request.
 
-        `broker_id` is the one that it names; -1 for none.
+        `broker_id` is the broker that the request names; -1 for none.
         """
 
     def close(self, reason: str) -> None:
-        """Close the connection; requests still waiting are cancelled."""
+        """Close the connection, and cancel its waiting requests."""
 
     def keep_frames(self) -> None:
-        """Keep the bytes of the request that begins now valid as long as they are held."""
+        """Keep the bytes of the current request valid after its handler returns."""
 
 
 class Request(Generic[M]):

@@ -40,13 +40,13 @@ PartitionKey = tuple[TopicId | str, int]
 
 
 class WaitingFetch(Protocol):
-    """The fetch of a session that waits for more to send."""
+    """The fetch of a session that waits for more records to send."""
 
     def partition_readable(self, partition: SessionPartition) -> None:
-        """Look again at a partition of the session that has changed."""
+        """Examine a partition of the session that has changed."""
 
     def abandoned(self) -> None:
-        """Respond with nothing: the session goes on without this fetch."""
+        """Respond with nothing, because a later fetch of the session has arrived."""
 
 
 class SessionPartition:

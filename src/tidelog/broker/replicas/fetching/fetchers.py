@@ -242,7 +242,7 @@ class Fetcher(FetchOrder):
 
         A partition with a new position may have to wait from now on. A partition in the session may
         have to wait whenever the rate is exceeded again, a move pauses, or the settings change. A
-        response with its records on the way postpones that.
+        partition does not wait while a response with its records is on the way.
         """
         if not self._throttles.holds_fetches:
             self._held_under = None

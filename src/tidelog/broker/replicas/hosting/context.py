@@ -27,13 +27,13 @@ class TopicCoordinators(Protocol):
     """The coordinators of one internal topic, which act while this broker leads its partitions."""
 
     def role_taken(self, partition: Partition, leader_epoch: int) -> None:
-        """Take over a partition that this broker leads from now on."""
+        """Start to coordinate a partition whose leadership begins."""
 
     def role_ended(self, partition: Partition) -> None:
-        """Give up a partition that this broker leads no longer."""
+        """Give up a partition whose leadership has ended."""
 
     def replica_gone(self, partition: Partition) -> None:
-        """Forget a partition that this broker hosts no longer."""
+        """Forget a partition whose replica this broker no longer hosts."""
 
 
 @dataclass(frozen=True, slots=True)

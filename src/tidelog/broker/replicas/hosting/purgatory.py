@@ -21,29 +21,30 @@ from tidelog.log.refused_batches import RefusedBatches, SentBatch
 
 
 class FetchWatcher(Protocol):
-    """One partition of one fetch session."""
+    """One partition of one fetch session, as the watched replica sees it."""
 
     def changed(self) -> None:
-        """Mark the partition for the next fetch: there may be something to send."""
+        """Mark the partition for the next fetch, because the response may change."""
 
     def readable(self) -> None:
-        """Look at the partition now if a fetch waits: there may be something to send."""
+        """Have a waiting fetch examine the partition now: more records may be readable."""
 
     def look_again(self) -> None:
-        """Look at the partition now if a fetch waits: it may get no more records than it has."""
+        """Have a waiting fetch examine the partition now, even if no more records can come."""
 
 
 class AcksWait(Protocol):
     """One partition of a produce request that waits for the ISR.
 
-    It may also be one partition of a DeleteRecords request that waits for all live replicas.
+    An AcksWait may also be one partition of a DeleteRecords request that waits for all live
+    replicas.
     """
 
     def acknowledged(self) -> None:
-        """Complete the wait: the high or the low watermark has reached its offset."""
+        """Complete the wait, because the high or the low watermark has reached its offset."""
 
     def refused(self, error: ErrorCode, message: str) -> None:
-        """Fail: it stays unknown whether the batch is committed, or the records are gone."""
+        """Fail the wait; it stays unknown whether the batch commits, or the records are deleted."""
 
 
 #: An empty deque that all replicas without a waiting produce share, because a deque takes 760

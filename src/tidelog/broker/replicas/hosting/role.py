@@ -159,7 +159,7 @@ class Role:
         """Note that brokers came or went, so that other followers may join the ISR."""
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
-        """Obey a command of the leader epoch of this role; a repeated one resets nothing."""
+        """Obey a command of this role's leader epoch; a repeated command resets nothing."""
         self._partition_epoch = state.partition_epoch
 
     def change_sent(self, change: IsrChange) -> None:
@@ -168,7 +168,7 @@ class Role:
     def change_unanswered(self, change: IsrChange, held_ms: int = 0) -> None:
         """Note that the request for the change got no response that settles it.
 
-        `held_ms`: the controller holds the change back for at most so long (A11).
+        `held_ms` is the longest time for which the controller holds the change back (A11).
         """
 
     def change_accepted(
