@@ -234,7 +234,7 @@ def _describe_configs(
 def _alter_configs(
     version: int, topic: str, topic_id: bytes, partition: int
 ) -> AlterConfigsRequest:
-    """CheckedRun only: the topic stays as it is."""
+    """Checked only: the topic stays as it is."""
     wanted = [AlterableConfig("retention.ms", "1000"), AlterableConfig("nonsense", None)]
     resources = [AlterConfigsResource(2, topic, [one]) for one in wanted]
     return AlterConfigsRequest([*resources, AlterConfigsResource(4, "1", [])], validate_only=True)
