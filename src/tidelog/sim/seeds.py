@@ -11,12 +11,8 @@ import hashlib
 import random
 
 
-def derive_seed(seed: int, *labels: int | str) -> int:
-    """Return the seed of the stream that `labels` name."""
-    text = "/".join([str(seed), *[str(label) for label in labels]])
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
 def stream(seed: int, *labels: int | str) -> random.Random:
     """Return the random stream that `labels` name."""
-    return random.Random(derive_seed(seed, *labels))
+    text = "/".join([str(seed), *[str(label) for label in labels]])
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return random.Random(int.from_bytes(digest, "big"))

@@ -16,19 +16,13 @@ from tidelog.sim.checkers.connection_checker import UnreadChecker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
 from tidelog.sim.workload.work import Workload
+from tidelog.wire import registry as apis
 from tidelog.wire.codec import encode_request
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.wire.messages.list_offsets import ListOffsetsRequest
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from tidelog.wire.registry import (
-    API_VERSIONS,
-    FETCH,
-    LIST_OFFSETS,
-    METADATA,
-    OFFSET_FOR_LEADER_EPOCH,
-)
 
 #: Connections that a crowd opens above the limit.
 _ABOVE: Final = 10
@@ -54,8 +48,8 @@ _VERSIONS: Final = ApiVersionsRequest()
 _FOLLOWS: Final = 0.3
 _REPLICA: Final = 1
 _OF_FOLLOWERS: Final = (
-    (LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=_REPLICA)),
-    (OFFSET_FOR_LEADER_EPOCH, 3, OffsetForLeaderEpochRequest(replica_id=_REPLICA)),
+    (apis.LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=_REPLICA)),
+    (apis.OFFSET_FOR_LEADER_EPOCH, 3, OffsetForLeaderEpochRequest(replica_id=_REPLICA)),
 )
 
 
@@ -167,7 +161,7 @@ class Crowds(ChurnKind):
         """Let some of a crowd send requests, so that the others are idle for longer."""
         for number, each in enumerate(crowd):
             if number % 3 and each.is_open:
-                each.transport.send(encode_request(API_VERSIONS, 0, 1, "crowd", _VERSIONS))
+                each.transport.send(encode_request(apis.API_VERSIONS, 0, 1, "crowd", _VERSIONS))
 
     async def _follow(self, host: str, port: int) -> None:
         """Connect as a follower of Kafka, which asks for offsets before it fetches."""
@@ -209,7 +203,7 @@ class Crowds(ChurnKind):
                 crowd.append(reader)
                 reader.transport.pause_reading()
                 for number in range(_FETCHES):
-                    parts = encode_request(FETCH, _FETCH_VERSION, number, "crowd", message)
+                    parts = encode_request(apis.FETCH, _FETCH_VERSION, number, "crowd", message)
                     reader.transport.send(parts)
             await self.pause(500, 4_000)
             self.succeeded(f"{sum(each.is_open for each in crowd)} readers of nothing stayed")
@@ -232,7 +226,9 @@ class Crowds(ChurnKind):
     async def _is_answered(self) -> bool:
         connection = await self._connect()
         name = MetadataRequestTopic(name=_NAME.decode())
-        parts = encode_request(METADATA, _METADATA_VERSION, 1, "crowd", MetadataRequest([name]))
+        parts = encode_request(
+            apis.METADATA, _METADATA_VERSION, 1, "crowd", MetadataRequest([name])
+        )
         bad = self.draw.choice((b"\xff\xfe\xfd\xfc", b"\xed\xa0\x80a", b"a\xc3(\x80"))
         try:
             connection.transport.send([b"".join(map(bytes, parts)).replace(_NAME, bad)])

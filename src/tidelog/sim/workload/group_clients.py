@@ -70,24 +70,16 @@ _LEAVING_MEMBERS_VERSION: Final = 3
 _FETCHED_GROUPS_VERSION: Final = 8
 _PROTOCOL_VERSION: Final = 5
 #: Errors after which the request certainly has no effect.
-_FENCED: Final = frozenset(
-    {
-        ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.REBALANCE_IN_PROGRESS,
-    }
-)
+_FENCED: Final = frozenset((
+    ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+))  # fmt: skip
 #: Errors that the next coordinator may not have; the outcome of a commit is unknown after them.
-_PASSING: Final = frozenset(
-    {
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
+_PASSING: Final = frozenset((
+    ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+))  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -34,16 +34,11 @@ PRODUCE_TIMEOUT_MS: Final = 1_500
 _ANSWER_MARGIN_MS: Final = 700
 _BACKOFF_MS: Final = (5, 100)
 #: Retriable errors after which nothing was appended.
-NOT_APPENDED: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-    }
-)
+NOT_APPENDED: Final = frozenset((
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+))  # fmt: skip
 #: Retriable errors after which the batch may have been appended.
 UNCERTAIN: Final = frozenset(
     {
@@ -55,13 +50,10 @@ UNCERTAIN: Final = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
-_NEW_ID: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    }
-)
+_NEW_ID: Final = frozenset((
+    ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+))  # fmt: skip
 
 
 class Numbers:

@@ -17,17 +17,9 @@ from tidelog.sim.workload.move_churn import PartitionsMoved
 
 #: What is done next, with its weight.
 _ACTS: Final = {
-    "queue": 6.0,
-    "queue_by_node": 2.0,
-    "freeze": 3.0,
-    "freeze_by_node": 1.0,
-    "request": 3.0,
-    "single": 2.0,
-    "move": 2.0,
-    "cancel": 1.5,
-    "cancel_all": 1.0,
-    "wait": 4.0,
-}
+    "queue": 6.0, "queue_by_node": 2.0, "freeze": 3.0, "freeze_by_node": 1.0, "request": 3.0,
+    "single": 2.0, "move": 2.0, "cancel": 1.5, "cancel_all": 1.0, "wait": 4.0,
+}  # fmt: skip
 #: How often a request has a node below it, which should not be there.
 _BELOW: Final = 0.3
 
