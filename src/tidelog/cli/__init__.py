@@ -1,4 +1,5 @@
-"""The command line `tidelog`. `main()` is the entry point; the library behind it loads only there.
+"""The command line `tidelog`. `main()` is the entry point, and loads the command library when
+called.
 
 Every command: `app` is the command tree, with errors and exit codes. `parameters`, `help` and
 `completion` are arguments, help pages and shell completion. `target` finds the cluster. `names`,

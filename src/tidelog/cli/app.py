@@ -1,9 +1,9 @@
-"""The command tree, and what every command shares: errors and exit codes.
+"""The command tree, and the errors and exit codes that all commands share.
 
 The exit codes are 0 for done, 1 for failed, 2 for wrong usage, and 3 for a cluster that could not
-be reached. An error is one message on standard error, without a traceback: what failed, where, and
-if possible what would be right. Ctrl-C exits with 130, as shells do. When the reader of the output
-goes away (`| head`), the command exits with 1 and prints no message.
+be reached. An error is one message on standard error, without a traceback. The message states what
+failed, where, and if possible the remedy. Ctrl-C exits with 130, as shells do. When the reader of
+the output goes away (`| head`), the command exits with 1 and prints no message.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tidelog.core.errors import ConnectionLost, RequestTimeout, TidelogError
 EXIT_FAILED = 1
 EXIT_NOT_REACHED = 3
 
-#: First words of commands, the module of `cli` that has them, and its group of commands; `register`
-#: adds commands without a group. Help pages have this order.
+#: First words of commands, the module of `cli` that has them, and its group of commands. `register`
+#: adds commands that have no group. Help pages list commands in this order.
 _COMMANDS: Final = (
     ("up down status broker", "clusters", "register"),
     ("health", "health", "register"),
@@ -52,9 +52,9 @@ _COMMANDS: Final = (
 
 
 def command_tree(first: str | None = None) -> CommandGroup:
-    """Return all commands, or those of the module that has `first`.
+    """Return all commands, or only those of the module that has `first`.
 
-    A command then loads only the libraries that it needs. This saves half a second of processor
+    A command then loads only the libraries that it needs, which saves half a second of processor
     time.
     """
     tree = CommandGroup(

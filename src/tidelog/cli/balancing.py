@@ -1,8 +1,7 @@
 """`tidelog log-dirs balance`: replicas move from full volumes of a broker to emptier ones (D15).
 
-The broker plans, as it does for automatic balancing, and the command asks it for the moves. Each is
-shown with its reason. The moves are not remembered as a whole: a repeated command plans what is
-left.
+The broker plans the moves, as it does for automatic balancing. The command requests each move and
+shows its reason. No plan is stored: a repeated command makes a new plan for the remaining moves.
 """
 
 from __future__ import annotations

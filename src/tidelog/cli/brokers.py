@@ -1,7 +1,7 @@
-"""`tidelog brokers`: the brokers of a cluster, and what each leads and holds.
+"""`tidelog brokers`: the brokers of a cluster, with the number of partitions on each.
 
-The commands here only read; `cli/emptying` has those that take partitions off brokers. The metadata
-of one broker shows how many partitions each broker leads and holds.
+The commands of this module only read; `cli/emptying` has the commands that move partitions off
+brokers. The metadata of one broker shows how many partitions each broker leads and holds.
 """
 
 from __future__ import annotations

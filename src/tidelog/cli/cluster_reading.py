@@ -1,8 +1,8 @@
-"""The state of a cluster for plans of moves: brokers, replicas, sizes, and what is on the move.
+"""The state of a cluster for plans of moves: brokers, replicas, sizes, and moves under way.
 
-A queued move counts like one under way. Moves are read before replicas: a move that begins in
-between is noticed by the controller, which refuses the plan (R18). A broker that does not report
-its directories fails the plan, because a plan without sizes would not know what it copies.
+A queued move counts as a move under way. Moves are read before replicas; if a move begins in
+between, the controller refuses the plan (R18). Planning fails if a broker does not report its
+directories, because a plan needs the sizes of the replicas that it copies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.runtime.blocking import BlockingClient
 
 
 def read_state(client: BlockingClient, with_racks: bool = True) -> ClusterState:
-    """Return live brokers and all partitions; without racks, brokers have none."""
+    """Return live brokers and all partitions; unless `with_racks`, brokers have no rack."""
     moves = client.reassignments()
     moving = {tp: queued.target for tp, queued in moves.queued.items()}
     moving |= {tp: move.target for tp, move in moves.under_way.items()}

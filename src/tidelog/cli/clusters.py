@@ -1,7 +1,8 @@
 """`tidelog up`, `down`, `status` and `broker`: local clusters and single brokers.
 
 The last line that `up` prints is the bootstrap address, for scripts; `-o json` prints all places.
-`broker` becomes the broker's process, so that nothing of the command line stays in its memory.
+`broker` replaces its process image by the broker, so that no module of the command line stays in
+memory.
 """
 
 from __future__ import annotations
@@ -275,7 +276,7 @@ def broker(
     words = [sys.executable, "-m", "tidelog.runtime.main", "--config", config]
     for each in override or []:
         words += ["--override", each]
-    # The broker gets a new process image: modules of the command line stay out of its memory.
+    # The broker gets a new process image, so that no module of the command line stays in memory.
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, words)

@@ -1,10 +1,11 @@
 """Shell completion of names that the cluster knows: topics, groups, brokers.
 
-Also the arguments and options of several commands that take such a name.
+The module also declares arguments and options that several commands share and that take such a
+name.
 
-The cluster is the one that the command line names so far (`--bootstrap-server`, `--dir`), or that
-of the default directory. A cluster that does not respond within a second completes nothing: a shell
-must not hang, and has no place for messages.
+The words of the command line (`--bootstrap-server`, `--dir`) choose the cluster, else the default
+directory does. A cluster that does not respond within a second completes no name: a shell must not
+hang, and cannot show messages.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _PATIENCE_S = 1.0
 
 
 def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return topics; internal topics only if the word begins like their names."""
+    """Return topics; include internal topics only if the word begins like their names."""
     hides = not incomplete.startswith("_")
     return _complete(
         ctx,

@@ -1,8 +1,8 @@
-"""`tidelog configs`: configurations with their sources, and changes while the brokers run.
+"""`tidelog configs`: configurations with their sources, and changes that need no restart.
 
 The commands work on topics, single brokers, and the defaults of all brokers. Every value is shown
-with its source. The first source with a value counts, in this order: the topic, the broker, the
-default of all brokers, the broker's configuration file, Kafka's default.
+with its source. The first source that has a value is effective: the topic, the broker, the default
+of all brokers, the broker's configuration file, Kafka's default.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def warn_of_minimum(minimum: str, replicas: int) -> None:
 
 
 def _without_effect(change: ConfigChange, resource: ConfigResource) -> str:
-    """Return the end of a sentence for a key that brokers store, and ignore; else an empty text."""
+    """Return a clause for a key that brokers store and ignore, which ends a sentence; else ""."""
     if change.operation is ConfigOperation.DELETE:
         return ""
     if resource.type == BROKER:
@@ -216,7 +216,7 @@ def _chosen(
 ) -> list[ConfigValue]:
     known = [value.name for value in values]
     for key in keys:
-        # The defaults of all brokers list only values that were set.
+        # The resource `brokers` lists only values that were set.
         if key not in known and _kind_and_name(resource)[0] != "brokers":
             raise NotFoundError(f"there is no key {key!r} of {resource}{nearest(key, known)}")
     return [value for value in values if value.name in keys]

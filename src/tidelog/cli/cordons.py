@@ -1,8 +1,9 @@
 """`tidelog log-dirs cordon`, `uncordon` and `mark-bad`: directories taken out of use (D12).
 
-A cordoned directory takes no new replicas, and those in it go on (KIP-1066). The broker's setting
-`cordoned.log.dirs` has the cordons, so they outlive restarts. `*` stands for all directories of a
-broker. A directory marked bad is given up as if it had failed, until the broker restarts.
+A cordoned directory takes no new replicas; its existing replicas stay (KIP-1066). The broker's
+setting `cordoned.log.dirs` stores the cordons, so they survive restarts. `*` stands for all
+directories of a broker. The broker treats a directory marked bad as failed until the broker
+restarts.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _change(
         broker_named(client, broker)
         known = [each.path for each in client.describe_log_dirs(broker, ())]
         cordoned, draining = out_of_use(client, broker)
-        # A directory that has left log.dirs may still have its cordon.
+        # A directory that was removed from log.dirs may still be cordoned.
         known += [each for each in (*cordoned, *draining) if each not in (*known, ALL)]
         after = cordoned_after(cordoned, paths, known, is_cordon=is_cordon)
         changes = [ConfigChange(ConfigOperation.SET, CORDONED_KEY, ",".join(after))]
@@ -112,7 +113,7 @@ def cordoned_after(
 ) -> list[str]:
     """Return the cordoned directories after a command, in the order of the broker's directories.
 
-    `known` are all directories of the broker. Raises NotFoundError for a path that is none of them.
+    `known` are all directories of the broker. Raises NotFoundError for any other path.
     """
     wanted = plain(paths)
     for path in wanted:

@@ -1,8 +1,8 @@
-"""`tidelog topics describe`: partitions of topics, and with --replicas each replica of them.
+"""`tidelog topics describe`: partitions of topics, and with --replicas their replicas.
 
-Leaders and ISRs come from Metadata, eligible replicas from DescribeTopicPartitions, the progress of
-replicas from each leader (DescribeReplicas). A broker that does not serve the latter two leaves
-those columns empty. Reasons are written below the table, where a person looks for them.
+Metadata gives leaders and ISRs, DescribeTopicPartitions gives eligible replicas, and each leader
+gives the progress of replicas (DescribeReplicas). Columns stay empty if the broker does not serve
+the request that fills them. Reasons stand below the table, where an operator looks for them.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def describe(
 
 
 def _eligibility(client: BlockingClient, names: Sequence[str]) -> dict[TopicPartition, Eligibility]:
-    """Return the eligible replicas; none from a broker that does not serve them."""
+    """Return the eligible replicas; empty if the broker does not serve DescribeTopicPartitions."""
     if not names:
         return {}
     try:
@@ -122,7 +122,7 @@ def _eligibility(client: BlockingClient, names: Sequence[str]) -> dict[TopicPart
 def _described(
     client: BlockingClient, metadata: ClusterMetadata, topics: Iterable[TopicMetadata]
 ) -> dict[TopicPartition, PartitionReplicas]:
-    """Return the replicas as their leaders describe them, else as another live broker does."""
+    """Return the replicas as their leader describes them, else as another live broker does."""
     wanted: dict[int, list[TopicPartition]] = {}
     others = min(metadata.brokers, default=NO_LEADER)
     for topic in topics:
@@ -216,7 +216,7 @@ def _replica_row(partition: PartitionDescription, replica: ReplicaProgress) -> t
 
 
 def _why_frozen(partition: PartitionDescription) -> str | None:
-    """Return why a leader of tidelog commits nothing: there are eligible replicas (E1)."""
+    """Return why a tidelog leader commits no record: the partition has eligible replicas (E1)."""
     progress = partition.replica_progress or ()
     if not partition.elr or not any(replica.leader and replica.registered for replica in progress):
         return None
@@ -228,7 +228,7 @@ def _why_frozen(partition: PartitionDescription) -> str | None:
 
 
 def _why_out(replica: ReplicaProgress) -> str | None:
-    """Return why a replica is out of the ISR, since when, and whether it is coming back."""
+    """Return why and since when a replica is out of the ISR, and whether it is catching up."""
     if replica.in_isr:
         return None
     text = _CAUSES[replica.cause or ShrinkCause.UNKNOWN]

@@ -1,8 +1,8 @@
-"""Replicas that commands want in certain log directories of their brokers (D11).
+"""Moves of replicas to the log directories that commands name (D11).
 
-`tidelog log-dirs move` names them, and so do the `log_dirs` of Kafka's reassignment files. A broker
-that has no replica yet remembers the directory for its creation. An accepted request is a begun
-move: the replica is there when its broker no longer shows a future one.
+`tidelog log-dirs move` names such replicas, and so do the `log_dirs` of Kafka's reassignment files.
+A broker without the replica remembers the directory for the replica's creation. A move begins when
+the broker accepts the request; it is done when the broker shows no future replica any more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
-#: A day: a move takes as long as the copy of a replica.
+#: Time limit of one day: a move lasts as long as the copy of a replica.
 PATIENCE_S = 86_400.0
 
 #: Columns of tables of moves between directories.
@@ -59,7 +59,7 @@ def described(
 
 
 def check_known(known: Mapping[int, list[LogDirDescription]], wanted: Wanted) -> None:
-    """Raise NotFoundError for the first directory that its broker does not have or has lost."""
+    """Raise NotFoundError for the first log directory that its broker lacks or that failed."""
     for place, path in wanted.items():
         found = {each.path: each.error for each in known[place.broker_id]}
         if path not in found:
@@ -71,7 +71,7 @@ def check_known(known: Mapping[int, list[LogDirDescription]], wanted: Wanted) ->
 
 
 def present(known: Mapping[int, list[LogDirDescription]]) -> dict[ReplicaPlace, FoundReplica]:
-    """Return where each replica is now; a future one is not there yet."""
+    """Return the current directory of each replica; a future replica does not count."""
     return {
         ReplicaPlace(broker_id, replica.tp): FoundReplica(directory.path, replica.size_bytes)
         for broker_id, directories in known.items()
@@ -92,18 +92,19 @@ def ask(client: BlockingClient, wanted: Wanted) -> dict[ReplicaPlace, ErrorCode]
 
 
 def is_begun(error: ErrorCode, *, may_be_missing: bool) -> bool:
-    """Return whether the replica will be where it is wanted.
+    """Return whether the broker will have the replica in the requested directory.
 
-    `may_be_missing`: it is about to be created, in the directory that its broker remembers.
+    `may_be_missing`: the replica is about to be created, in the directory that its broker
+    remembers.
     """
     return error is ErrorCode.NONE or (may_be_missing and error is ErrorCode.REPLICA_NOT_AVAILABLE)
 
 
 def await_all(client: BlockingClient, wanted: Wanted) -> None:
-    """Wait until all replicas are where they are wanted; NotYetError after a day.
+    """Wait until each replica is in its requested directory; raise NotYetError after a day.
 
-    A broker that has restarted remembers nothing of a replica that it did not have: it is asked
-    again.
+    A restarted broker forgets the requested directories of replicas that it did not have, so the
+    request is repeated.
     """
 
     def count() -> int:

@@ -1,8 +1,9 @@
 """The JSON documents that commands print with `-o json`: a contract for programs.
 
-Some are values of the client, such as `ConfigValue` and `GroupListing`; the others are here. Keys
-are never renamed or removed; new ones may come. `docs/reference/cli.md` lists them from the
-classes. Times are milliseconds since 1970, sizes are bytes, null means unknown or absent.
+Some documents are values of the client, such as `ConfigValue` and `GroupListing`. This module has
+the others. Keys are never renamed or removed; new keys may come. `docs/reference/cli.md` lists the
+keys; it is generated from the classes. Times are milliseconds since 1970, sizes are bytes, null
+means unknown or absent.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def prints(document: Any) -> Callable[[F], F]:
-    """Mark a command with the document that it prints: a class of this module, or a list of it."""
+    """Mark a command with the document that it prints: a class of this module, or a list."""
 
     def mark(command: F) -> F:
         command.__prints__ = document  # type: ignore[attr-defined]
@@ -34,7 +35,7 @@ def prints(document: Any) -> Callable[[F], F]:
 
 
 def document_of(kind: type[D], source: object, **given: Any) -> D:
-    """Return a document whose fields are the attributes of a value, except for the given fields."""
+    """Return a document; its fields come from `given`, else from the attributes of a value."""
     names = (each.name for each in fields(kind) if each.name not in given)
     return kind(**{name: getattr(source, name) for name in names}, **given)
 

@@ -1,9 +1,9 @@
 """`tidelog log-dirs drain`: all replicas leave a log directory for others of the broker (D12).
 
-The broker's setting `draining.log.dirs` has the drain, so it outlives this command and restarts of
-the broker. The command looks first at the broker's plan: where something does not fit, it names
-each replica and begins nothing, unless forced. A repeated command changes nothing, and may wait for
-the drain that is under way. `log-dirs uncordon` ends it.
+The broker's setting `draining.log.dirs` stores the drain, so the drain survives this command and
+restarts of the broker. The command first reads the broker's plan. If a replica fits in no other
+directory, the command names it and starts no drain, unless forced. A repeated command changes
+nothing, and may wait for the drain that is under way. `log-dirs uncordon` ends it.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ def drain(
 
 
 def _is_drained(client: BlockingClient, broker: int, paths: Sequence[str]) -> bool:
-    """Return whether the directories are drained already."""
+    """Return whether the directories are already being drained."""
     found = {each.path: each.is_draining for each in client.describe_log_dirs(broker, ())}
     return all(found[path] for path in paths)
 
 
 def _begin(client: BlockingClient, broker: int, paths: Sequence[str]) -> None:
-    """Set the drain, and a cordon with it, in one request."""
+    """Set the drain and a cordon of the directories in one request."""
     resource = ConfigResource(BROKER, str(broker))
     cordoned, draining = out_of_use(client, broker)
     known = [each.path for each in client.describe_log_dirs(broker, ())]
@@ -114,9 +114,9 @@ def _described(
 
 
 def _await_empty(client: BlockingClient, broker: int, paths: Sequence[str]) -> None:
-    """Wait until the directories have no replica; name those that cannot leave, once each.
+    """Wait until the directories have no replica; name once each replica that cannot leave.
 
-    Raises NotFoundError where a directory fails meanwhile, or its drain is cancelled.
+    Raises NotFoundError if a directory fails meanwhile, or if its drain is cancelled.
     """
     total = sum(len(each.replicas) for each in _described(client, broker, paths))
     said: dict[object, None] = {}
@@ -142,7 +142,7 @@ def _await_empty(client: BlockingClient, broker: int, paths: Sequence[str]) -> N
 
 
 def _check_goes_on(client: BlockingClient, broker: int, found: Sequence[LogDirDescription]) -> None:
-    """Raise NotFoundError where a drain was cancelled; a broker may not know of it yet."""
+    """Raise NotFoundError if a drain was cancelled; a broker may not know a new drain yet."""
     _, draining = out_of_use(client, broker)
     for each in found:
         if each.path not in draining:
@@ -177,7 +177,7 @@ def _print(
         )
         return
     fitting = [each for each in planned if each.target is not None]
-    if fitting:  # the others are named already
+    if fitting:  # replicas without place are named already
         print_planned([planned_document(broker, each, is_begun=is_begun) for each in fitting])
     for each in left:
         if is_begun and not each.replicas:
@@ -191,7 +191,7 @@ def _print(
 def planned_document(
     broker: int, move: PlannedDirectoryMove, *, is_begun: bool
 ) -> DirectoryMovePlanned:
-    """Return a planned move as commands print it."""
+    """Return the document of a planned move."""
     result = "waits" if move.target is None else "accepted" if is_begun else "would_move"
     return DirectoryMovePlanned(
         broker, *move.tp, result, move.source, move.target, move.size_bytes, move.reason

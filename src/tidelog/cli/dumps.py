@@ -1,9 +1,9 @@
 """`tidelog dump-log`: the content of one file of a log directory, tidelog's or Kafka's.
 
-Segments (`.log`) are shown batch by batch with their checksums, on demand record by record. Indexes
-and producer snapshots are shown as rows, checkpoints and other text files as they are. A damaged
-file is shown up to the damage, which is named with its position, and the exit code is 1. The
-command reads only the file, no cluster.
+The command shows segments (`.log`) batch by batch with their checksums, and on demand record by
+record. Indexes and producer snapshots appear as rows; checkpoints and other text files appear
+unchanged. A damaged file is shown up to the damage; an error then gives its position, and the exit
+code is 1. The command needs no cluster.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidelog.records.batch import BatchView, CorruptBatch, check, iter_batches
 from tidelog.records.reader import iter_records
 
 Rows = Iterator[dict[str, Any]]
-#: Files that are text.
+#: Names of text files.
 _TEXTS = (
     checkpoints.LEADER_EPOCHS,
     checkpoints.HIGH_WATERMARKS,
@@ -43,11 +43,11 @@ _TEXT_LIMIT_BYTES = 16 * 1024 * 1024
 
 
 class NotOfALogError(TidelogError):
-    """The error of a path that is no file of a log directory."""
+    """The error of a path that is not a file of a log directory."""
 
 
 class DamagedFileError(TidelogError):
-    """The error of a file that contradicts its name: the place and the reason."""
+    """The error of a file whose content does not fit its name: the position and the reason."""
 
 
 def register(app: typer.Typer) -> None:
@@ -100,7 +100,7 @@ def _rows(file: str, records: bool) -> Rows:
         with open(file, "rb") as opened:
             if os.fstat(opened.fileno()).st_size == 0:
                 return
-            # Left open on purpose: an unreadable batch may still be inspected.
+            # The map stays open: an unreadable batch may still be inspected.
             yield from _batches(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ), records)
         return
     with open(file, "rb") as opened:
@@ -125,13 +125,13 @@ def _is_text_of_a_log(file: str) -> bool:
 
 
 def _some_of(directory: str) -> str:
-    """Return the end of a message: the first segments of a partition's directory."""
+    """Return a clause that names the first segments of a partition's directory."""
     names = sorted(name for name in os.listdir(directory) if name.endswith(LOG))
     return f", such as {' or '.join(names[:2])}" if names else ""
 
 
 def _batches(mapped: mmap.mmap, records: bool) -> Rows:
-    """Yield the batches of a segment up to a corrupt one, which ends them."""
+    """Yield the batches of a segment, up to the first corrupt batch."""
     data = memoryview(mapped)
     batches = iter_batches(data)
     try:
@@ -179,7 +179,7 @@ def _record_rows(batch: BatchView) -> Rows:
 
 
 def _text(data: bytes | None) -> str | None:
-    """Return UTF-8 text; other bytes as Python writes them."""
+    """Return the text of UTF-8 bytes; return the Python literal of other bytes."""
     if data is None:
         return None
     try:

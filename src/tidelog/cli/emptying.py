@@ -1,8 +1,8 @@
 """`tidelog brokers decommission` and `drain`: take replicas and leaderships off brokers (R17).
 
-`decommission` prepares the end of a broker: it refuses where the others are too few, and says when
-the broker may be stopped. `drain` prepares maintenance: it takes off what it can, and the broker
-goes on as a member of the cluster.
+`decommission` prepares the permanent removal of a broker. The command fails if the remaining
+brokers are too few, and reports when the broker may be stopped. `drain` prepares maintenance: the
+command moves as many replicas as it can, and the broker stays in the cluster.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def drain(
 
 
 def _moving_off(client: BlockingClient, leaving: frozenset[int]) -> list[TopicPartition]:
-    """Return the partitions that are on the move from brokers, or queued to move from them."""
+    """Return the partitions whose moves, under way or queued, take replicas off `leaving`."""
     moves, metadata = client.reassignments(), client.metadata()
     targets = {tp: each.target for tp, each in moves.queued.items()}
     targets |= {tp: each.target for tp, each in moves.under_way.items()}
@@ -139,9 +139,10 @@ def _moving_off(client: BlockingClient, leaving: frozenset[int]) -> list[TopicPa
 def _await_none(
     what: str, look: Callable[[], list[TopicPartition]], timeout_s: float, sentence: str
 ) -> None:
-    """Wait until a look finds no partition; NotYetError puts those that are left into a sentence.
+    """Poll `look` until it returns no partition; NotYetError puts the remaining ones into
+    `sentence`.
 
-    Brokers learn the end of a move one after the other, so the first answer may be old.
+    Brokers learn the end of a move one after the other, so the first response may be out of date.
     """
     left: list[TopicPartition] = []
 
@@ -160,7 +161,7 @@ def _ids(brokers: Collection[int]) -> str:
 
 
 def _held_by(client: BlockingClient, brokers: frozenset[int]) -> list[TopicPartition]:
-    """Return the partitions that are assigned to brokers, or that live ones have on their disks."""
+    """Return the partitions that are assigned to brokers, or are on disks of live brokers."""
     metadata = client.metadata()
     found = {
         tp: None
@@ -176,9 +177,10 @@ def _held_by(client: BlockingClient, brokers: frozenset[int]) -> list[TopicParti
 def _led_for_others(
     client: BlockingClient, leaving: frozenset[int], blocked: Collection[TopicPartition]
 ) -> list[TopicPartition]:
-    """Return the partitions that brokers lead though the preferred replica is elsewhere.
+    """Return the partitions that `leaving` lead although their preferred replica is elsewhere.
 
-    Those that the plan could not move are left out: their preferred replica may be dead.
+    Partitions of `blocked`, which the plan could not move, are excluded: their preferred replica
+    may be dead.
     """
     return [
         tp

@@ -1,6 +1,6 @@
 """`tidelog events tail`: events of the cluster, from the topic `__cluster_events`.
 
-Brokers write them while `cluster.events.enable` is true; docs/reference/events.md describes each
+Brokers write events while `cluster.events.enable` is true; docs/reference/events.md describes each
 event. The command follows new events until it is interrupted, unless an option ends it.
 """
 
@@ -83,7 +83,7 @@ def tail(
 
 
 def _why_no_topic(client: BlockingClient, brokers: Sequence[int]) -> str:
-    """Return why there is no topic of events: events are not enabled, or it was not created yet."""
+    """Return why no topic of events exists: events are disabled, or no broker created it yet."""
     enabled = [broker_id for broker_id in brokers if _is_enabled(client, broker_id)]
     missing = f"this cluster has no topic {CLUSTER_EVENTS}"
     if not enabled:
@@ -117,7 +117,7 @@ def _writer(kinds: list[str], text: Callable[[Mapping[str, Any]], str]) -> Write
 
 
 def read_event(value: bytes | memoryview | None) -> dict[str, Any]:
-    """Return the document of a record; an event of kind `unreadable` for other content."""
+    """Return the document of a record; other content becomes an event of kind `unreadable`."""
     try:
         event = json.loads(bytes(value or b""))
     except ValueError:
@@ -128,12 +128,12 @@ def read_event(value: bytes | memoryview | None) -> dict[str, Any]:
 
 
 def json_text(event: Mapping[str, Any]) -> str:
-    """Return the document as it was written."""
+    """Return the JSON text of an event, unchanged."""
     return json.dumps(event, separators=(",", ":"))
 
 
 def event_line(event: Mapping[str, Any]) -> str:
-    """Return a line for people: time, broker, event; for unknown kinds the fields as they are."""
+    """Return a line for people: time, broker, event; unknown kinds show their plain fields."""
     time_ms = event.get("time_ms")
     when = "-"
     if isinstance(time_ms, int):
@@ -142,7 +142,7 @@ def event_line(event: Mapping[str, Any]) -> str:
     try:
         text = _filled(what, event) if isinstance(what, str) else what(event)
     except (KeyError, TypeError, AttributeError):
-        # An event of a later version or another program is shown as it is.
+        # Events of later versions or of other programs are shown with their plain fields.
         text = _plain(event)
     line = f"{when.replace('+00:00', 'Z')} {event.get('told_by', '-')} {event['kind']} {text}"
     return printable(line)
@@ -158,14 +158,14 @@ def _members(isr: list[int]) -> str:
 
 
 class _EventFields(string.Formatter):
-    """Sentences with the fields of an event; brokers stand in brackets."""
+    """The fields of an event as the format of its sentence; brokers stand in brackets."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         return _members(value) if isinstance(value, list) else str(value)
 
 
 def _filled(sentence: str, event: Mapping[str, Any]) -> str:
-    """Return a sentence with the event's fields, and the replicas that left the ISR, if any did."""
+    """Return a sentence with the event's fields, and any replicas that left the ISR."""
     left = [f"{replica['broker']}: {replica['cause']}" for replica in event.get("left", ())]
     ending = f", left {', '.join(left)}" if left else ""
     return _EventFields().vformat(sentence, (), event) + ending

@@ -1,7 +1,8 @@
 """`tidelog break`: faults on the processes and log directories of a local cluster.
 
-kill and pause look like a crash and a hang from outside; stop is an operator's shutdown. A log
-directory fails, is full or is slow for its broker only: its files stay as they are.
+To other brokers, `kill` looks like a crash and `pause` like a hang; `stop` is an operator's
+shutdown. Faults of a log directory (failed, full, slow) exist for its broker only: the files stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -109,6 +110,6 @@ def heal_log_dir(
 
 
 def _break(directory: str, broker: int, log_dir: str, fault: DiskFault | None) -> str:
-    """Put a fault in force; return the path of the log directory."""
+    """Inject a fault; return the path of the log directory."""
     cluster = local_cluster(directory)
     return cluster.break_log_dir(broker, int(log_dir) if log_dir.isdecimal() else log_dir, fault)

@@ -1,7 +1,7 @@
 """`tidelog groups`: list, describe, reset and delete groups.
 
-A reset shows its effect and takes it only with --execute. The group must have no members: they
-would overwrite the new offsets with their next commit.
+A reset shows the new offsets and commits them only with --execute. The group must have no members:
+a member's next commit would overwrite the new offsets.
 """
 
 from __future__ import annotations
@@ -191,13 +191,13 @@ def _delete(client: BlockingClient, name: str) -> None:
 
 
 def _unknown(client: BlockingClient, name: str) -> NotFoundError:
-    # Its first member may have joined since; the group's own name is no suggestion.
+    # The group may exist by now; an error must not suggest the name that was typed.
     known = [each.group for each in client.list_groups() if each.group != name]
     return NotFoundError(f"there is no group {name!r}{nearest(name, known)}")
 
 
 def _check_unused(client: BlockingClient, name: str, execute: bool) -> str:
-    """Return the group's state; NotFoundError if it has members, only a warning in a preview."""
+    """Return the group's state; raise NotFoundError if it has members; a preview only warns."""
     found = client.describe_group(name)
     if found.state in (EMPTY, DEAD):
         return found.state
@@ -211,7 +211,7 @@ def _check_unused(client: BlockingClient, name: str, execute: bool) -> str:
 
 
 def _report_new_group(client: BlockingClient, name: str, execute: bool) -> None:
-    """Report a new group: a mistyped name would become a group of its own."""
+    """Report a new group: a mistyped name would create a group."""
     known = [each.group for each in client.list_groups() if each.group != name]
     made = "is new: it had no committed offsets" if execute else "would be new"
     say(f"tidelog: group {name!r} {made}{nearest(name, known) if known else ''}")
@@ -254,7 +254,7 @@ def _offset(
 
 
 def _short(partitions: list[AssignedPartition] | None) -> str:
-    """Return partitions as `flights:0,1 trains:4`."""
+    """Return partitions in the form `flights:0,1 trains:4`."""
     if partitions is None:
         return "(not a consumer's)"
     numbers: dict[str, list[str]] = {}

@@ -1,8 +1,8 @@
 """`tidelog health`: the findings about a cluster and their remedies, with exit codes for scripts.
 
-The codes are 0 for healthy, 1 degraded, 2 unavailable in part, 3 not reached. `local.health`
-judges. Every error that prevents a judgement counts as not reached: 1 means a degraded cluster
-alone.
+The codes are 0 for healthy, 1 degraded, 2 unavailable in part, 3 not reached. `local.health` judges
+the cluster. Every error that prevents a judgement counts as not reached, so that 1 always means a
+degraded cluster.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from tidelog.local.status import BrokerStatus, ClusterStatus, remote_status
 from tidelog.runtime.blocking import BlockingClient
 
 _MINIMUM = "min.insync.replicas"
-#: How long the controller may take to list moves, which needs neither disk nor store.
+#: Seconds for the controller to list moves; the list needs neither disk nor store.
 _CONTROLLER_S = 5.0
 _BLOCKED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER})
 _STYLES = {"degraded": DOUBTFUL, "unavailable": WRONG, "unreachable": WRONG}
@@ -128,7 +128,7 @@ def _health(target: Target, place: ClusterPlace, timeout_s: float) -> Health:
 
 
 def _minimums(target: Target, now: ClusterStatus, timeout_s: float) -> dict[str, int]:
-    """Return min.insync.replicas of topics with a replica out of the ISR; others need no check."""
+    """Return min.insync.replicas of each topic that has a replica out of the ISR."""
     topics = dict.fromkeys(
         each.topic for each in now.partitions if len(each.isr) < len(each.replicas)
     )
@@ -140,7 +140,7 @@ def _minimums(target: Target, now: ClusterStatus, timeout_s: float) -> dict[str,
             try:
                 values = client.describe_configs(ConfigResource(TOPIC, name))
             except KafkaError:
-                continue  # deleted meanwhile
+                continue  # the topic was deleted meanwhile
             for value in values:
                 if value.name == _MINIMUM and value.value is not None:
                     found[name] = int(value.value)
@@ -148,12 +148,12 @@ def _minimums(target: Target, now: ClusterStatus, timeout_s: float) -> dict[str,
 
 
 def _responding(now: ClusterStatus) -> list[BrokerStatus]:
-    """Return the brokers that are not known to be silent."""
+    """Return the brokers, without those that are known not to respond."""
     return [each for each in now.brokers if each.registered and each.state != "paused"]
 
 
 def _awake(target: Target, now: ClusterStatus) -> Target:
-    """Return the target without the brokers that are known not to respond."""
+    """Return the target without the addresses of brokers that are known not to respond."""
     awake = ",".join(f"{each.host}:{each.port}" for each in _responding(now))
     return Target(awake or target.bootstrap, None)
 
@@ -161,7 +161,7 @@ def _awake(target: Target, now: ClusterStatus) -> Target:
 def _surroundings(
     target: Target, now: ClusterStatus, timeout_s: float, moves: Moves | None
 ) -> Surroundings:
-    """Return what the brokers that respond report beside partitions.
+    """Return all data but partitions that responding brokers report.
 
     A broker that does not respond is a finding of its own.
     """
@@ -199,10 +199,11 @@ def _lost(
 
 
 def _moves(target: Target, now: ClusterStatus, timeout_s: float) -> tuple[Moves | None, str | None]:
-    """Ask the controller for the moves; return them, and why it does not respond, if so.
+    """Return the controller's moves, and why it does not respond if so.
 
-    With the moves it reports how the metadata store shows to be older than the logs (E8). Brokers
-    without a quorum of their store continue to serve, and metadata shows no difference.
+    The controller's response also shows whether the metadata store is older than the logs (E8).
+    Brokers that lost the quorum of their store continue to serve, and their Metadata responses do
+    not show the loss.
     """
     if now.controller < 0:
         return None, None

@@ -24,12 +24,12 @@ from typer.models import ArgumentInfo
 from tidelog.cli.output import CompactOption, compact_json
 from tidelog.cli.parameters import Parameter, default_of, kind_of, parameters_of
 
-#: Longer lines are hard to read, however wide a terminal is.
+#: Maximum width of a page: longer lines are hard to read on any terminal.
 _MOST_COLUMNS = 100
 _FEWEST_COLUMNS = 40
-#: A longer name gets a line of its own.
+#: Width of the column of names; a longer name gets a line of its own.
 _NAME_COLUMNS = 28
-#: A word of a shell, or an option with its value: blanks inside quotes do not end it.
+#: A word of a shell, or an option with its value; blanks inside quotes belong to the word.
 _SHELL_WORD = re.compile(r"(?:--?[\w-]+ )?(?:'[^']*'|\"[^\"]*\"|\S)+")
 
 
@@ -72,7 +72,7 @@ class CommandGroup(typer.Typer):
         )
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        """Add a function as a command, named as the function where `name` is None.
+        """Add a function as a command; its name is `name`, else the function's.
 
         A parameter whose class is a dataclass stands for the options that its fields declare.
         """
@@ -88,8 +88,8 @@ class CommandGroup(typer.Typer):
 def _with_groups(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a command with an option for each field of its groups of options.
 
-    A group is a parameter whose class is a dataclass; its options stand behind the command's own.
-    The option --compact comes with --output.
+    A group is a parameter whose class is a dataclass. Options of groups stand behind the command's
+    own options. A command with --output also gets --compact.
     """
     hints = typing.get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {
@@ -157,7 +157,7 @@ def _opening(path: str, usage: str, text: str | None) -> list[str]:
 
 
 def _section(title: str, rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Write a heading, and names with their meanings beside them."""
+    """Return the lines of a heading and of names with their meanings beside them."""
     if not rows:
         return []
     width = max(len(name) for name, _ in rows if len(name) <= _NAME_COLUMNS)
@@ -205,7 +205,7 @@ def _option_text(option: Parameter) -> str:
 
 
 def _range(option: Parameter) -> str:
-    """Return the range of numbers that an option takes; empty if it takes any."""
+    """Return the range of numbers that an option accepts; empty if it has no range."""
     least, most = option.info.min, option.info.max
     if least is None or most is None:
         return "" if least is None else f"at least {least:g}"
@@ -221,7 +221,7 @@ def _noted(text: str | None, notes: Sequence[str]) -> str:
 
 
 def _first_sentence(text: str | None) -> str:
-    """Return the first paragraph, without the full stop that a list does not need."""
+    """Return the first paragraph without its full stop, for a list."""
     return " ".join((text or "").split("\n\n")[0].split()).removesuffix(".")
 
 
@@ -235,7 +235,7 @@ def _examples(epilog: str | None) -> Iterator[str]:
 
 
 def _shell_lines(example: str) -> Iterator[str]:
-    """Yield one command of a shell, on several lines if it is long."""
+    """Yield the lines of one shell command; a long command takes several."""
     line = " "
     for word in _SHELL_WORD.findall(example):
         if len(line) + len(word) + 3 > _columns():

@@ -1,8 +1,7 @@
-"""`tidelog history`: judgement of a recorded history of client operations.
+"""`tidelog history`: checks of a recorded history of client operations.
 
-`check` reads a history (docs/reference/history.md) once and judges it. A second reading finds the
-lines of the operations that an anomaly involves, so that the first one remembers only their
-numbers.
+`check` reads a history (docs/reference/history.md) once and judges it. The first reading remembers
+only the line numbers of operations in an anomaly; a second reading fetches the lines.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def check(
 
     started = time.monotonic()
     checker = HistoryChecker(has_final_read=final_read)
-    # The kept data has no reference cycles; repeated searches for cycles take a third of the time.
+    # The history has no reference cycles; the cycle collector would take a third of the time.
     gc.disable()
     try:
         with open(file, "rb") as lines:
@@ -160,7 +159,7 @@ def _shown(report: Report, every: bool) -> list[Anomaly]:
 
 
 def _involved(file: str, anomalies: Iterable[Anomaly]) -> dict[int, Any]:
-    """Return the operations of the lines that anomalies name."""
+    """Return the operations on the lines that anomalies name, by line number."""
     from tidelog.history import parse
 
     wanted = {line for each in anomalies for line in each.lines}

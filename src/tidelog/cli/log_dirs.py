@@ -1,8 +1,8 @@
 """`tidelog log-dirs`: the log directories of brokers, and the replicas in them.
 
 Each broker reports its own directories: bytes of replicas, size and free space of the volume, and
-how far a replica lags. A future replica is on its way into the directory; its lag is that behind
-the current one (D11).
+the lag of each replica. A future replica is being copied into the directory; its lag is counted
+from the current replica (D11).
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def move(
 
 
 def _replica_word(word: str) -> PartitionWord:
-    """Parse t-0 as Kafka's tools print it, or t:0,2-4; a topic may end with a number itself."""
+    """Parse t-0 as Kafka's tools print it, or t:0,2-4; a topic's name may end with a number."""
     topic, dash, number = word.rpartition("-")
     if ":" not in word and dash and topic and number.isdecimal():
         return PartitionWord(topic, partition_numbers(number))
@@ -167,7 +167,7 @@ def _replica_word(word: str) -> PartitionWord:
 
 
 def _is_word_of_one(words: list[str]) -> bool:
-    """Return whether every word names its partitions: then each must be on the broker."""
+    """Return whether every word names its partitions: the broker must then have each of them."""
     return all(_replica_word(word).partitions is not None for word in words)
 
 

@@ -1,7 +1,7 @@
-"""`tidelog metrics`: the numbers that brokers keep of themselves.
+"""`tidelog metrics`: the metrics of brokers.
 
-A histogram takes one line: how many observations there were, their mean, and the bound that 99 of
-100 did not exceed. JSON has its buckets.
+A histogram takes one line: the number of observations, their mean, and an upper bound of the 99th
+percentile. JSON shows the buckets of a histogram.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _labels(sample: BrokerMetric) -> str:
 
 
 def _value(sample: BrokerMetric) -> str:
-    """Return the number, or what a histogram shows of itself."""
+    """Return the number, or the summary of a histogram, as text."""
     if not sample.buckets:
         return str(sample.value)
     count = sum(each.count for each in sample.buckets)
@@ -71,7 +71,7 @@ def _value(sample: BrokerMetric) -> str:
 
 
 def _bound_of_most(buckets: Iterable[MetricBucket], count: int) -> int | None:
-    """Return the upper bound of the bucket that has the percentile; None for the last one."""
+    """Return the upper bound of the percentile's bucket; None for the unbounded last bucket."""
     below = 0
     for each in buckets:
         below += each.count

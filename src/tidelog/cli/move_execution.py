@@ -1,8 +1,8 @@
-"""The common part of all commands that plan moves: show the plan, or carry it out.
+"""Display and execution of plans of moves, for all commands that plan moves.
 
 A dry run prints Kafka's reassignment document on standard output, and each move with its bytes and
-reason on standard error. Otherwise the moves are requested for the replicas that the plan was made
-for: the controller refuses those of partitions that changed meanwhile (R18).
+reason on standard error. Without a dry run, each request states the replicas that the plan expects.
+The controller refuses moves of partitions whose replicas changed meanwhile (R18).
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from tidelog.core.types import TopicPartition
 from tidelog.core.wording import counted
 from tidelog.runtime.blocking import BlockingClient
 
-#: A day: a move takes as long as the copy of a partition's data.
+#: Time limit of one day: a move lasts as long as the copy of a partition's data.
 PATIENCE_S = 86_400.0
-#: Brokers learn the end of a move one after the other: so long an answer may be an old one.
+#: Seconds for which a response may be out of date: brokers learn the end of a move one after the
+#: other.
 _SETTLING_S = 5.0
 _POLL_S = 0.1
-#: After such a time a move to a dead broker is named: a restart takes less.
+#: Seconds until a move to a dead broker is reported; a restart takes less.
 _STALLED_S = 10.0
 _MOST_NAMED = 5
-#: What is said instead of one line for each move.
+#: The message that replaces a line for each refused move.
 FROZEN = "reassignments are frozen: none begins before tidelog reassign unfreeze"
 
 SaveRollbackOption = Annotated[
@@ -71,13 +72,13 @@ RacksOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """How a plan is carried out: the options that all commands with plans share."""
+    """The options that all commands with plans share: how to execute the plan."""
 
     save_rollback: SaveRollbackOption = None
     additional: AdditionalOption = False
-    #: Bytes a second for each broker (R4); None: no throttle comes with the moves.
+    #: Bytes a second for each broker (R4); None sets no throttle.
     throttle: ThrottleOption = None
-    #: Whether moves wait for their turn (R8).
+    #: Whether the moves go to the queue (R8).
     queue: QueueOption = False
     racks: RacksOption = True
     dry_run: MovesDryRunOption = False
@@ -85,7 +86,7 @@ class Execution:
 
     @property
     def is_of_moves(self) -> bool:
-        """Whether an option is set that no other change of a topic has."""
+        """Return whether any option is set that applies to moves alone."""
         return (
             self.save_rollback is not None
             or self.additional
@@ -99,8 +100,8 @@ def carry_out(client: BlockingClient, plan: MovePlan, how: Execution, output: Ou
     """Request the moves of a plan, or show them.
 
     With `wait`, returns when the moves are done and their preferred replicas lead. Raises
-    ReassignmentFileError while other moves are under way and `additional` is not given, and
-    typer.Exit with code 1 where a move or an election was refused.
+    ReassignmentFileError if other moves are under way, unless `additional`. Raises typer.Exit with
+    code 1 if a move or an election was refused.
     """
     if plan.moves:
         moves_beside(client, how.additional)
@@ -136,7 +137,7 @@ def is_frozen(results: Collection[MoveAsked]) -> bool:
 
 
 def show_document(plan: MovePlan) -> None:
-    """Print the document that executes a plan, and what it does on standard error."""
+    """Print the document that executes a plan, and the moves of the plan on standard error."""
     print_json(plan.document())
     for move in plan.moves:
         to = f"broker{'s' if len(move.added) > 1 else ''} {ids(move.added)}"
@@ -146,7 +147,7 @@ def show_document(plan: MovePlan) -> None:
 
 
 def say_total(plan: MovePlan) -> None:
-    """Print how many moves a plan has, and what they copy."""
+    """Print the number of moves of a plan, and the bytes that the moves copy."""
     moves = counted(len(plan.moves), "move", "copies", "copy")
     say(f"{moves} {size_text(plan.moved_bytes)} ({plan.moved_bytes} bytes)")
 
@@ -166,7 +167,7 @@ def print_moves(rows: list[MovePlanned], output: OutputFormat) -> None:
 def await_moves(client: BlockingClient, moving: Collection[TopicPartition]) -> None:
     """Wait until none of these partitions is on the move or queued; NotYetError after a day.
 
-    Dead brokers that moves wait for are named once.
+    Each dead broker that moves wait for is named once.
     """
     named: dict[int, None] = {}
     looked = time.monotonic()
@@ -183,7 +184,7 @@ def await_moves(client: BlockingClient, moving: Collection[TopicPartition]) -> N
 
 
 def say_stalled(client: BlockingClient, moves: Moves, named: dict[int, None]) -> None:
-    """Say for which dead brokers moves wait, without those that were named before."""
+    """Name the dead brokers for which moves wait, except those in `named`."""
     live = client.metadata([]).brokers
     waiting: dict[int, list[TopicPartition]] = {}
     for tp, move in sorted(moves.under_way.items()):
@@ -200,7 +201,7 @@ def say_stalled(client: BlockingClient, moves: Moves, named: dict[int, None]) ->
 
 
 def some(partitions: list[TopicPartition]) -> str:
-    """Return the first partitions, and how many more there are."""
+    """Return the first partitions as text, and the number of the remaining ones."""
     more = f" and {len(partitions) - _MOST_NAMED} more" if len(partitions) > _MOST_NAMED else ""
     return ", ".join(map(str, partitions[:_MOST_NAMED])) + more
 
@@ -208,9 +209,10 @@ def some(partitions: list[TopicPartition]) -> str:
 def await_targets(
     client: BlockingClient, targets: Mapping[TopicPartition, tuple[int, ...]]
 ) -> dict[TopicPartition, MoveAsked]:
-    """Wait until these moves are over; return those that did not reach their targets, and why.
+    """Wait until these moves end; return those that missed their targets, with the reason.
 
-    Another operator may have cancelled a move, or given it another target. NotYetError after a day.
+    Another operator may have cancelled a move, or given it another target. Raises NotYetError after
+    a day.
     """
     await_moves(client, targets)
     deadline = time.monotonic() + _SETTLING_S
@@ -235,7 +237,7 @@ def _lost(reason: str) -> MoveAsked:
 
 
 def say_failed(refused: int, lost: int, total: int) -> None:
-    """Say how many moves were refused, and how many ended elsewhere, where there are any."""
+    """Report the number of refused moves and of moves that missed their targets, if any."""
     if refused:
         say(f"tidelog: {refused} of {total} moves were refused")
     if lost:
@@ -243,7 +245,7 @@ def say_failed(refused: int, lost: int, total: int) -> None:
 
 
 def moves_beside(client: BlockingClient, additional: bool) -> dict[TopicPartition, MoveUnderWay]:
-    """Return the moves under way; ReassignmentFileError for one unless `additional` is given."""
+    """Return the moves under way; raise ReassignmentFileError if any, unless `additional`."""
     moving = client.list_reassignments()
     if moving and not additional:
         raise ReassignmentFileError(
@@ -255,7 +257,7 @@ def moves_beside(client: BlockingClient, additional: bool) -> dict[TopicPartitio
 
 @contextlib.contextmanager
 def way_back_on_error(back: Targets, saved: Path | None) -> Iterator[None]:
-    """Print the rollback document where a request fails: its moves may have begun nevertheless."""
+    """Print the rollback document if a request fails: its moves may have begun nevertheless."""
     try:
         yield
     except TidelogError:
@@ -264,15 +266,15 @@ def way_back_on_error(back: Targets, saved: Path | None) -> Iterator[None]:
 
 
 def say_way_back(back: Targets, saved: Path | None, dry_run: bool = False) -> None:
-    """Print the document that moves partitions back to these replicas, unless a file has it."""
+    """Print the document that moves partitions back to these replicas, unless it is in a file."""
     if back and saved is None and not dry_run:
         say(f"to move them back once they are moved, execute: {rollback(back)}")
 
 
 def _elect(client: BlockingClient, begun: list[PlannedMove], is_over: bool) -> bool:
-    """Elect the preferred replicas that do not lead yet; return False where one was refused.
+    """Elect the preferred replicas that do not lead yet; return False if any election was refused.
 
-    Before a move is over, that is possible only where it copies nothing (R21).
+    Before a move is over, such an election is possible only if the move copies nothing (R21).
     """
     changed = [move for move in begun if move.needs_election]
     now = [move.tp for move in changed if is_over or set(move.after) == set(move.before)]
@@ -286,7 +288,7 @@ def _elect(client: BlockingClient, begun: list[PlannedMove], is_over: bool) -> b
 
 
 def elect_preferred(client: BlockingClient, partitions: list[TopicPartition]) -> int:
-    """Elect the preferred replicas of partitions; name those that keep their leader, count them."""
+    """Elect preferred replicas; name and count the partitions that keep another leader."""
     if not partitions:
         return 0
     results = client.elect_leaders(ElectionType.PREFERRED, partitions)

@@ -1,6 +1,6 @@
-"""The common part of `tidelog reassign`'s commands on files: what names one, and what it is about.
+"""Helpers for the commands of `tidelog reassign` that read files.
 
-A file is Kafka's: see `reassignment_files`.
+The files have Kafka's form: see `reassignment_files`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MOVE_COLUMNS = (
 def replicas_of(
     client: BlockingClient, targets: Targets, where: str
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the replicas of each partition now; an error names the first missing partition."""
+    """Return each partition's current replicas; an error names the first missing partition."""
     metadata: ClusterMetadata = client.metadata(sorted({tp.topic for tp in targets}))
     found = {}
     for tp in targets:
@@ -67,7 +67,7 @@ def replicas_of(
 def foreseen(
     client: BlockingClient, targets: Targets, is_queued: bool = False
 ) -> dict[TopicPartition, MoveAsked]:
-    """Return what the controller would say to these moves, as far as a dry run can know it."""
+    """Return the controller's probable response to these moves, as far as a dry run can know."""
     live = client.metadata([]).brokers
     moves = client.reassignments()
     others = [tp for tp, each in moves.queued.items() if targets.get(tp) != each.target]
@@ -95,7 +95,7 @@ def print_asked(
     word: str,
     output: OutputFormat,
 ) -> None:
-    """Print the result of each move that was asked for; `word` says that it was accepted."""
+    """Print the result of each requested move; `word` stands for an accepted one."""
     rows = [
         MoveBegun(
             *tp,

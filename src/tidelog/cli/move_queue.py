@@ -1,8 +1,8 @@
-"""`tidelog reassign queue|freeze|unfreeze`: moves that wait for their turn, or begin later (R8).
+"""`tidelog reassign queue|freeze|unfreeze`: queued moves, and a freeze of all moves (R8).
 
-The controller takes moves from the queue as others end, so many at a time that producers hardly
-notice: `reassignment.max.concurrent.partitions` in the cluster, and
-`reassignment.max.concurrent.partitions.per.broker`. A freeze lets none begin.
+The controller starts queued moves as other moves end. Two limits keep the effect on producers
+small: `reassignment.max.concurrent.partitions` and
+`reassignment.max.concurrent.partitions.per.broker`. During a freeze no move begins.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ def _show(moves: Moves, output: OutputFormat) -> None:
 
 
 def say_waiting(moves: Moves) -> None:
-    """Say how many moves are queued, and that none begins, where that is so."""
+    """Report the number of queued moves, and a freeze if one is in force."""
     if moves.queued:
         say(f"{len(moves.queued)} moves are queued: tidelog reassign queue shows why each waits")
     say_frozen(moves)
 
 
 def say_frozen(moves: Moves) -> None:
-    """Say that no move begins, where that is so."""
+    """Report that moves are frozen, if they are."""
     if moves.is_frozen:
         say(FROZEN)
 

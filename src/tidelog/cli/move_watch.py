@@ -28,14 +28,14 @@ from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.wire.messages.list_partition_reassignments import NO_REQUEST
 
-#: More bars than this are not readable; the rest is counted. A screen shows its first lines only.
+#: Maximum number of bars on a screen; further moves are only counted.
 _MOST_BARS = 20
-#: Configured throttles change rarely, and each look asks every broker.
+#: Seconds between readings of the configured throttles: each reading asks every broker.
 _THROTTLES_S = 10.0
 
 
 def show_moves(client: BlockingClient, output: OutputFormat) -> None:
-    """Print the moves under way; rates need a second look, so they are not known."""
+    """Print the moves under way, without rates: a rate needs two samples."""
     look = _Look(client, ProgressMeter())
     found, _ = look.take()
     if not printed([_row(each) for each in found], output):
@@ -44,7 +44,7 @@ def show_moves(client: BlockingClient, output: OutputFormat) -> None:
 
 
 def _throttle_text(progress: MoveProgress) -> str | None:
-    """Return the lowest rate that holds a move; a configured one stays when the move ends."""
+    """Return the lowest rate that limits a move; mark a configured one, which outlives the move."""
     own, configured = progress.move.throttle or None, progress.configured_rate
     if configured is not None and (own is None or configured < own):
         return f"{size_text(configured)}/s (configured)"
@@ -65,7 +65,7 @@ _MOVE_COLUMNS: tuple[Column, ...] = (
 
 
 def watch_moves(client: BlockingClient, output: OutputFormat, interval_s: float) -> None:
-    """Print the moves under way every `interval_s`, until there are none and none is queued."""
+    """Print the moves under way every `interval_s` until no move is under way or queued."""
     look = _Look(client, ProgressMeter())
     with _screen(output) as screen:
         while True:
@@ -79,7 +79,7 @@ def watch_moves(client: BlockingClient, output: OutputFormat, interval_s: float)
 
 
 def progress_text(progress: MoveProgress) -> str:
-    """Return bytes, rate and the time that is left, for people."""
+    """Return the bytes, the rate and the remaining time of a move, for people."""
     if progress.total_bytes is None:
         return "bytes not known"
     if not progress.move.adding:
@@ -111,7 +111,7 @@ def duration_text(duration_ms: int) -> str:
 
 
 class _Look:
-    """Samples of one cluster; each broker that does not report its bytes is named once."""
+    """Samples of one cluster; each broker that does not report bytes is named only once."""
 
     def __init__(self, client: BlockingClient, meter: ProgressMeter) -> None:
         self._client = client
@@ -122,7 +122,7 @@ class _Look:
         self._read_throttles_s = -_THROTTLES_S
 
     def take(self) -> tuple[list[MoveProgress], bool]:
-        """Return the progress of each move, and whether queued moves are going to begin."""
+        """Return the progress of each move, and whether any queued move is going to begin."""
         found = self._client.sample_moves()
         for broker, reason in found.silent.items():
             if broker not in self._named:
@@ -145,7 +145,7 @@ class _Screen(Protocol):
 
 
 class _JsonLines:
-    """One JSON document a line."""
+    """Samples as JSON, one document a line."""
 
     def show(self, found: Sequence[MoveProgress]) -> None:
         """Print the sample."""
@@ -155,13 +155,13 @@ class _JsonLines:
 
 
 class _Shown:
-    """The moves of the sample before."""
+    """The moves of the previous sample."""
 
     def __init__(self) -> None:
         self._shown: dict[TopicPartition, None] = {}
 
     def _ended(self, found: Sequence[MoveProgress]) -> list[TopicPartition]:
-        """Return the moves that are not in this sample, and remember it."""
+        """Return the moves that ended since the previous sample; remember this sample."""
         present = dict.fromkeys(each.tp for each in found)
         ended = [tp for tp in self._shown if tp not in present]
         self._shown = present
@@ -169,10 +169,10 @@ class _Shown:
 
 
 class _Lines(_Shown):
-    """One line for each move and sample, and one for its end."""
+    """Samples as lines: one for each move, and one for its end."""
 
     def show(self, found: Sequence[MoveProgress]) -> None:
-        """Print the moves of the sample, and those that ended since the last one."""
+        """Print the moves of the sample, and those that ended since the previous sample."""
         for tp in self._ended(found):
             print_line(f"{tp} ended")
         for each in found:
@@ -180,7 +180,7 @@ class _Lines(_Shown):
 
 
 class _Bars(_Shown):
-    """A bar for each move under way; moves that ended are lines above, and take no bar's place."""
+    """A bar for each move under way; a move that ended becomes a line above the bars."""
 
     def __init__(self, bars: Progress) -> None:
         super().__init__()

@@ -109,7 +109,7 @@ def check_partition(topic: TopicMetadata, number: int) -> None:
 
 
 def broker_named(client: BlockingClient, broker_id: int) -> None:
-    """Raise NotFoundError if no such broker is live."""
+    """Raise NotFoundError if the broker is not live."""
     live = client.metadata([]).brokers
     if broker_id not in live:
         ids = ", ".join(str(each) for each in live)

@@ -1,7 +1,7 @@
-"""Positions to read from: `beginning`, `end`, `stored`, an offset, the last few, a time.
+"""Start positions of a read: `beginning`, `end`, `stored`, an offset, the last few, a time.
 
-The words are those of kcat's `-o`; times have the usual forms. Usage errors list the accepted
-forms.
+The words are those of kcat's `-o`; times have the forms of `cli/times`. Usage errors list the
+accepted forms.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """One of: a timestamp of ListOffsets, an offset, a number before the end, the stored offset."""
+    """A timestamp of ListOffsets, an offset, a number before the end, or the stored offset."""
 
     timestamp: int | None = None
     offset: int | None = None
@@ -45,7 +45,7 @@ class ReadSpan:
 
 
 def parse_span(words: list[str], default: Where) -> ReadSpan:
-    """Parse `-o`, given once, or twice with an end time; raise a usage error for any other text."""
+    """Parse `-o` with a start, and perhaps an end time; raise a usage error for any other text."""
     start: Where | None = None
     end: int | None = None
     for word in words:
@@ -78,7 +78,7 @@ def _where(word: str) -> Where:
 def resolve(
     client: BlockingClient, where: Where, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return the offset in each partition, within its log. Not for stored offsets."""
+    """Return the offset in each partition, within its log; stored offsets are not supported."""
     chosen = list(partitions)
     if where.timestamp is not None:
         return client.positions(dict.fromkeys(chosen, where.timestamp))

@@ -26,13 +26,13 @@ from rich.text import Text
 from tidelog.core.columns import Column, cells, headings
 from tidelog.core.types import NO_LEADER
 
-#: Colours that draw attention to a value; terminals only, and never with NO_COLOR.
+#: Colours that draw attention to a value, on terminals only, and never with NO_COLOR.
 WRONG = "red"
 DOUBTFUL = "yellow"
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
-#: Wide enough for any row: a table in a file or a pipe is never folded.
+#: Width of tables in a file or a pipe, so that no row is ever folded.
 _PIPE_WIDTH = 10_000
 
 
@@ -45,7 +45,7 @@ class OutputFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A value of a table, and its colour on a terminal; none if `style` is empty."""
+    """A value of a table and its colour on a terminal; an empty `style` is no colour."""
 
     value: object
     style: str
@@ -57,7 +57,7 @@ class Marked:
 
 
 def address_text(broker: Any) -> str | None:
-    """Return the address of a broker, None for one that is not known."""
+    """Return the address of a broker; None if it is unknown."""
     return None if broker.host is None else f"{broker.host}:{broker.port}"
 
 
@@ -67,12 +67,12 @@ def marked_out_of_sync(broker: Any) -> Marked:
 
 
 def marked_leader(partition: Any) -> Marked:
-    """Return the leader of a partition."""
+    """Return the leader of a partition as a marked cell."""
     return Marked.where(partition.leader == NO_LEADER, partition.leader, WRONG)
 
 
 def marked_isr(partition: Any) -> Marked:
-    """Return the ISR of a partition."""
+    """Return the ISR of a partition as a marked cell."""
     return Marked.where(len(partition.isr) < len(partition.replicas), partition.isr, DOUBTFUL)
 
 
@@ -92,7 +92,7 @@ class _Layout:
 
 
 def compact_json(wanted: bool) -> None:
-    """Print JSON documents on one line from now on, or on several."""
+    """Choose whether JSON documents take one line or several from now on."""
     _Layout.is_compact = wanted
 
 
@@ -114,7 +114,7 @@ def print_document(document: Any) -> None:
 
 
 def printed(document: Any, output: OutputFormat) -> bool:
-    """Print a document, or a list of them, if JSON is wanted; return whether it is."""
+    """Print a document, or a list of them, if JSON is wanted; return whether it was printed."""
     if output is OutputFormat.JSON:
         print_document(document)
     return output is OutputFormat.JSON
@@ -153,7 +153,7 @@ def print_rows(
 
 
 def or_none(value: str) -> str | None:
-    """Return a text, None for an empty one."""
+    """Return a text; None if it is empty."""
     return value or None
 
 
@@ -172,7 +172,7 @@ def print_text(text: str, style: str = "") -> None:
 
 
 def abandon_output() -> None:
-    """Discard the rest of standard output, whose reader is gone."""
+    """Discard the remaining standard output when its reader is gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -194,14 +194,14 @@ def size_text(size_bytes: int | None) -> str:
 
 
 def time_text(time_ms: int | None) -> str | None:
-    """Return a time for people, in UTC to the second; None for a time that is not known."""
+    """Return a time for people, in UTC to the second; None for an unknown time."""
     if time_ms is None:
         return None
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _is_number(value: object) -> bool:
-    """Return whether to right-align a value: numbers, and unknown values among them."""
+    """Return whether to right-align a value: a number, or an unknown value."""
     if isinstance(value, Marked):
         value = value.value
     return value is None or (isinstance(value, int) and not isinstance(value, bool))

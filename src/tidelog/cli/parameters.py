@@ -1,6 +1,6 @@
 """The arguments and options of a command, as its function's annotations declare them.
 
-The generated reference and `--help` both read them here, so that the two name an option alike.
+The generated reference and `--help` both use this module, so that their names of options agree.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Parameter:
 
     @property
     def declared(self) -> list[str]:
-        """Return the words of an option, those that set a flag before those that unset it."""
-        # In an annotation the first word takes the place of a default value.
+        """Return the spellings of an option: those that set a flag precede those that unset it."""
+        # typer stores the first spelling of an annotated option as its default value.
         given = [self.info.default, *(self.info.param_decls or ())]
         words = [each for each in given if isinstance(each, str) and each.startswith("-")]
         long = "--" + self.name.replace("_", "-")
@@ -83,7 +83,7 @@ def kind_of(option: Parameter) -> str:
 
 
 def default_of(option: Parameter) -> str:
-    """Return the default as Markdown; empty where there is none."""
+    """Return the default as Markdown; empty if there is none."""
     value = option.default
     if option.is_required:
         return "required"
@@ -96,7 +96,7 @@ def default_of(option: Parameter) -> str:
 
 
 def unwrapped(document: Any) -> tuple[Any, bool]:
-    """Return the element type of a list, and whether it was one."""
+    """Return the element type of a list and True; return any other type and False."""
     if typing.get_origin(document) in (list, tuple):
         return typing.get_args(document)[0], True
     return document, False

@@ -1,7 +1,7 @@
 """`tidelog leaders elect` and `tidelog records delete`: operations on single partitions.
 
-An unclean election may lose acknowledged records, and deleted records do not come back. So both
-need named partitions or --all.
+An unclean election may lose acknowledged records, and deleted records do not come back. Both
+commands therefore need named partitions or --all.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def delete(
 def _await_leaders(
     client: BlockingClient, chosen: list[TopicPartition], election: ElectionType, timeout_s: float
 ) -> None:
-    """Wait until the broker that serves metadata has learned of the leaders."""
+    """Wait until the broker that serves metadata knows the new leaders."""
 
     def settled() -> int:
         metadata = client.metadata(sorted({tp.topic for tp in chosen}))

@@ -1,8 +1,7 @@
-"""Commands that plan moves and make them: another replication factor, a topic on given brokers, and
-the balance of the cluster (R17).
+"""Commands that plan and request moves: replication factor, placement of a topic, balance (R17).
 
-`tidelog brokers decommission` and `drain` are in `cli/emptying`. The plans are those of
-`tidelog.client.planning`.
+`tidelog brokers decommission` and `drain` are in `cli/emptying`. `tidelog.client.planning` makes
+the plans.
 """
 
 from __future__ import annotations
@@ -129,7 +128,7 @@ def rebalance(
 
 
 def _lead_by_preferred(client: BlockingClient) -> None:
-    """Elect the preferred replicas that are in sync and do not lead: the plan counts on them."""
+    """Elect preferred replicas that are in sync, because the plan assumes their leadership."""
     moving = client.list_reassignments()
     wanted = [
         tp
@@ -143,7 +142,7 @@ def _lead_by_preferred(client: BlockingClient) -> None:
 
 
 def broker_list(text: str, option: str) -> tuple[int, ...]:
-    """Parse `1,2,3`; raise a usage error for any other text, and for an id named twice."""
+    """Parse `1,2,3`; raise a usage error for other text, and for an id named twice."""
     words = [word.strip() for word in text.split(",")]
     for word in words:
         if not word.isdecimal():

@@ -1,7 +1,7 @@
 """`tidelog produce`: records from arguments, standard input or a file, with kcat's options.
 
-A command that succeeds has every record acknowledged: by all in-sync replicas, stored once. When it
-fails, the message states how many records are stored.
+Success means that all in-sync replicas acknowledged every record, and that each is stored once.
+After a failure, the message states how many records are stored.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _send(
     source: Iterator[bytes | None],
     partition: int | None,
 ) -> None:
-    """Send all records, or raise an error with the number of sent ones."""
+    """Send all records; an error states the number of sent records."""
     taken = 0
     with _stored_so_far(lambda: f"{sender.records_sent} of the {taken} records read"):
         for piece in source:

@@ -1,7 +1,7 @@
 """The loop of `tidelog consume`: poll, write, check whether to end, commit.
 
-Positions are committed only after the records below them were written and flushed. A signal never
-interrupts between the two: the first one is noted and checked after the write.
+A position is committed only after the records below it were written and flushed. A first signal
+never interrupts between write and commit: the loop checks for signals after the write.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from tidelog.runtime.blocking_consumer import BlockingConsumer
 Write = Callable[[ConsumedRecord], bytes]
 
 _POLL_MS = 250
-#: Records of one poll: limits the size of a write, and the delay of Ctrl-C.
+#: Maximum records of one poll; the number limits the size of a write and the delay of Ctrl-C.
 _POLL_RECORDS = 10_000
 _COMMIT_INTERVAL_S = 5.0
-#: Interval of checks for new partitions of topics that are read whole.
+#: Seconds between checks for new partitions of topics that are read whole.
 _LOOK_INTERVAL_S = 5.0
 _NEVER = 1 << 63
 
 
 class Interrupts:
-    """A context for SIGINT and SIGTERM: the first signal is noted, the next one acts as before.
+    """A context that notes the first SIGINT or SIGTERM; the next signal acts as usual.
 
-    `answer` is a message that the first signal prints; empty for none.
+    The first signal prints `answer` unless that is empty.
     """
 
     def __init__(self, answer: str = "") -> None:
@@ -65,7 +65,7 @@ class Interrupts:
 
 @dataclass(slots=True)
 class Ending:
-    """The condition under which to end."""
+    """The condition that ends the command."""
 
     count: int | None
     at_end: bool
@@ -76,7 +76,7 @@ class Ending:
 
     @property
     def room(self) -> int:
-        """Return how many records may still be written, within one poll."""
+        """Return how many more records may be written, at most those of one poll."""
         if self.count is None:
             return _POLL_RECORDS
         return min(_POLL_RECORDS, self.count - self.written)
@@ -86,7 +86,7 @@ class Ending:
         return each.record.offset < self.stops.get(each.tp, _NEVER)
 
     def has_come(self, consumer: BlockingConsumer) -> bool:
-        """Return whether to end now, after a poll."""
+        """Return whether the command should end after this poll."""
         if self.asked.signal is not None:
             return True
         if self.count is not None and self.written >= self.count:
@@ -105,7 +105,7 @@ def read_as_member(
     write: Write,
     ending: Ending,
 ) -> None:
-    """Read the partitions that the group assigns from the stored offset on, or from `start`."""
+    """Read the partitions that the group assigns, from the stored offset, else from `start`."""
     begin = EARLIEST if start.timestamp is None else start.timestamp
     with client.group_consumer(options, begin, isolation_level) as consumer:
         _read(consumer, write, ending, lambda: None)
@@ -141,7 +141,7 @@ def read_alone(
         consumer.seek(tp, starts[tp])
     if group is None:
         newcomers = _Newcomers(client, words, consumer)
-        # Partitions with an end time are fixed from the start.
+        # With an end time, the partitions are fixed at the start: new ones are not read.
         _read(consumer, write, ending, (lambda: None) if ending.stops else newcomers.in_time)
         return
     committer = _Committer(client, group, consumer, ending, stored)
@@ -150,9 +150,9 @@ def read_alone(
 
 
 class _Newcomers:
-    """A search for partitions that are added to the read topics; they are read from the start.
+    """A search for new partitions of the read topics; new partitions are read from their start.
 
-    Topics with chosen partitions are left as they are.
+    A topic whose partitions were named on the command line gets no new ones.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class _Newcomers:
         self._due_s = time.monotonic() + _LOOK_INTERVAL_S
 
     def in_time(self) -> None:
-        """Search if the interval is over."""
+        """Search for new partitions if the interval is over."""
         if not self._topics or time.monotonic() < self._due_s:
             return
         topics = self._client.metadata(self._topics).topics.values()
@@ -179,7 +179,7 @@ class _Newcomers:
 
 
 class _Committer:
-    """The commits of written positions, for a group without members."""
+    """Commits of written positions for a group without members."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class _Committer:
 def _read(
     consumer: BlockingConsumer, write: Write, ending: Ending, in_time: Callable[[], None]
 ) -> None:
-    """Poll and write until the end. Raises BrokenPipeError when the output has no reader."""
+    """Poll and write until the end; raise BrokenPipeError if the output has no reader."""
     out = sys.stdout.buffer
     reader = select.poll()
     reader.register(sys.stdout.fileno(), 0)

@@ -1,4 +1,4 @@
-"""`tidelog reassign`: move partitions to other brokers, show the moves, and take them back.
+"""`tidelog reassign`: moves of partitions to other brokers, their progress and their rollback.
 
 Files are those of Kafka's kafka-reassign-partitions: {"version":1,"partitions":[{"topic":"t",
 "partition":0,"replicas":[1,2,3]}]}; the first replica is the preferred leader. Moves continue in
@@ -102,7 +102,7 @@ def execute(
         if dry_run:
             results = foreseen(client, targets)
         else:
-            # Brokers remember the directories of replicas that they are about to get, as in Kafka.
+            # As in Kafka, brokers remember the requested directories of replicas to be created.
             placed = ask(client, directories)
             with way_back_on_error(back, save_rollback):
                 results = client.reassign(targets, expected, throttle=throttle)
@@ -127,7 +127,7 @@ def execute(
 def _of_begun(
     directories: Wanted, placed: Mapping[ReplicaPlace, ErrorCode], begun: Collection[TopicPartition]
 ) -> Wanted:
-    """Return the log directories that replicas of these partitions are going to be in."""
+    """Return the requested log directories of the partitions whose moves have begun."""
     return {
         place: path
         for place, path in directories.items()
@@ -209,7 +209,7 @@ def cancel(
 
 
 def _involving(broker: int, moves: Moves, client: BlockingClient) -> Moves:
-    """Return the moves under way and queued that a broker has a part in."""
+    """Return the moves, under way and queued, that add, keep or remove a broker's replica."""
     known = client.metadata(sorted({tp.topic for tp in moves.queued})) if moves.queued else None
 
     def has(tp: TopicPartition) -> bool:
@@ -230,14 +230,14 @@ def _involving(broker: int, moves: Moves, client: BlockingClient) -> Moves:
 
 
 def _targets(tp: TopicPartition, moves: Moves) -> list[tuple[int, ...]]:
-    """Return where the moves of a partition go, under way and queued."""
+    """Return the targets of a partition's moves, under way and queued."""
     move, queued = moves.under_way.get(tp), moves.queued.get(tp)
     found = [] if move is None else [move.target]
     return found if queued is None else [*found, queued.target]
 
 
 def _waiting(moves: Moves) -> dict[TopicPartition, MoveUnderWay]:
-    """Return the moves of the queue as if they had begun."""
+    """Return the queued moves in the form of moves under way."""
     return {
         tp: MoveUnderWay((*queued.target,), queued.target, ())
         for tp, queued in moves.queued.items()
@@ -306,7 +306,8 @@ def verify(
     """Show whether partitions are where a file wants them. Exit code 1 unless all of them are."""
     where, targets, _, directories = read(file, text)
     with cluster.client() as client:
-        # In this order, a move that ends in between counts as under way and not as lost.
+        # Moves are read before replicas: a move that ends in between counts as under way, not as
+        # lost.
         moves = client.reassignments(targets)
         replicas = replicas_of(client, targets, where)
         there = present(described(client, [place.broker_id for place in directories]))
@@ -359,7 +360,8 @@ def _state(
     if requests and (replicas != target if move is None else move.request_id not in requests):
         return "changed"
     if requests and move is None and queued is None:
-        # A request is recorded until its move is over: this one, or any other, may have moved it.
+        # A request is recorded only until its move ends, so any request may have placed these
+        # replicas.
         return "in_place"
     if move is not None and move.target == target:
         return "moving"
@@ -371,5 +373,5 @@ def _state(
 
 
 def _in_directories(state: str, is_astray: bool) -> str:
-    """Return the state of a partition whose replicas may not all be in the wanted directories."""
+    """Return the state of a partition, given that a replica may be in a wrong directory."""
     return "moving_directory" if state == "done" and is_astray else state

@@ -1,7 +1,7 @@
-"""Files of `tidelog reassign`: targets, the replicas that a plan was made for, and the way back.
+"""Files of `tidelog reassign`: targets, the replicas that a plan expects, and rollbacks.
 
-The files are those of Kafka's kafka-reassign-partitions. `expected_replicas` is a key of tidelog's
-own (R18). Kafka's tool ignores it.
+The files are those of Kafka's kafka-reassign-partitions. `expected_replicas` is a key that only
+tidelog knows (R18). Kafka's tool ignores the key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.core.types import TopicPartition
 
 _EXPECTED = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2,3]}]}'
 
-#: Stands for the directory that a broker chooses itself.
+#: The word for a log directory that the broker chooses.
 ANY = "any"
 Targets = dict[TopicPartition, tuple[int, ...]]
 
@@ -31,7 +31,7 @@ class ReassignmentFileError(TidelogError):
 class Document(NamedTuple):
     """The content of a file or of `--json`."""
 
-    #: Its name for messages.
+    #: The name of the file for messages.
     where: str
     targets: Targets
     #: Replicas that partitions must still have (R18).
@@ -59,7 +59,7 @@ def read(file: Path | None, text: str | None) -> Document:
 
 
 def targets_of(document: Any, where: str) -> Targets:
-    """Return the targets in a document of Kafka's form; ReassignmentFileError."""
+    """Return the targets in a document of Kafka's form; raise ReassignmentFileError for others."""
     entries = document.get("partitions") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not entries:
         raise ReassignmentFileError(f"{where} lists no partitions: {_EXPECTED} expected")
@@ -75,7 +75,7 @@ def targets_of(document: Any, where: str) -> Targets:
 
 
 def _expected_of(document: Any, where: str) -> Targets:
-    """Return the replicas that entries expect; ReassignmentFileError."""
+    """Return the replicas that entries expect; raise ReassignmentFileError for invalid ones."""
     expected: Targets = {}
     for index, entry in enumerate(document["partitions"]):
         replicas = entry.get("expected_replicas")
@@ -91,7 +91,7 @@ def _expected_of(document: Any, where: str) -> Targets:
 
 
 def _directories_of(document: Any, where: str) -> Wanted:
-    """Return the log directories that entries name; ReassignmentFileError."""
+    """Return the log directories of entries; raise ReassignmentFileError for invalid ones."""
     wanted: Wanted = {}
     for index, entry in enumerate(document["partitions"]):
         paths, replicas = entry.get("log_dirs"), entry["replicas"]
@@ -138,7 +138,7 @@ def _entry(entry: Any, where: str) -> tuple[TopicPartition, tuple[int, ...]]:
 
 
 def check_expected(where: str, expected: Targets, before: Targets) -> None:
-    """Raise ReassignmentFileError where partitions have changed since the file was made (R18)."""
+    """Raise ReassignmentFileError if partitions have changed since the file was made (R18)."""
     changed = [
         f"{tp} has {ids(before[tp])} and not {ids(expected[tp])}"
         for tp in sorted(expected)
@@ -161,10 +161,10 @@ def rollback(replicas: Targets) -> str:
 
 
 def save(path: Path, text: str) -> None:
-    """Write the rollback before anything moves; ReassignmentFileError.
+    """Write the rollback before anything moves; raise ReassignmentFileError if that fails.
 
-    A file with something else is not replaced: a command that is repeated after its moves would
-    write that the partitions are to stay, over the only record of where they were.
+    A file with other content is not replaced. Otherwise a command repeated after its moves would
+    overwrite the only record of the former replicas.
     """
     try:
         if path.is_file():
@@ -182,5 +182,5 @@ def save(path: Path, text: str) -> None:
 
 
 def ids(replicas: tuple[int, ...]) -> str:
-    """Return broker ids as a command prints them."""
+    """Return broker ids as text."""
     return ",".join(map(str, replicas))

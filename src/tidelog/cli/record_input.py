@@ -21,7 +21,7 @@ from tidelog.core.limits import MAX_REQUEST_BYTES
 from tidelog.records.builder import NewRecord
 
 _READ_BYTES = 256 * 1024
-#: Time without further input after which the present records are sent, as for typed input.
+#: Seconds without further input after which the read records are sent, as for typed input.
 _LINGER_S = 0.005
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\", "e": "\x1b", "a": "\a"}
@@ -30,7 +30,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class InputError(TidelogError):
-    """The error of input that cannot be a record."""
+    """The error of input that is not a valid record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class RecordShape:
     key_delimiter: bytes | None = None
     fixed_key: bytes | None = None
     headers: Headers = ()
-    #: An empty value is null, a tombstone of a compacted topic. So is an empty key.
+    #: An empty value is null, a tombstone of a compacted topic; an empty key is null, too.
     empty_is_null: bool = False
 
     def record(self, piece: bytes) -> NewRecord:
@@ -61,13 +61,13 @@ class RecordShape:
 
 
 def unescaped(text: str, option: str) -> bytes:
-    """Return the bytes of an option; a usage error for an unknown escape or empty text."""
+    """Return the bytes of an option; raise a usage error for an unknown escape or empty text."""
 
     def replace(match: re.Match[str]) -> str:
         word = match[1]
         if len(word) == 3:
             number = int(word[1:], 16)
-            return chr(number if number < 128 else 0xDC00 + number)  # as surrogateescape has it
+            return chr(number if number < 128 else 0xDC00 + number)  # as surrogateescape
         if word not in _ESCAPES:
             raise typer.BadParameter(f"\\{word} is not known: \\n \\r \\t \\0 \\e \\\\ \\xHH are")
         return _ESCAPES[word]
@@ -90,16 +90,16 @@ def headers_of(words: Sequence[str] | None) -> Headers:
 
 
 def pieces(descriptor: int, delimiter: bytes) -> Iterator[bytes | None]:
-    """Yield the pieces between delimiters in a file; None when it is time to send the present ones.
+    """Yield the pieces between delimiters; yield None when the records read so far should be sent.
 
-    Raises InputError for a piece that no request can hold, OSError.
+    Raises InputError for a piece that no request can hold. Raises OSError.
     """
     held = bytearray()
     while True:
         chunk = os.read(descriptor, _READ_BYTES)
         if not chunk:
             break
-        # A delimiter can be only in the new bytes, or across the border to them.
+        # A new delimiter ends in the new bytes; it may begin in the bytes before.
         searched = max(0, len(held) - len(delimiter) + 1)
         held += chunk
         if held.find(delimiter, searched) >= 0:

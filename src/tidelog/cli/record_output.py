@@ -1,7 +1,7 @@
 """The formats of `tidelog consume`: kcat's format, or one JSON document a line.
 
-Bytes go out as they are, so that they equal the produced ones bit by bit. JSON holds text for UTF-8
-bytes, and base64 for others.
+kcat's format writes the bytes of a record unchanged. JSON has text for UTF-8 bytes, and base64 for
+others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MORE_FIELDS = "%h headers, %R size in 4 bytes, %% percent"
 
 
 def formatter(text: str, show_null: bool) -> Write:
-    """Return a writer of records in the format `text`; a usage error for an unknown letter."""
+    """Return a writer of records in the format `text`; raise a usage error for unknown letters."""
     null = b"NULL" if show_null else b""
     parts: list[Write | bytes] = [
         _field(part[1:], null) if part[0] == "%" else unescaped(part, "--format")
@@ -73,13 +73,13 @@ def _headers(it: ConsumedRecord) -> bytes:
 
 
 def plain_format(delimiter: str, key_delimiter: str | None) -> str:
-    """Return the format without --format: value and delimiter, preceded by the key if requested."""
+    """Return the default format: the value and its delimiter, after the key if requested."""
     key = "" if key_delimiter is None else "%k" + key_delimiter.replace("%", "%%")
     return key + "%s" + delimiter.replace("%", "%%")
 
 
 def json_line(it: ConsumedRecord) -> bytes:
-    """Return one document and a newline."""
+    """Return a record as one JSON document and a newline."""
     record = it.record
     document = documents.RecordDocument(
         it.tp.topic,
@@ -94,7 +94,7 @@ def json_line(it: ConsumedRecord) -> bytes:
 
 
 def _shown(key: str) -> str:
-    """Return a header's key for JSON: bytes that are not UTF-8 are replaced."""
+    """Return a header's key for JSON; invalid UTF-8 is replaced."""
     return key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

@@ -1,7 +1,7 @@
 """The reference of the command line as Markdown, generated from the commands themselves.
 
-`python -m tidelog.cli.reference docs/reference/cli.md` writes it; a test compares. Run it after a
-change of an option, an example or a JSON document.
+`python -m tidelog.cli.reference docs/reference/cli.md` writes the page. Run the command after a
+change of an option, an example or a JSON document; a test compares the page.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ topics, groups and brokers: they are asked of the cluster that the line names so
 These options of most commands are not repeated below:
 
 """
-#: Options that are described once.
+#: Options that the page describes once for all commands.
 _SHARED = ("bootstrap", "directory", "output", "compact", "timeout")
 
 
@@ -133,7 +133,7 @@ def _section(command: _DocumentedCommand) -> Iterator[str]:
 
 
 def _option_table(options: list[Parameter], varying: str = "") -> Iterator[str]:
-    """Yield the table of options; `varying` is an option whose default each command states."""
+    """Yield the table of options; the default of `varying` differs between commands."""
     yield "| option | meaning | default |\n|---|---|---|\n"
     for option in options:
         names = ", ".join(f"`{word}`" for word in option.declared)
@@ -183,7 +183,7 @@ def _fields(element: Any, indent: str) -> Iterator[str]:
 
 
 def _words(hint: Any, inner: Any) -> str:
-    """Return one word, or several for a value of several types."""
+    """Return the JSON words of a type; a union has several."""
     members = [each for each in typing.get_args(hint) if each is not type(None)]
     if isinstance(hint, types.UnionType) and len(members) > 1:
         return " or ".join(_type_word(each) for each in members)
@@ -196,7 +196,7 @@ def _type_word(hint: Any) -> str:
 
 
 def main() -> None:
-    """Write the reference to the file that is named."""
+    """Write the reference to the file that the first argument names."""
     from tidelog.cli.app import command_tree
 
     with open(sys.argv[1], "w", encoding="utf-8") as file:

@@ -1,8 +1,8 @@
 """`tidelog topics remove-partitions`: removal of the highest partitions with all their records.
 
-The command prints the losses before the removal: records, bytes, and the offsets of groups. Records
-that were read are lost, too, and nothing restores them; `--dry-run` only prints the losses. The
-cluster decides whether the removal is allowed.
+The command prints the losses before the removal: records, bytes, and the offsets of groups. Nothing
+restores removed records, whether consumers have read them or not. `--dry-run` only prints the
+losses. The cluster decides whether the removal is allowed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def remove_partitions(
 def _losses(
     client: BlockingClient, topic: TopicMetadata, going: list[TopicPartition]
 ) -> list[PartitionLoss]:
-    """Return the losses by these partitions; without a leader only the groups are known."""
+    """Return the losses by these partitions; without a leader only losses of groups are known."""
     led = [tp for tp in going if topic.partitions[tp.partition].leader != NO_LEADER]
     starts = client.list_offsets(dict.fromkeys(led, EARLIEST)) if led else {}
     ends = client.list_offsets(dict.fromkeys(led, LATEST)) if led else {}

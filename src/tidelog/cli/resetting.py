@@ -1,7 +1,7 @@
-"""The targets of `tidelog groups reset`: options resolved against the log.
+"""The target offsets of `tidelog groups reset`, computed from its options and the log.
 
-Offsets are kept within the log of each partition. Relative targets need a committed offset; a
-partition without one is left out with a message.
+Targets outside a partition's log are clamped to its bounds. A relative target needs a committed
+offset; a message names each skipped partition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog.runtime.blocking import BlockingClient
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan:
-    """One of: a timestamp of ListOffsets, an offset, or a shift of the committed offset."""
+    """A target: a timestamp of ListOffsets, an offset, or a shift of the committed offset."""
 
     timestamp: int | None = None
     offset: int | None = None
@@ -35,7 +35,7 @@ def _since(duration: str) -> ResetPlan:
     return ResetPlan(timestamp=record_time(moment_ms))
 
 
-#: The options that choose a way, and what each makes of its value.
+#: The options that choose a target, and the plan that each makes of its value.
 _WAYS: Final[Mapping[str, Callable[[Any], ResetPlan]]] = {
     "--to-earliest": lambda _: ResetPlan(timestamp=EARLIEST),
     "--to-latest": lambda _: ResetPlan(timestamp=LATEST),
@@ -48,9 +48,9 @@ _WAYS: Final[Mapping[str, Callable[[Any], ResetPlan]]] = {
 
 
 def plan_of(values: Mapping[str, object]) -> ResetPlan:
-    """Return the one way that is chosen; raise a usage error for none and for several.
+    """Return the chosen plan; raise a usage error for none and for several.
 
-    `values` of options: None and False where an option is not given.
+    In `values`, None and False mark an option that is not given.
     """
     given = [name for name, value in values.items() if value is not None and value is not False]
     if len(given) != 1:
@@ -62,7 +62,7 @@ def plan_of(values: Mapping[str, object]) -> ResetPlan:
 def targets(
     client: BlockingClient, group: str, words: list[PartitionWord] | None, plan: ResetPlan
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return committed offsets and targets, of the named or of all committed partitions."""
+    """Return the committed offsets and the targets of the named partitions, or of all."""
     if words is None:
         committed = client.committed(group)
         chosen = list(committed)

@@ -1,7 +1,7 @@
-"""A search over seeds for `tidelog sim run`: jobs in, sums out, even after a signal.
+"""A search over seeds for `tidelog sim run`; a signal ends it without loss of results.
 
-Ctrl-C and SIGTERM end it between two results and in the middle of one. The results until then are
-printed and kept all the same, and the exit code is 128 plus the signal's number.
+Ctrl-C and SIGTERM end the search, even in the middle of a run. The command still prints and keeps
+the results of ended runs, and exits with 128 plus the signal's number.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _STORY_LINES = 30
 
 
 class SearchInterrupted(BaseException):
-    """The request of a signal to end. No handler on its way may catch it."""
+    """The exception by which a signal ends the search. No handler between may catch it."""
 
 
 class Interruptions:
     """A context in which signals raise Interrupted, once; `number` is the signal that came.
 
-    Inside a callback of a weak reference or a finalizer the exception is lost, so check `number`,
-    too. Python's message about the lost exception is suppressed.
+    Python drops an exception inside a finalizer or a callback of a weak reference, so check
+    `number`, too. Python's message about the lost exception is suppressed.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Interruptions:
 
 
 def results(jobs: Iterator[Job], processes: int) -> Generator[RunResult, None, None]:
-    """Yield the results of runs as they end."""
+    """Yield the result of each run when it ends."""
     if processes > 1:
         yield from run_in_processes(jobs, processes)
         return
@@ -83,7 +83,7 @@ def results(jobs: Iterator[Job], processes: int) -> Generator[RunResult, None, N
 def search(
     jobs: Iterator[Job], processes: int, number: int | None, take: Callable[[RunResult], bool]
 ) -> int:
-    """Pass results to `take` until it returns that it has enough.
+    """Pass each result to `take` until `take` returns True.
 
     Returns 0, or the exit code of a signal that ended the search.
     """
@@ -112,8 +112,8 @@ def _with_progress(found: Iterable[RunResult], number: int | None) -> Iterator[R
 def say_violation(result: RunResult, shrink_s: float) -> None:
     """Print a violation.
 
-    Further lines are the one that keeps its seed, its reduction found within a time, and the end of
-    the story.
+    Further lines are the command that keeps its seed, its reduction found within a time, and the
+    end of the story.
     """
     from tidelog.sim.job import Job
     from tidelog.sim.known_seeds import line_to_add
@@ -131,7 +131,7 @@ def say_violation(result: RunResult, shrink_s: float) -> None:
 
 
 def say_shrunk(job: Job, limit_s: float) -> Job:
-    """Shrink a run within a time; print the remaining faults and return the reduction."""
+    """Shrink a run within a time limit; print the remaining faults and return the reduction."""
     deadline = time.monotonic() + limit_s
     found = job.shrink(lambda: time.monotonic() >= deadline)
     whole, left = found.whole, found.result

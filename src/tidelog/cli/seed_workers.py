@@ -1,9 +1,9 @@
-"""Seeds spread over processes: results as they end, and no process left running.
+"""Worker processes that run seeds; none of them survives its parent.
 
-Each worker has a pipe of its own and one job at a time. A worker whose parent is gone reads the end
-of its pipe and ends; a parent that stops early ends its workers. Runs are independent of each other
-and of the process that makes them (DESIGN.md, rule 5), so their order does not matter. Ctrl-C
-reaches a whole process group: workers ignore it and leave the end to their parent.
+Each worker has a pipe of its own and one job at a time. A worker ends when its pipe does, so it
+does not survive its parent. A parent that stops early ends its workers. Runs are independent of
+each other and of the process that makes them (DESIGN.md, rule 5), so their order does not matter.
+Ctrl-C reaches the whole process group; workers ignore the signal, and their parent ends them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class SeedFailedError(TidelogError):
-    """The error of the simulator itself on a seed."""
+    """The error of a seed on which the simulator itself fails."""
 
 
 def run_in_processes(jobs: Iterator[Job], processes: int) -> Iterator[RunResult]:
-    """Yield results of jobs as they end; raise SeedFailedError if the simulator fails."""
+    """Yield the result of each job when it ends; raise SeedFailedError if the simulator fails."""
     context = multiprocessing.get_context("spawn")
     workers: dict[Connection[Any, Any], BaseProcess] = {}
     running: dict[Connection[Any, Any], Job] = {}
@@ -70,7 +70,7 @@ def _next_result(
 
 
 def _work(connection: Connection[Any, Any]) -> None:
-    """Take jobs from the pipe until it ends; send back a result or a traceback for each."""
+    """Run jobs from the pipe until it ends; send a result or a traceback for each."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         try:

@@ -1,9 +1,9 @@
-"""`tidelog sim`: whole brokers under simulation, seed by seed.
+"""`tidelog sim`: a cluster of simulated brokers, seed by seed.
 
 `run` searches for violations and sums up the runs. `replay` prints one seed step by step or as a
 story. `shrink` finds a small part of the run that still shows a violation. Equal seeds give equal
-runs in every process, so seeds are spread over processes here. `--mutant` imports from the working
-directory, as `python -m` does.
+runs in every process, so the command may spread seeds over processes. `--mutant` imports modules
+from the working directory, as `python -m` does.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _PolicyOption = Annotated[
 _ShrinkOption = Annotated[
     float, typer.Option(min=0.0, help="Time for the search of a smaller run.")
 ]
-#: The default of `run`.
+#: The default range of seeds of `run`.
 _SEEDS: Final = "0..99"
-#: Above any used seed; counts of seeds stay small.
+#: An upper bound of seeds, above any used one.
 _LAST_SEED: Final = 2**62
 #: Seconds for which `run` shrinks each violation.
 _SHRINK_S = 60.0
@@ -129,7 +129,7 @@ def run(
 
 
 def _check_coverage(path: Path, changed: str) -> None:
-    """Reject an unwritable coverage file before the search, not after it."""
+    """Reject an unwritable coverage file before the search starts."""
     if changed:
         raise typer.BadParameter(
             "coverage counts runs of brokers as they are: --coverage goes without --mutant and"
@@ -144,7 +144,7 @@ def _check_coverage(path: Path, changed: str) -> None:
 
 
 def _judge(totals: Totals, *, judged: bool, all_states: bool) -> None:
-    """Print what was missed; exit with 1 for that and for violations."""
+    """Print the missed requirements; exit with 1 for missed ones or violations."""
     from tidelog.core.sometimes import SOMETIMES
     from tidelog.sim.results import MARKED_SEEDS
 
@@ -296,7 +296,7 @@ def parse_seeds(text: str) -> range:
 
 
 def check_time(option: str, value: float) -> None:
-    """Raise typer.BadParameter if an option holds no time."""
+    """Raise typer.BadParameter if the value of an option is not a time."""
     if math.isnan(value):
         raise typer.BadParameter(f"{option} {value} is no time: a number from 0 on expected")
 
@@ -344,7 +344,7 @@ def _known_seeds(path: str) -> list[Job]:
 
 
 def _profile(profile: str, mutant: str) -> str:
-    """Return the requested profile, else the one under which a mutant is searched for."""
+    """Return the requested profile, else the profile that reveals the mutant."""
     from tidelog.sim.profiles import PROFILES
     from tidelog.sim.run import MIXED
 
@@ -353,7 +353,7 @@ def _profile(profile: str, mutant: str) -> str:
 
 
 def _mutant_profile(name: str) -> str:
-    """Return the profile of a mutant. Workers find its module as this process does."""
+    """Return the profile of a mutant. Workers import its module as this process does."""
     from tidelog.sim.mutation import MutantNotFoundError, load
 
     if os.getcwd() not in sys.path:
@@ -371,7 +371,7 @@ def _policy(name: str) -> str:
 
 
 def _faults(text: str) -> tuple[str, ...]:
-    """Return the requested kinds of faults; none if those of the profile are played."""
+    """Return the requested kinds of faults; none means the faults of the profile."""
     from tidelog.sim.faults import KINDS
 
     chosen = dict.fromkeys(text.split(",")) if text else {}
@@ -379,7 +379,7 @@ def _faults(text: str) -> tuple[str, ...]:
 
 
 def _checked(what: str, name: str, known: Collection[str]) -> str:
-    """Return a known name; raise typer.BadParameter for another."""
+    """Return a known name; raise typer.BadParameter for an unknown one."""
     from tidelog.sim.suggestions import suggestion
 
     if name not in known:
@@ -391,7 +391,7 @@ def _checked(what: str, name: str, known: Collection[str]) -> str:
 
 
 def _until(deadline: float, first: int) -> Iterator[int]:
-    """Yield seeds from `first` on until the time is over, at least one."""
+    """Yield at least one seed, counting up from `first` until the time is over."""
     yield first
     more = itertools.count(first + 1)
     yield from itertools.takewhile(lambda _: time.monotonic() < deadline, more)

@@ -1,7 +1,7 @@
 """`tidelog store`: metadata saved to a file, imported, compared, and accepted (rules S6, E8).
 
-A store is named by the value of `metadata.store`, by a broker's server.properties, or by the
-directory of a local cluster. The ZooKeeper server of such a cluster runs while a command needs it.
+The name of a store is the value of `metadata.store`, a broker's server.properties, or the directory
+of a local cluster. The ZooKeeper server of a local cluster runs while a command needs it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SHOWN_BYTES = 60
 
 app = CommandGroup("Metadata stores: move a cluster between them.")
 
-#: Reads all nodes of a store that has a name.
+#: A function that reads all nodes of a store; its text is the name of the store.
 ReadTree = Callable[[MetadataStore, str], Awaitable[SavedTree]]
 StoreArgument = Annotated[
     str,
@@ -51,14 +51,14 @@ WaitOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds t
 
 @dataclass(frozen=True, slots=True)
 class NamedStore:
-    """A store named on the command line; `directory` of an embedded one."""
+    """A store named on the command line."""
 
     text: str
     config: BrokerConfig
 
     @property
     def directory(self) -> str | None:
-        """Return the directory of an embedded store."""
+        """Return the directory of an embedded store, None for ZooKeeper."""
         return self.config.embedded_store_directory()
 
 
@@ -71,7 +71,7 @@ def create(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
         servers = zookeeper_servers(named.config)
         if not servers.chroot:
             raise ConfigError(f"{store}: there is no chroot in it: .../NAME expected")
-        # Imported only here: commands on an embedded store need no ZooKeeper client.
+        # The import is late: commands on an embedded store need no ZooKeeper client.
         from tidelog.runtime.stores.zookeeper_chroot import create_chroot
 
         made = asyncio.run(create_chroot(servers, int(timeout * 1000), say))
@@ -169,7 +169,7 @@ def _read(store: str, timeout: float, read_tree: ReadTree = transfer.read_tree) 
 
 
 def _use(named: NamedStore, act: Callable[[MetadataStore], Awaitable[T]]) -> T:
-    """Open a store, and return what an act on it returns."""
+    """Open a store, and return the result of an act on it."""
 
     async def used() -> T:
         async with _opened(named) as opened:
@@ -179,7 +179,7 @@ def _use(named: NamedStore, act: Callable[[MetadataStore], Awaitable[T]]) -> T:
 
 
 def _require_store(named: NamedStore) -> None:
-    """Raise TransferError where an embedded store is missing: opening it would create it."""
+    """Raise TransferError if an embedded store is missing; opening it would create one."""
     directory = named.directory
     if directory is not None and not os.path.isfile(os.path.join(directory, DATABASE_FILE)):
         raise TransferError(f"{named.text}: there is no embedded store in {directory}")
@@ -187,14 +187,14 @@ def _require_store(named: NamedStore) -> None:
 
 @contextlib.contextmanager
 def _named(text: str, timeout: float) -> Iterator[NamedStore]:
-    """Yield the store that a word names; a server of the cluster's own runs while it is used."""
+    """Yield the store that a word names; start a local cluster's own server meanwhile."""
     wait_key, wait_ms = "zookeeper.connection.timeout.ms", str(int(timeout * 1000))
     if text.startswith(("embedded:", "zookeeper://")):
         given = {"broker.id": "0", wait_key: wait_ms, "metadata.store": text}
         yield NamedStore(text, BrokerConfig.from_properties(given))
         return
     if os.path.isfile(text) or text.endswith((".properties", ".toml")):
-        # As a broker reads it: other keys would name another store, or other credentials.
+        # The file is read as a broker reads it: other keys could name another store or credentials.
         named = NamedStore(
             text, load_config(text, [f"{wait_key}={wait_ms}"], named="", needs_id=False)
         )

@@ -1,9 +1,8 @@
 """`tidelog strays`: replicas that brokers have set aside because they are no longer assigned.
 
-Brokers keep them for `log.stray.delete.delay.ms`. Strays that were set aside together with many
-others are held until an operator says `delete` or `restore` (rule V35). A restored replica becomes
-its partition's again if nothing can be lost by it. The broker decides, and gives the reason for a
-refusal.
+Brokers keep such strays for `log.stray.delete.delay.ms`. Strays that were set aside together with
+many others are held until an operator says `delete` or `restore` (rule V35). The broker restores a
+replica to its partition if no record can be lost by that, and otherwise gives the reason.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ def _strays(client: BlockingClient, brokers: list[int] | None) -> list[StrayRepl
 
 
 def _named(found: Sequence[StrayReplica], names: list[str] | None) -> list[StrayReplica]:
-    """Return the named strays, once each; raise NotFoundError for a name without a stray."""
+    """Return the named strays without duplicates; raise NotFoundError for an unknown name."""
     if not names:
         raise typer.BadParameter("which? a topic, t:0,2-4 or the name of a directory expected")
     chosen: dict[StrayReplica, None] = {}
@@ -156,9 +155,9 @@ def _is_meant(stray: StrayReplica, name: str) -> bool:
 def _by_partition(
     wanted: Sequence[StrayReplica], metadata: ClusterMetadata
 ) -> list[list[StrayReplica]]:
-    """Return the strays of each partition, the latest of each broker, in the order of restoring.
+    """Return the strays of each partition in the order of restoring: only each broker's latest.
 
-    The leader's stray is first, then those of brokers in the ISR.
+    The leader's stray is first, and strays of brokers in the ISR follow.
     """
     groups: dict[object, dict[int, StrayReplica]] = {}
     for each in sorted(wanted, key=lambda stray: (stray.since_ms, stray.name)):
@@ -174,7 +173,7 @@ def _by_partition(
 
 
 def _restore_one(client: BlockingClient, candidates: list[StrayReplica]) -> list[StrayAltered]:
-    """Restore the first acceptable stray; return the refusals only if none is acceptable."""
+    """Restore the first acceptable stray; return the refusals only if no stray is acceptable."""
     refused: list[StrayAltered] = []
     for stray in candidates:
         (result,) = client.alter_strays(StrayAction.RESTORE, [stray])

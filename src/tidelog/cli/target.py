@@ -1,6 +1,7 @@
 """The cluster of a command: an address, or the directory of a local cluster.
 
-The options that commands share, and their combinations. Connects to nothing by itself.
+The module declares the options that name a cluster, and checks their combinations. It opens no
+connection.
 """
 
 from __future__ import annotations
@@ -47,17 +48,17 @@ class CommandClient(BlockingClient):
     """A client that prints a notice when no broker responds for a while."""
 
     def __init__(self, bootstrap: str, timeout_s: float, source: str = "") -> None:
-        """`source` is where the address is from; errors and notices name it."""
+        """Create a client; errors and notices name `source`, the origin of the address."""
         super().__init__(bootstrap, client_id="tidelog-cli", timeout_ms=int(timeout_s * 1000))
         self._source = source
-        # Connecting may block for longer than this; only another thread can print meanwhile.
+        # The constructor may block for longer than the notice's delay, so another thread prints.
         self._notice = threading.Timer(NOTICE_S, self._print_notice, (bootstrap, timeout_s))
         self._notice.daemon = True
         if timeout_s > NOTICE_S:
             self._notice.start()
 
     def close(self) -> None:
-        """Close all connections, and print no notice any more."""
+        """Close all connections and cancel the notice."""
         self._notice.cancel()
         super().close()
 
@@ -75,11 +76,11 @@ class CommandClient(BlockingClient):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cluster; `local` if its directory is known."""
+    """A cluster; `local` is None unless its directory is known."""
 
     bootstrap: str
     local: LocalCluster | None
-    #: The variable that named the cluster, empty where an option or the default did.
+    #: The environment variable that named the cluster; empty if an option or the default did.
     source: str = ""
 
     def client(self, timeout_s: float) -> BlockingClient:
@@ -90,8 +91,8 @@ class Target:
 def choose_target(bootstrap: str | None, directory: str | None, *, warns: bool = True) -> Target:
     """Return the cluster of an address, of a directory, or of the default directory.
 
-    Both together are a usage error. With `warns`, a message says where the environment names
-    another cluster than the one in the default directory.
+    An address together with a directory is a usage error. With `warns`, a message appears if the
+    environment and the default directory name different clusters.
     """
     address = address_of(bootstrap, directory)
     if address is not None:
@@ -113,7 +114,7 @@ def choose_target(bootstrap: str | None, directory: str | None, *, warns: bool =
 
 @dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """The options of a command on a cluster: its address or directory, and the time to wait."""
+    """The options of a command on a cluster: address or directory, and the time limit."""
 
     bootstrap: BootstrapOption = None
     directory: OptionalDirectoryOption = None
@@ -143,10 +144,10 @@ class ClusterOptions:
 
 
 def address_of(bootstrap: str | None, directory: str | None) -> str | None:
-    """Return the address that a command names, or else that of the environment (TIDELOG_BOOTSTRAP).
+    """Return the address of the option, else that of the environment (TIDELOG_BOOTSTRAP).
 
-    None for a directory. An option counts before the environment, and this before the default
-    directory.
+    Returns None if a directory names the cluster. An option precedes the environment, and the
+    environment precedes the default directory.
     """
     if bootstrap is not None:
         return bootstrap
@@ -156,7 +157,7 @@ def address_of(bootstrap: str | None, directory: str | None) -> str | None:
 def local_cluster(directory: str) -> LocalCluster:
     """Return the cluster in a directory, for a command that takes no address.
 
-    A message says where the environment names another cluster than the default directory has.
+    A message appears if the environment and the default directory name different clusters.
     """
     cluster = LocalCluster.existing(directory)
     address = os.environ.get(BOOTSTRAP_VARIABLE)
@@ -169,7 +170,7 @@ def local_cluster(directory: str) -> LocalCluster:
 
 
 def _warn_of_other(address: str) -> None:
-    """Say that this is not the cluster in the default directory, where there is one."""
+    """Warn that an address is not the cluster of the default directory, if there is one."""
     try:
         cluster = LocalCluster.existing(DEFAULT_DIRECTORY)
     except LocalClusterError:
@@ -182,7 +183,7 @@ def _warn_of_other(address: str) -> None:
 
 
 def _is_other(cluster: LocalCluster, address: str) -> bool:
-    """Return whether no address is one of the cluster's."""
+    """Return whether none of the addresses belongs to the cluster."""
     try:
         return not _places(address) & _places(cluster.bootstrap)
     except ConfigError:
@@ -190,13 +191,13 @@ def _is_other(cluster: LocalCluster, address: str) -> bool:
 
 
 def _places(servers: str) -> set[tuple[str, int]]:
-    """Return hosts and ports; local clusters listen on the loopback address."""
+    """Return hosts and ports; `localhost` becomes the loopback address of local clusters."""
     found = parse_bootstrap(servers)
     return {(LOOPBACK if each.host == "localhost" else each.host, each.port) for each in found}
 
 
 def _checked(address: str, is_of_environment: bool) -> str:
-    """Return an address that can be parsed; any other is a usage error."""
+    """Return the address; raise a usage error if it cannot be parsed."""
     try:
         parse_bootstrap(address)
     except ConfigError as error:
@@ -211,7 +212,7 @@ DryRunOption = Annotated[
 
 
 def key_values(words: list[str] | None) -> dict[str, str]:
-    """Return the `--config key=value` words as a mapping; a word without `=` is a usage error."""
+    """Return `--config key=value` words as a mapping; raise a usage error for one without `=`."""
     found: dict[str, str] = {}
     for word in words or []:
         key, separator, value = word.partition("=")

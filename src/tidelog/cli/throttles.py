@@ -1,7 +1,7 @@
-"""Configured throttles on the command line: read, shown with moves, removed (KIP-73).
+"""Configured replication throttles: commands read, show and remove them (KIP-73).
 
-Kafka's tools set them for a move, and remove them only when asked. Rates of brokers that are down
-cannot be read; a removal for them goes to any broker.
+Kafka's tools set throttles for a move, and remove them only on request. The rate of a dead broker
+cannot be read; any broker accepts its removal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.client.throttles import LISTS, RATES, Throttle, of_configs, removal
 from tidelog.core.errors import ConnectionLost, KafkaError, RequestTimeout
 from tidelog.runtime.blocking import BlockingClient
 
-#: Topics of one request.
+#: Maximum number of topics in one request.
 _TOPICS = 1_000
 _NAMED = 5
 
@@ -24,7 +24,7 @@ _NAMED = 5
 def configured_throttles(
     client: BlockingClient, topics: Collection[str] | None = None
 ) -> list[Throttle]:
-    """Return the settings of throttles; those of brokers only where no topics are named."""
+    """Return the settings of throttles; include those of brokers only if no topics are named."""
     metadata = client.metadata()
     names = sorted(metadata.topics) if topics is None else sorted(topics)
     found: dict[ConfigResource, list[ConfigValue]] = {}
@@ -41,7 +41,7 @@ def configured_throttles(
 
 
 def say_throttles(throttles: Sequence[Throttle]) -> None:
-    """Say which throttles are configured, where there are any."""
+    """Report the configured throttles, if there are any."""
     for each in throttles[:_NAMED]:
         say(f"configured throttle: {value_text(each)}")
     if len(throttles) > _NAMED:
@@ -61,7 +61,7 @@ def value_text(throttle: Throttle) -> str:
 def remove_throttles(
     client: BlockingClient, topics: Collection[str] | None, dry_run: bool, output: OutputFormat
 ) -> None:
-    """Remove the configured throttles of topics, or all of them; print what was removed."""
+    """Remove the configured throttles of `topics`, or all; print the removed ones."""
     if topics:
         topics_named(client, list(topics))
     throttles = configured_throttles(client, topics)

@@ -1,9 +1,10 @@
 """Times and durations that commands read: ISO 8601, as Kafka's tools read them, and shorter forms.
 
-Durations follow java.time.Duration.parse, times Kafka's Utils.getDateTime; a test compares both.
-Also read are `1h30m`, a date alone, minutes without seconds, and milliseconds since 1970. Two forms
-mean here what ISO 8601 says: `.5` is half a second (5 ms in Kafka), and the minutes of `+0530`
-count (Kafka drops them). Text behind a time is refused, where Kafka ignores it.
+Durations follow java.time.Duration.parse, and times follow Kafka's Utils.getDateTime; a test
+compares them. Further forms are `1h30m`, a date alone, minutes without seconds, and milliseconds
+since 1970. Two forms follow ISO 8601 and not Kafka: `.5` is half a second (5 ms in Kafka), and the
+minutes of `+0530` count (Kafka drops them). Text behind a time is an error; Kafka ignores such
+text.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _SECONDS: Final = (86_400, 3_600, 60, 1)
 
 
 def duration_ms(text: str, *, signed: bool = False) -> int:
-    """Return milliseconds of PT1H30M as in ISO 8601, or of 1h30m; parts of one count as one.
+    """Return the milliseconds of a duration such as PT1H30M (ISO 8601) or 1h30m.
 
     A duration below 0 is a usage error unless `signed`.
     """
@@ -65,7 +66,7 @@ def _iso_nanoseconds(text: str) -> int | None:
     seconds = 0
     for part, unit in zip(parts, _SECONDS, strict=True):
         if abs(int(part or 0)) * unit > _MOST_SECONDS:
-            return None  # Java counts 64 bits of seconds
+            return None  # Java's Duration holds 64 bits of seconds
         seconds += int(part or 0) * unit
     nanoseconds = int((match["fraction"] or "").ljust(9, "0"))
     if (match["seconds"] or "").startswith("-"):
@@ -90,7 +91,7 @@ def timestamp_ms(text: str) -> int:
 def record_time(moment_ms: int) -> int:
     """Return the time in milliseconds to ask a broker for: between 1970 and the last 64-bit one.
 
-    Numbers below 0 are no times in ListOffsets: -1 is the end of the log.
+    ListOffsets gives numbers below 0 another meaning: -1 is the end of the log.
     """
     return min(max(moment_ms, 0), _MOST_MS)
 
@@ -106,7 +107,7 @@ def _moment_ms(
     fraction: str | None,
     zone: str | None,
 ) -> int | None:
-    """Return milliseconds since 1970, None for a day or an hour that there is not."""
+    """Return milliseconds since 1970; None if no such day or hour exists."""
     try:
         date(int(year), int(month), int(day))
     except ValueError:

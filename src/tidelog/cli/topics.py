@@ -1,8 +1,7 @@
 """`tidelog topics`: create, list, describe, alter, add-partitions and delete.
 
 `remove-partitions` is in `cli/removing`, `move` in `cli/planned_moves`. All commands use the Kafka
-client, so that they work against any reachable cluster. Errors are the brokers' own, with their
-reasons.
+client, so that they work against any reachable cluster. Error messages come from the brokers.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _NewNameArgument = Annotated[str, typer.Argument(help="The topic.", show_default
 
 @dataclass(frozen=True, slots=True)
 class _AlterExecution(Execution):
-    """The options of a change that is one of configurations or one of replicas."""
+    """The options of an alteration, which changes either configurations or replicas."""
 
     dry_run: DryRunOption = False
 

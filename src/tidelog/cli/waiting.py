@@ -1,7 +1,7 @@
-"""`--wait`: repeated checks until a condition holds, with a bar on standard error meanwhile.
+"""`--wait`: repeated checks until a condition holds, and a progress bar on standard error.
 
-The bar is drawn on terminals only. NotYetError reports a condition that does not hold in time and
-how far it got; the change itself stays.
+The bar is drawn on terminals only. NotYetError reports the progress of a condition that does not
+hold in time; the requested change stays in force.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WaitOption = Annotated[
 
 
 class NotYetError(TidelogError):
-    """The error of a condition that did not hold in time."""
+    """The error of a condition that does not hold within the time limit."""
 
 
 def wait_for(

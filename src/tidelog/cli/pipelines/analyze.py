@@ -1,4 +1,4 @@
-"""`tidelog pipeline analyze`: what a cluster did, from its events.
+"""`tidelog pipeline analyze`: the history of a cluster, computed from its events.
 
 Times on the command line are UTC, or ages before now.
 """
@@ -104,7 +104,7 @@ def analyze(
 
 
 def moment_ms(text: str | None, now_ms: int) -> int | None:
-    """Return milliseconds since 1970 of a time, or of an age before now; a usage error else."""
+    """Return milliseconds since 1970 of a time or of an age before now, or raise a usage error."""
     if text is None:
         return None
     try:

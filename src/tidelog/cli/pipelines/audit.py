@@ -1,6 +1,6 @@
-"""`tidelog pipeline audit`: all log files of all replicas checked and compared.
+"""`tidelog pipeline audit`: checks and comparison of all log files of all replicas.
 
-Damage is exit code 1. Spark is loaded by the command when it runs.
+Damage gives exit code 1. The command loads Spark when it runs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def audit(
 def _what(
     directories: list[str], bootstrap: str | None, directory: str | None
 ) -> tuple[list[str], str | None]:
-    """Return the log directories, and the brokers to ask; none where none runs."""
+    """Return the log directories, and the brokers to ask; None if no broker runs."""
     if directories:
         if directory is not None:
             raise typer.BadParameter("give log directories or --dir, not both")

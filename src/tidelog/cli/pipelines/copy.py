@@ -1,7 +1,7 @@
-"""`tidelog pipeline copy`: topics from cluster to cluster, offsets mapped, read back.
+"""`tidelog pipeline copy`: copies of topics in another cluster, with a table of offsets.
 
 Ctrl-C ends `--follow` after the round under way. A second Ctrl-C ends the command at once; the next
-run with the same directory goes on without loss.
+run with the same directory continues without loss.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`tidelog pipeline ingest`, `prove` and `compact`: a topic in a table, and the table's care.
+"""`tidelog pipeline ingest`, `prove` and `compact`: a topic in a table, its proof, its compaction.
 
-A failed proof is exit code 1, like any failure. Spark is loaded by the commands that need it, when
-they run.
+A failed proof gives exit code 1, like any failure. Only commands that need Spark load it, when they
+run.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _print_run(report: IngestReport, output: OutputFormat) -> None:
 
 @contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C and SIGTERM set; a second Ctrl-C interrupts the batch."""
+    """Yield an event that Ctrl-C and SIGTERM set; a second Ctrl-C interrupts the batch at once."""
     stop = threading.Event()
 
     def ask(_number: int, _frame: object) -> None:

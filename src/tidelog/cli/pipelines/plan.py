@@ -113,7 +113,7 @@ def plan(
 
 
 def size_bytes(text: str) -> float:
-    """Return bytes of `50MiB`, `1GiB/s` or a number; a usage error else."""
+    """Return the bytes of `50MiB`, `1GiB/s` or a number; raise a usage error for other text."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise typer.BadParameter(f"{text!r} is no size: 50MiB, 1GiB or a number expected")

@@ -1,4 +1,4 @@
-"""What the verbs of `tidelog pipeline` share: options, a Spark session, a bar of progress.
+"""Parts that verbs of `tidelog pipeline` share: options, a Spark session, a bar of progress.
 
 Spark and Arrow are an extra (`spark` of pyproject.toml); only the commands that need them load
 them.
@@ -28,7 +28,7 @@ MemoryOption = Annotated[str, typer.Option(help="Memory of Spark's Java process.
 
 
 def _writable_page(path: Path | None) -> Path | None:
-    """Refuse a page that cannot be written before the work begins, not when it is done."""
+    """Return the page's path; refuse an unwritable page before the work begins."""
     if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
         raise typer.BadParameter(f"{path} cannot be written: a file in a directory expected")
     return path
@@ -45,12 +45,12 @@ HtmlOption = Annotated[
 
 
 def absolute(text: str) -> str:
-    """Return an absolute path, but leave the address of an object store as it is."""
+    """Return an absolute path; return the address of an object store unchanged."""
     return text if "://" in text else str(Path(text).absolute())
 
 
 class SparkFailed(TidelogError):
-    """A failed Spark job; carries the first lines of its reason."""
+    """A failed Spark job; the message has the first lines of its reason."""
 
 
 @contextmanager
@@ -71,14 +71,14 @@ def session(name: str, cores: int, memory: str) -> Iterator[SparkSession]:
         try:
             yield spark
         except (PySparkException, Py4JJavaError) as error:
-            # The text of such an error comes from Java, which ends with the session.
+            # The text of a Spark error comes from the JVM, which ends with the session.
             raise _failed(error, log_path) from error
         finally:
             stop_session(spark)
     except SparkFailed:
         worth_keeping = True
         raise
-    except PySparkException as error:  # no session could start
+    except PySparkException as error:  # the session could not start
         worth_keeping = True
         raise _failed(error, log_path) from error
     finally:
@@ -94,7 +94,7 @@ def _failed(error: Exception, log_path: str) -> SparkFailed:
 
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar of Spark's tasks on standard error; nothing if that is no terminal."""
+    """Show a bar of Spark's tasks on standard error, if that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     quiet = not console.is_terminal

@@ -1,6 +1,6 @@
 """The report of a pipeline on standard output, and as an HTML file.
 
-A report of something that is not as it should be is exit code 1, like any failure.
+A report that does not hold gives exit code 1, like any failure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidelog.spark.pipelines.report import PipelineReport
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: `prints` of every verb that shows a report.
+#: The value of `prints` of every verb that shows a report.
 REPORT_DOCUMENT = (
     "an object with `title`, `verdict`, `holds` (false: exit code 1), `facts` by name, `tables`"
     " (each with `title`, `columns`, `rows` as objects by column, `note`) and `figures` with the"
@@ -52,14 +52,14 @@ class ReportOptions:
         return session(name, self.cores, self.memory)
 
     def show(self, report: PipelineReport) -> None:
-        """Print a report, and write its page; exit code 1 if it does not hold."""
+        """Print a report and write its page; exit with 1 if the report does not hold."""
         show(report, self.output, self.html)
 
 
 def show(report: PipelineReport, output: OutputFormat, html: Path | None) -> None:
-    """Print a report and write its page; raise typer.Exit(1) where it does not hold.
+    """Print a report and write its page; raise typer.Exit(1) if the report does not hold.
 
-    A page that cannot be written costs no report: it comes last.
+    The page is written last, so that an unwritable page costs no report.
     """
     if output is OutputFormat.JSON:
         print_json(report.to_json())
@@ -72,7 +72,7 @@ def show(report: PipelineReport, output: OutputFormat, html: Path | None) -> Non
 
 
 def write_page(report: PipelineReport, path: Path) -> None:
-    """Write the HTML file, whole or not at all. Raises ConfigError naming the path."""
+    """Write the HTML file atomically. Raises ConfigError with the path."""
     text = pages.page(report)
     half = path.with_name(f".{path.name}.half")
     try:
