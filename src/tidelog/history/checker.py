@@ -1,10 +1,10 @@
 """The checker of a history, which takes operation by operation and reports anomalies at the end.
 
-Some anomalies show at once (an offset with two values, a poll that went back), and are recorded
-immediately. A missing record shows only when all polls are known. Sends may come in any order, and
-before or after the polls of their records. The operations of one consumer (poll, assign, seek,
-subscribe, transaction) must come in their order. Apart from sorting, the time is linear in the
-number of records. The module does no I/O.
+An offset with two values, or a poll that went back, is recorded immediately. A missing record shows
+only when all polls are known. Sends may come in any order, and before or after the polls of their
+records. The operations of one consumer (poll, assign, seek, subscribe, transaction) must come in
+their order. Apart from sorting, the time is linear in the number of records. The module does no
+I/O.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class HistoryChecker:
                     values.keys[index] = (record[2], len(record) > 3 and record[3])
                 if node != NOWHERE:
                     values.node[index] = node
-            # A record that only a leader acknowledged may be lost with it, and its offset reused.
+            # A record with acks=1 may be lost with its leader; its offset is then reused.
             if operation.outcome == OK and operation.acks == -1:
                 self._acknowledged(operation, partition, listed, line, reached)
 
@@ -322,7 +322,7 @@ class HistoryChecker:
     def _take(
         self, partition: PartitionTable, listed: Sequence[Sequence[Any]], expected: int, line: int
     ) -> None:
-        """Add the records of one partition in one operation; nearly all are as expected."""
+        """Add one partition's records of an operation; most continue at the expected offset."""
         values, number, claims = self._values, partition.number, partition.claims
         index_of = values.index
         for record in listed:

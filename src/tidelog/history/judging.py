@@ -2,9 +2,9 @@
 
 A record may be missing after the deletion of its topic, below a log start that retention moved, or
 where compaction may have removed it. Compaction may remove a tombstone, and a record with a later
-record of its key, even if that record's offset is unknown. A consumer may skip such a record. It
-may also skip an offset without a known record: that of a failed or unknown send, or a transaction
-marker.
+record of its key, even if that record's offset is unknown. A consumer may skip a record that may be
+missing. A consumer may also skip an offset without a known record, such as an offset of a failed
+send or of a transaction marker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog.history.tables import (
     Tables,
 )
 
-#: Offset above all others, for the record of a send whose offset is not known.
+#: Substitute for the unknown offset of a sent record, above all real offsets.
 _ANYWHERE: Final = 1 << 63
 
 
@@ -111,7 +111,7 @@ class Judge:
                 self._acknowledged_elsewhere(index)
 
     def _is_elsewhere(self, index: int) -> bool:
-        """Return whether a value was polled from another partition than that of its send."""
+        """Return whether a value was polled from a partition to which it was not sent."""
         values, partitions = self._values, self._tables.partitions
         if values.sent_partition[index] == NOWHERE:
             return True
@@ -119,7 +119,8 @@ class Judge:
         polled = partitions[values.polled_partition[index]]
         if sent.place != polled.place:
             return True
-        # Several topics had the name: only an acknowledgement with acks=all determines which.
+        # Several topics had this name; only an acknowledgement with acks=all determines the
+        # record's topic.
         is_sure = values.state[index] & (SENT_OK | ACKS_ALL) == SENT_OK | ACKS_ALL
         return is_sure and "@" in sent.topic and "@" in polled.topic
 
@@ -192,8 +193,8 @@ class Judge:
     def _met_both(self, index: int, first: PartitionTable, second: PartitionTable) -> bool:
         """Return whether two incarnations of a topic may both contain a value.
 
-        The send named no topic id. Brokers know a producer's sequences only within an incarnation,
-        and the second attempt may reach the next incarnation.
+        The send named no topic id. Brokers check a producer's sequences only within one incarnation
+        of a topic, so a retry may reach the next incarnation.
         """
         sent = self._values.sent_partition[index]
         if sent == NOWHERE or "@" in self._tables.partitions[sent].topic:
@@ -250,7 +251,7 @@ class Judge:
 def _first_is_gone(partition: PartitionTable, *offsets: int) -> bool:
     """Return whether retention may have removed the first of a value's offsets.
 
-    Brokers know a producer only by the records in their logs. After the removal, they accept a
-    later attempt as a new record (V38).
+    Brokers recognize a producer only by the records in their logs. After retention removed these
+    records, brokers accept a retry as a new record (V38).
     """
     return 0 <= min(offsets) < partition.log_start

@@ -58,7 +58,7 @@ class MalformedHistory(TidelogError):
 
 @dataclass(slots=True)
 class Operation:
-    """One operation; times are nanoseconds of one clock, `end` is None if it never ended."""
+    """One operation with times in ns of one clock; `end` is None if the operation never ended."""
 
     process: str
     kind: str
@@ -69,7 +69,8 @@ class Operation:
     records: Records = field(default_factory=dict)
     #: Sends and polls of a transaction, in order.
     steps: Sequence[tuple[str, Records]] = ()
-    #: Offsets of assign, seek, log_start and commit, by partition; None if the client named none.
+    #: Offsets of assign, seek, log_start and commit, by partition; None if the client named no
+    #: offset.
     partitions: Mapping[str, int | None] = field(default_factory=dict)
     topics: Sequence[str] = ()
     group: str = ""
@@ -80,9 +81,9 @@ class Operation:
 
 @functools.lru_cache(maxsize=65_536)
 def split_partition(name: str) -> tuple[str, int]:
-    """Return (topic with its id if it has one, number) from a partition's name.
+    """Return (topic, number) from a partition's name; the topic includes its id, if given.
 
-    Raises ValueError for any other text.
+    Raises ValueError if the text is no name of a partition.
     """
     topic, dash, number = name.rpartition("-")
     if not topic or not dash or not (number.isascii() and number.isdigit()):
@@ -107,7 +108,7 @@ def read_history(lines: BinaryIO) -> Iterator[tuple[int, Operation]]:
 
 
 def parse(text: bytes | str, line: int) -> Operation:
-    """Return the operation in a line; raise MalformedHistory if it has none."""
+    """Return the operation in a line; raise MalformedHistory if the line is invalid."""
     try:
         document = _decode(text.decode() if isinstance(text, bytes) else text)
     except RecursionError:

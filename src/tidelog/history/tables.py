@@ -68,7 +68,7 @@ class Values:
         return index
 
     def lines(self, index: int) -> tuple[int, ...]:
-        """Return the lines of a value's send and first poll; 0 for a missing one."""
+        """Return the lines of a value's send and first poll; 0 for a missing operation."""
         return self.send_line[index], self.poll_line[index]
 
 
@@ -118,8 +118,8 @@ class Sends:
 
     def __init__(self) -> None:
         self.begins = array("q")
-        #: Time after which a later begin implies a later offset. It is the end of the operation, or
-        #: its begin if the producer keeps the order of batches in flight.
+        #: Time of each send after which every new send gets a later offset. This time is the end of
+        #: the send, or its begin if the producer keeps the order of batches in flight.
         self.ends = array("q")
         self.firsts = array("q")
         self.lasts = array("q")
@@ -231,7 +231,7 @@ class Tables:
         self.partitions: list[PartitionTable] = []
         self.skips = Skips()
         self.transactions = Transactions()
-        #: Topics that no promise covers any more, and topics that are compacted.
+        #: Deleted topics, which no promise covers any more; below, compacted topics.
         self.deleted: dict[str, None] = {}
         self.compacted: dict[str, None] = {}
         #: (value, partition, offset, line) of values that were polled before at another place.

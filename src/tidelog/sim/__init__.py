@@ -1,10 +1,11 @@
 """The simulator: whole brokers, their store and clients in one process, under virtual time.
 
 Everything is drawn from one integer seed, so that a run can be repeated event by event (DESIGN.md,
-rule 5). The brokers are the very composition that real processes start.
+rule 5). Simulated brokers run the same code as real broker processes.
 
-A run: `run` plays it, `job` describes it. `profiles` and `policies` bias it, `seeds` has its random
-streams. `phases` and `final_phase` end it. `results`, `outcomes` and `story` report it.
+`run` plays a run, and `job` describes one. `profiles` and `policies` bias a run; `seeds` has its
+random streams. `phases` and `final_phase` end a run. `results`, `outcomes` and `story` report a
+run.
 
 The cluster: `sim_cluster` starts each `sim_broker` with `broker_settings`. `sim_store` and
 `sim_store_server` are the metadata store. `client_workload` starts the clients of `workload`,
@@ -12,14 +13,13 @@ The cluster: `sim_cluster` starts each `sim_broker` with `broker_settings`. `sim
 
 The machine: `simulator` with its virtual time (`loop`), its nodes (`node`, `process`) and its
 `network` with `sim_connections`. Disks: `disk`, `file_content`, `files`, `lanes`,
-`log_dir_failure`. `sandbox` bars the real outside, `listeners` follow events, `trace`
-records them.
+`log_dir_failure`. `sandbox` forbids real I/O, `listeners` follow events, `trace` records events.
 
-Faults: `faults`, within the `fault_budget`.
+`faults` injects faults within the `fault_budget`.
 
-Checks: `observed` is what a run shows, `client_history` what clients saw; `checkers` judge both.
+`checkers` judge the cluster's state (`observed`) and the clients' requests (`client_history`).
 `mutation` puts defects into brokers to prove that a checker notices.
 
-Searches over seeds: `known_seeds`, `search_coverage`, `shrink` with `reductions`. `suggestions` are
-for mistyped names.
+Searches over seeds: `known_seeds`, `search_coverage`, `shrink` with `reductions`. `suggestions`
+proposes corrections of mistyped names.
 """

@@ -3,7 +3,7 @@
 This module is deliberately independent of `tidelog.records`: checkers must not share the mistakes
 of the brokers that they judge. Clients write uncompressed batches of format v2 (KIP-98); a leader
 stores them with gzip if the topic's `compression.type` says so. A record's value begins with its
-number, which is unique in the run. Padding of various sizes follows. In compacted topics, records
+number, which is unique in the run; padding of various sizes follows. In compacted topics, records
 have one of a few keys. The number determines the key, and whether the record is a tombstone; a
 tombstone has its number in a header. The numbers of records that brokers write themselves are
 checksums of their keys and values.
@@ -19,8 +19,9 @@ from typing import Final, NamedTuple
 
 import crc32c
 
-#: base offset, length, leader epoch, magic, crc; then the fields that the crc covers: attributes,
-#: last offset delta, first and largest timestamp, producer id and epoch, base sequence, count.
+#: Header of a batch: base offset, length, leader epoch, magic, crc; then the fields that the crc
+#: covers: attributes, last offset delta, first and largest timestamp, producer id and epoch, base
+#: sequence, count.
 _HEAD: Final = struct.Struct(">qiibI")
 _BODY: Final = struct.Struct(">hiqqqhii")
 _LENGTH_AT: Final = 8
@@ -37,13 +38,13 @@ _KEPT_BATCHES: Final = 4_096
 _RECORD_NUMBER: Final = struct.Struct(">Q")
 
 NO_PRODUCER: Final = -1
-#: Stands for a record that compaction has removed; the numbers of records begin at 1.
+#: Number in place of a record that compaction removed; numbers of records begin at 1.
 GONE: Final = 0
 _KEYS: Final = 5
 _TOMBSTONE_EVERY: Final = 11
-#: Numbers of records that brokers write (coordinators and others) are at least this. They consist
-#: of checksums of key and value in 33 bits each; 0 for the value of a tombstone. Keys of brokers'
-#: records never begin like clients' keys.
+#: Smallest number of a record that a broker writes, for example a coordinator. Such a number joins
+#: checksums of key and value, 33 bits each; the checksum of a tombstone's value is 0. Keys of
+#: brokers' records never begin like clients' keys.
 _COORDINATORS: Final = 1 << 66
 _CHECKSUM_BITS: Final = 33
 _CLIENT_KEY: Final = b"key "
@@ -62,7 +63,7 @@ def is_tombstone(number: int) -> bool:
 
 
 class ReadBatch(NamedTuple):
-    """One batch as stored; `numbers` are its records by offset, GONE for missing ones."""
+    """One stored batch; `numbers` are its record numbers by offset, GONE for removed records."""
 
     base_offset: int
     leader_epoch: int
@@ -166,7 +167,7 @@ def _plain_records(batch: memoryview) -> bytes:
 def _read_numbers(records: bytes, count: int, offsets: int) -> tuple[int, ...]:
     """Return the numbers of a batch's records.
 
-    They are cached, because every replica and consumer has the same bytes.
+    The numbers are cached, because every replica and consumer has the same bytes.
     """
     numbers = [GONE] * offsets
     position = 0
@@ -201,7 +202,7 @@ def _read_record(record: bytes) -> tuple[int, int]:
         value = 0 if size < 0 else 1 + crc32c.crc32c(record[position : position + size])
         return delta, _COORDINATORS | crc32c.crc32c(key) << _CHECKSUM_BITS | value
     if size < 0:
-        for _ in range(2):  # how many headers, and the name of the first
+        for _ in range(2):  # number of headers, and name of the first
             size, position = _read_varint(record, position)
         position += size
         size, position = _read_varint(record, position)
@@ -212,9 +213,9 @@ def _read_record(record: bytes) -> tuple[int, int]:
 
 
 def read_records(data: bytes | bytearray | memoryview) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (key, value) of each record of whole batches; empty bytes for a missing one.
+    """Yield (key, value) of each record of whole batches; empty bytes for a missing key or value.
 
-    Raises BrokenBatch.
+    Raises BrokenBatch for invalid bytes.
     """
     position = 0
     for batch in read_batches(data):

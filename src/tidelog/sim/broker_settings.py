@@ -1,7 +1,7 @@
 """The configuration of a run's brokers: short times, small segments, three offsets partitions.
 
-A seed and its profile vary some settings. Each broker listens on the same port of its own host. It
-has one log directory, or several, each on its own disk.
+A seed and its profile vary some settings. Each broker listens on the same port of its own host.
+Each broker has one or more log directories, each on its own disk.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidelog.core.config import BrokerConfig
 from tidelog.sim.profiles.profile import Profile, properties_of
 
 PORT: Final = 9092
-#: The first log directory; a number follows in the names of further ones.
+#: Path of the first log directory; the paths of further directories end with a number.
 LOG_DIRECTORY: Final = "/data"
 #: Partitions of `__consumer_offsets`.
 OFFSETS_PARTITIONS: Final = 3
@@ -42,25 +42,25 @@ def host_of(broker_id: int) -> str:
 class BrokerSettings:
     """Settings of a run's brokers; times are short, so that much happens in little time."""
 
-    #: What the run is made for; most of it holds for each of its seeds.
+    #: The run's profile; most of its values hold for all seeds.
     profile: Profile = field(default_factory=lambda: Profile("quiet"))
     session_timeout_ms: int = 1_500
     lag_time_max_ms: int = 2_000
-    #: Time in ms after which the store notices a dead process; None: at the session timeout.
+    #: Time in ms until the store notices a dead process; None means the session timeout.
     detect_ms: float | None = None
     properties: dict[str, str] = field(default_factory=dict)
     #: Number of log directories of each broker.
     log_dirs: int = 1
-    #: Topics that are compacted even if not all are.
+    #: Topics that are compacted even if other topics are not.
     compacted_topics: tuple[str, ...] = ()
-    #: Level of the protocol between brokers, by broker; the newest for others (A12).
+    #: Protocol level between brokers, by broker; a broker without an entry has the newest (A12).
     levels: dict[int, str] = field(default_factory=dict)
 
     @property
     def flushes_before_ack(self) -> bool:
         """Whether committed records of all topics are on the disks of all in-sync replicas (V69).
 
-        Then a power loss takes no committed record, however many brokers it strikes.
+        With `flush.before.ack`, a power loss of any number of brokers loses no committed record.
         """
         return self.properties.get("flush.before.ack") == "true"
 

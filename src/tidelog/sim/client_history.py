@@ -94,15 +94,17 @@ class ClientHistory:
         #: Number of acknowledged retries of a batch that an earlier attempt had stored.
         self.suppressed_duplicates = 0
         self.on_acknowledged: CallbackList[[Produce]] = CallbackList()
-        #: (client, topic id, partition, first offset, record numbers)
+        #: Called when a consumer has read: (client, topic id, partition, first offset, record
+        #: numbers).
         self.on_read: CallbackList[[int, TopicId, int, int, Sequence[int]]] = CallbackList()
-        #: Called with a batch that a broker rejected as out of sequence with none open before it,
-        #: and with the broker id. The broker lacks acknowledged records, or has more records.
+        #: Called with a batch that a broker rejected as out of sequence although no earlier batch
+        #: is open, and with the broker id. The broker lacks acknowledged records, or has more
+        #: records.
         self.sequence_refused: CallbackList[[Produce, int]] = CallbackList()
         #: First record of each open batch that was stored and removed before the leader could copy
         #: it. The leader refuses the batch for ever.
         self.expired_open: set[int] = set()
-        #: Called when a consumer continues at a log start behind its position: (topic id,
+        #: Called when a consumer skips from its position to a later log start: (topic id,
         #: partition, position, log start).
         self.sent_on: CallbackList[[TopicId, int, int, int]] = CallbackList()
         #: Whether acknowledged records must survive, because losses stay within the fault budget.
@@ -148,7 +150,7 @@ class ClientHistory:
     def read(
         self, client: int, topic_id: TopicId, partition: int, offset: int, numbers: Sequence[int]
     ) -> None:
-        """Record records that a consumer got, the first of them at `offset`."""
+        """Add records that a consumer got, the first of them at `offset`."""
         self.read_records += len(numbers)
         self.on_read(client, topic_id, partition, offset, numbers)
 
@@ -164,7 +166,7 @@ class ClientHistory:
         )
 
     def is_settled(self, name: str, topic_id: TopicId) -> bool:
-        """Return whether a name certainly means that topic.
+        """Return whether a topic's name certainly means this topic id.
 
         The topic must be the newest of its name, without a request for its deletion.
         """
@@ -179,8 +181,8 @@ class ClientHistory:
     def may_be_gone_before(self, key: tuple[TopicId, int, int]) -> int:
         """Return the offset below which records of a partition may have been deleted.
 
-        `key` is (topic id, number, life). The life does not matter, because the workload never
-        removes a partition whose records it deletes.
+        `key` is (topic id, partition number, incarnation). The incarnation does not matter, because
+        the workload never removes a partition whose records it deletes.
         """
         topic_id, partition, _ = key
         return self.deleted_before.get((topic_id, partition), 0)

@@ -78,7 +78,7 @@ class ClientWorkload(Workload):
     def _configs(self) -> dict[str, str]:
         """Configuration of the run's own topics.
 
-        Compaction is configured for each topic in the store, as by most users.
+        Compaction is configured for each topic in the store, as most users do.
         """
         compaction = {"cleanup.policy": "compact"} if self.profile.compacted else {}
         return {**self.topic_configs, **compaction}
@@ -143,7 +143,7 @@ class ClientWorkload(Workload):
             admin.client.tasks.spawn("recreate", making)
 
     def _begin_sharing(self) -> None:
-        """Start an idempotent producer for all partitions of a topic, as librdkafka has."""
+        """Start an idempotent producer for all partitions of a topic, as librdkafka does."""
         writer, reader = self.client(), self.client()
         draws = [stream(self.seed, "shared producer", n) for n in range(_SHARED_PARTITIONS)]
         shared = begin_shared(writer, _SHARED_TOPIC, _SHARED_PARTITIONS, self.numbers, draws)

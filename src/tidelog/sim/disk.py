@@ -4,8 +4,8 @@ A directory holds its current and its durable entries. The disk holds the ordere
 directory changes; `file_content` has the contents. `lose_power` keeps the durable state and some
 unsynced changes: all, none, a prefix, a prefix with a torn write, or any subset. A write is torn at
 a sector. Names survive independently of contents. A killed process loses nothing: its writes are in
-the page cache. `effects` counts failures, losses and damage, because a fault without effect has not
-happened. The module knows nothing of port calls.
+the page cache. `effects` counts failures, losses and damage, because a fault without effect does
+not count. The module knows nothing of port calls.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ class SimDisk:
 
     def __init__(self, root: str, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
         self.root = root
-        #: Bytes of the disk, and those that other programs leave to the broker.
+        #: Size of the disk; then the bytes that other programs leave to the broker.
         self.size_bytes = self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
         #: Called before each call with (call, path); returns the errno of a failure, or 0.
         self.fault: Callable[[str, str], int] | None = None
         #: Whether the device has failed: calls fail until an operator repairs or replaces the disk.
         self.is_failed = False
-        #: Whether a failed fsync dropped pages that can still be read. They are gone after the next
-        #: mount.
+        #: Whether a failed fsync dropped pages that can still be read. The next mount loses these
+        #: pages.
         self.has_dropped = False
-        #: Number of the next writes of more than one byte that write only a part.
+        #: Number of the next writes (of more than one byte) that write only a part.
         self.short_writes = 0
         #: Files that a fault cut short without the broker's knowledge.
         self.cut_files: dict[File, None] = {}
@@ -80,17 +80,17 @@ class SimDisk:
         #: Whether operations wait for the directory's worker (a sick or busy device).
         self.slow = False
         self.slow_ns = SLOW_NS
-        #: Range of the time of a read from the disk while reads are slow and nothing of the logs is
-        #: in memory; None otherwise.
+        #: Range in ns of the time of a read while reads are slow and logs are not in memory; None
+        #: otherwise.
         self.read_ns: tuple[int, int] | None = None
-        #: Whether the device hangs: no operation that begins now ends before it comes back.
+        #: Whether the device hangs: operations end only after the device comes back.
         self.hangs = False
-        #: Called when the device comes back, with what waits for it.
+        #: Operations that wait for the device; each is called when the device comes back.
         self.stuck: list[Callable[[], None]] = []
         #: Number of power losses that lost at least one change.
         self.losses = 0
-        #: For `NodeLogs`: files changed since its last look, each with the lowest changed position,
-        #: and whether any name changed.
+        #: Files changed since `NodeLogs` last read the disk, each with its lowest changed position;
+        #: then whether any name changed.
         self.touched: dict[File, int] = {}
         self.names_changed = True
         self._top = Directory()
@@ -101,7 +101,7 @@ class SimDisk:
     # Paths
 
     def find(self, path: str) -> Entry | None:
-        """Return the entry at `path`, None if there is none."""
+        """Return the entry at `path`; None if the path does not exist."""
         entry: Entry = self._top
         for name in path.split("/"):
             if not name:
@@ -115,7 +115,7 @@ class SimDisk:
         return entry
 
     def directory(self, path: str) -> Directory:
-        """Return the directory at `path`; ENOENT or ENOTDIR."""
+        """Return the directory at `path`; raise ENOENT or ENOTDIR."""
         entry = self.find(path)
         if entry is None:
             raise os_error(errno.ENOENT, path)
@@ -124,7 +124,7 @@ class SimDisk:
         return entry
 
     def file(self, path: str) -> File:
-        """Return the file at `path`; ENOENT or EISDIR."""
+        """Return the file at `path`; raise ENOENT or EISDIR."""
         entry = self.find(path)
         if entry is None:
             raise os_error(errno.ENOENT, path)
@@ -146,7 +146,7 @@ class SimDisk:
         return made
 
     def make_directories(self, path: str) -> None:
-        """Create a directory and missing parents, never EEXIST; ENOTDIR if a file is in the way."""
+        """Create a directory and missing parents; raise ENOTDIR if a file is in the way."""
         here = self._top
         for name in path.split("/"):
             if not name:
@@ -160,7 +160,7 @@ class SimDisk:
             here = entry
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file over a file or nothing, a directory over an empty one or nothing."""
+        """Rename a file over a file or nothing, a directory over an empty directory or nothing."""
         old_parent, old_name = self._parent(old)
         entry = old_parent.entries.get(old_name)
         if entry is None:
@@ -224,7 +224,7 @@ class SimDisk:
             self.touched[file] = position
 
     def write(self, file: File, path: str, buffers: Sequence[Buffer], position: int) -> int:
-        """Write, and return the number of bytes; fewer bytes or ENOSPC if the disk is full."""
+        """Write and return the number of bytes; a full disk writes fewer or raises ENOSPC."""
         content = bytes(buffers[0]) if len(buffers) == 1 else b"".join(buffers)
         growth = max(0, position + len(content) - len(file.data))
         free = self.capacity_bytes - self.used_bytes
@@ -271,7 +271,8 @@ class SimDisk:
         """Keep the durable state and the unsynced changes that survive the draw.
 
         Return the losses as lines for traces. Directory changes survive as a prefix of their order,
-        as in a journal. With REORDERED, any directory changes survive that depend on no lost one.
+        as in a journal. With REORDERED, any directory changes survive that depend on no lost
+        change.
         """
         report: list[str] = []
         pending, self._unsynced = self._unsynced, []
@@ -296,7 +297,7 @@ class SimDisk:
         return report
 
     def come_back(self) -> None:
-        """End a hang: the operations that wait for the device go on."""
+        """End a hang, so that operations that wait for the device continue."""
         self.hangs = False
         stuck, self.stuck = self.stuck, []
         for go_on in stuck:
@@ -310,7 +311,7 @@ class SimDisk:
         return self.capacity_bytes != self.size_bytes
 
     def fill(self, room_bytes: int) -> None:
-        """Leave this many free bytes: another program has the rest."""
+        """Leave this many free bytes, as if another program had the rest."""
         self.capacity_bytes = self.used_bytes + room_bytes
 
     def free(self) -> None:
@@ -324,14 +325,14 @@ class SimDisk:
         self.effects[effect] = self.effects.get(effect, 0) + 1
 
     def flip(self, path: str, position: int, mask: int) -> None:
-        """Flip bits of a file durably, without the broker's knowledge; ENOENT, EISDIR."""
+        """Flip bits of a file durably, without the broker's knowledge; raise ENOENT or EISDIR."""
         file = self.file(path)
         file.flip(position, mask)
         self.touched[file] = 0
         self.count("bits flipped")
 
     def cut_short(self, path: str, size_bytes: int) -> None:
-        """Cut the end of a file durably, without the broker's knowledge; ENOENT, EISDIR."""
+        """Cut the end of a file durably, without the broker's knowledge; raise ENOENT or EISDIR."""
         file = self.file(path)
         self.used_bytes -= len(file.data) - size_bytes
         del file.data[size_bytes:]
@@ -363,7 +364,7 @@ class SimDisk:
         return {path: StoredFile(bytes(file.data), file.modified_ms) for path, file in self.files()}
 
     def put_back(self, contents: dict[str, StoredFile]) -> None:
-        """Replace the disk by an earlier copy of itself."""
+        """Restore the disk from an earlier copy."""
         self.replace()
         for path, (data, modified_ms) in contents.items():
             self.make_directories(path.rpartition("/")[0])
@@ -407,7 +408,7 @@ def _independent(draw: random.Random, pending: list[_Change]) -> list[_Change]:
 
 
 def _is_aside(path: str) -> bool:
-    """Return whether a file belongs to a replica that is hosted no longer."""
+    """Return whether a file belongs to a replica that no broker hosts any more."""
     return path.rpartition("/")[0].endswith(("-delete", "-stray"))
 
 

@@ -1,12 +1,12 @@
-"""The fault budget: of the members of a partition, k - 1 may lose data, whatever else happens (E6).
+"""The fault budget: at most k - 1 members of a partition may lose data (E6).
 
 k is the effective minimum. Members are the published ISR and the eligible replicas. Without the
 budget, a run would break the promises of replication by more failures than replication can survive.
 Crashes that lose nothing, stops and expired sessions are free. With `flush.before.ack` the loss of
-unsynced data is free, too, at all brokers together (V69). A loss beyond that is allowed where
-another member of the ISR stays up with all committed records: the budget then protects the last
-such member until the others are back. A broker with a failed log directory counts as having lost
-data for the replicas in that directory, until the disk is repaired and they are in sync again.
+unsynced data is free, too, at all brokers together (V69). A further loss is allowed if another ISR
+member with all committed records stays up. The budget protects the last such member until the other
+members are back. A broker with a failed log directory counts as having lost data for the replicas
+in that directory, until the disk is repaired and they are in sync again.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ class FaultBudget:
         self._replication = replication
         #: Whether the budget restricts crashes and losses; False for known failures.
         self.is_kept = True
-        #: Whether committed records are synced wherever they count: then no power loss takes one.
+        #: Whether committed records are synced on all in-sync replicas, so that no power loss takes
+        #: one.
         self.commits_synced = False
         self.refused_losses = 0
-        #: Members that lost data and left, by partition, while fewer than k members are there.
+        #: Members that left after a data loss, by partition, while the partition has fewer than k
+        #: members.
         self._gone: dict[LogKey, dict[int, None]] = {}
         published.on_state.append(self._note_members)
 
     def _note_members(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
-        """Note members that leave without their data; forget them once there are k members.
+        """Note members that leave after a data loss; forget them once the partition has k members.
 
         A member that leaves with a damaged log truncates it soon (V68).
         """
@@ -62,12 +64,12 @@ class FaultBudget:
                 self._gone.setdefault(state.key, {})[member] = None
 
     def judge_crash(self, incarnation: Incarnation, wanted: Loss) -> Loss | None:
-        """Return the loss that a crash may bring, None for no crash at all.
+        """Return the loss that a crash may cause; None if the node may not crash.
 
-        The node may lose data if the promise covers that for each partition with the node as a
-        member, or if its ISR has another steady member. A steady member is up, unchanged since its
+        The node may lose data if the promise covers the loss in each of its partitions, or if the
+        partition's ISR has another steady member. A steady member is up, unchanged since its
         recorded broker epoch, and has every committed record. The last steady member is spared
-        while the promise does not cover what others have lost.
+        while other members have lost more than the promise covers.
         """
         broker = self._brokers.get(incarnation.node_id)
         if broker is None or not self.is_kept:
@@ -86,9 +88,10 @@ class FaultBudget:
         return self.is_kept and self.is_spared(node_id)
 
     def may_fail(self, node_id: int, *, loses_data: bool, disk: SimDisk | None = None) -> bool:
-        """Return whether a broker's disk may fail now; `loses_data`: and drop unsynced pages.
+        """Return whether a broker's disk may fail now; `loses_data` means without unsynced pages.
 
-        With `disk` the broker may go on with its other disks: only replicas there count.
+        With `disk`, the broker may continue with its other disks, so only replicas on this disk
+        count.
         """
         if not self.is_kept:
             return True
@@ -114,7 +117,7 @@ class FaultBudget:
         )
 
     def _is_covered(self, state: PublishedPartition, *losing: int) -> bool:
-        """Return whether at most k - 1 members have lost data, these included.
+        """Return whether at most k - 1 members have lost data, including the `losing` members.
 
         Members that left because they had lost data count until there are k members again (D3).
         """
@@ -141,8 +144,8 @@ class FaultBudget:
     def _steady_members(self, state: PublishedPartition) -> list[int]:
         """Return the members of an ISR that are steady.
 
-        A steady member is up and not shutting down, and its disk is sound. It is unchanged since
-        its recorded broker epoch and has every committed record.
+        A steady member is up and not shutting down, and its disk is sound. A steady member is
+        unchanged since its recorded broker epoch and has every committed record.
         """
         return [
             member

@@ -1,9 +1,9 @@
 """The content of one simulated file: its page cache, and its content after a power loss.
 
 A file is one growing bytearray with a list of changes that are not known to be durable. A power
-loss undoes all of these changes and redoes the ones that survive. A failed fsync marks dirty pages
-clean without writing them. They stay readable while the disk is mounted, and a later fsync succeeds
-without them. Linux behaves like this, so D17 never relies on a second fsync.
+loss undoes all of these changes and redoes the surviving changes. A failed fsync marks dirty pages
+clean without writing them. These pages stay readable while the disk is mounted, and a later fsync
+succeeds without them. Linux behaves like this, so D17 never relies on a second fsync.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class File:
 
     def __init__(self) -> None:
         self.data = bytearray()
-        #: Flipped bits as (position, damaged bytes, former bytes), with the surrounding bytes, so
-        #: that later writes over the position are not mistaken for the damage.
+        #: Flipped bits as (position, damaged bytes, former bytes). The surrounding bytes are
+        #: included, so that later writes over the position are not mistaken for the damage.
         self._damage: list[tuple[int, bytes, bytes]] = []
         #: Changes that a power loss may lose, in order.
         self.pending: list[UnsyncedWrite | Truncation] = []
-        #: Wall clock of the last modification, and the one that is on the disk.
+        #: Wall clock time of the last modification, in the page cache and on the disk.
         self.modified_ms = self.synced_ms = 0
 
     def write(self, content: bytes, position: int) -> None:
@@ -104,7 +104,7 @@ class File:
     def inherit_damage(self, replaced: File) -> None:
         """Inherit the damage of a file that this file replaces.
 
-        The writer may have read flipped bits there and copied them into this file.
+        The writer may have copied flipped bits from the replaced file into this file.
         """
         damage = replaced._damage
         self._damage += [flip for flip in damage if self.data.startswith(flip[1], flip[0])]
@@ -136,7 +136,7 @@ class File:
                 change.fate = Fate.DURABLE
 
     def fail_sync(self) -> bool:
-        """Drop all pending changes in a failed fsync; return whether there were any."""
+        """Drop all pending changes in a failed fsync; return whether any were pending."""
         dirty = [change for change in self.pending if change.fate is Fate.PENDING]
         for change in dirty:
             change.fate = Fate.DROPPED
@@ -222,7 +222,7 @@ def _survivors(
 def _reordered(draw: random.Random, count: int) -> frozenset[int]:
     """Return a random subset of changes.
 
-    Of two changes or more, at least one survives without an earlier one.
+    If there are two changes or more, at least one survives without an earlier change.
     """
     if count < 2:
         return frozenset(number for number in range(count) if draw.random() < 0.5)

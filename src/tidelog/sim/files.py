@@ -84,7 +84,7 @@ class SimFiles:
         return SimHandle(path, entry, write or create)
 
     def close(self, handle: Handle) -> None:
-        """Close a file; EBADF if it is closed already."""
+        """Close a file; raise EBADF if the file is closed already."""
         opened = self._of(handle)
         self._begin("close", opened.path)
         opened.closed = True
@@ -165,7 +165,7 @@ class SimFiles:
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Set the time of a file's last modification.
 
-        A crash here is like one at the next call, so it is no crash point of its own.
+        The call is no crash point, because a crash here equals a crash at the next call.
         """
         self._process.check_alive()
         self.disk.file(path).modified_ms = modified_ms
@@ -219,7 +219,7 @@ class SimFiles:
         self.disk.unlink(path)
 
     def mkdir(self, path: str, *, exist_ok: bool = True) -> None:
-        """Create a directory and its parents; EEXIST where it exists and `exist_ok` is false."""
+        """Create a directory and its parents; raise EEXIST if it exists and `exist_ok` is false."""
         self._begin("mkdir", path)
         if not exist_ok and self.disk.find(path) is not None:
             raise os_error(errno.EEXIST, path)
@@ -231,7 +231,7 @@ class SimFiles:
         self.disk.remove_directory(path)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all in it."""
+        """Remove a directory and its content."""
         self._begin("remove_tree", path)
         self.disk.remove_tree(path)
 
@@ -256,7 +256,7 @@ class SimFiles:
         return bytes(self.disk.file(path).data)
 
     def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Write `path + ".tmp"`, sync it if asked, rename it over `path`."""
+        """Write `path + ".tmp"`, sync that file if `sync` is true, and rename it over `path`."""
         temporary = path + ".tmp"
         handle = self.open(temporary, write=True, create=True)
         try:
@@ -267,8 +267,8 @@ class SimFiles:
             if sync:
                 self.fsync(handle)
         except OSError:
-            # The failed call determines the meaning of the failure, so it must stay the last call,
-            # although the file is closed behind it (D17).
+            # The failed call must stay the last call, because it determines the meaning of the
+            # failure (D17). Otherwise the close of the file would be the last call.
             failed = self.last_call, self.last_path
             self.close(handle)
             self.last_call, self.last_path = failed

@@ -32,13 +32,13 @@ class FinalPhase:
         self._profile = profile
         self._stage = stage
         self._on_in_sync = on_in_sync
-        #: Time at which what every phase waits for must have happened.
+        #: Time by which the conditions of the phase must hold.
         self._limit_ns = 0
 
     def run(self, *, was_damaged: bool) -> None:
         """Run the phase to its end or the first violation.
 
-        `was_damaged`: a fault may have damaged a disk.
+        `was_damaged` means that a fault may have damaged a disk.
         """
         self._workload.stop_changing()
         self._limit_ns = self._stage.after_ns(LIVENESS_LIMIT_NS)
@@ -103,14 +103,14 @@ class FinalPhase:
         )
 
     def _moves_ended(self) -> bool:
-        """Wait until no move between log directories has left anything behind (D11)."""
+        """Wait until moves between log directories have left nothing behind (D11)."""
         left_over = self._cluster.directory_moves.left_over
         return self._cluster.settings.log_dirs < 2 or self._wait(
             left_over, "no move leaves a copy behind", "move"
         )
 
     def _balanced(self) -> bool:
-        """Wait until nothing moves by a plan of a broker any more: all sizes are the last (D15)."""
+        """Wait until brokers plan no moves any more, once sizes no longer change (D15)."""
         planned = self._cluster.planned_moves
         planned.nothing_grows()
         return self._wait_from_now(planned.restless, "planned moves come to rest", "move")
@@ -126,7 +126,7 @@ class FinalPhase:
         )
 
     def _abandon_hopeless(self) -> list[PartitionProducer]:
-        """Return all producers; stop those of partitions that wait for an operator.
+        """Return all producers, but stop the producers of partitions that wait for an operator.
 
         A partition of a topic that was created late may begin to wait at any time.
         """
@@ -142,8 +142,8 @@ class FinalPhase:
     def _end_groups(self) -> bool:
         """Wait until every member works and commits, then leaves; then check committed offsets.
 
-        The coordinator's partition of a group may wait for an operator. Members of such a group are
-        not waited for.
+        The coordinator's partition of a group may wait for an operator. The phase does not wait for
+        members of such a group.
         """
         members, waits = self._workload.members, self._cluster.group_waits_for_operator
 

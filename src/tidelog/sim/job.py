@@ -37,7 +37,7 @@ class Job:
         return cls(*(getattr(result, each.name) for each in fields(cls)))
 
     def run(self, observe: Callable[[SeedRun], None] | None = None) -> RunResult:
-        """Make the run; `observe` gets it before it begins."""
+        """Make the run; `observe` gets the run before its begin."""
         return run_seed(
             self.seed,
             self.profile,

@@ -1,4 +1,4 @@
-"""The file of seeds that once showed a violation: a version, then a seed with its cause a line.
+"""The file of seeds that once showed a violation: a version, then a seed and a cause per line.
 
 A line is `PROFILE SEED # cause`, or `PROFILE SEED faults=KIND,KIND # cause` for a run with chosen
 faults. The reader returns every seed or raises an error with the line, because a silently skipped
@@ -41,7 +41,7 @@ class KnownSeed:
 def read_seeds(
     lines: Iterable[str], name: str, profiles: Collection[str], faults: Collection[str]
 ) -> list[KnownSeed]:
-    """Return the seeds of a file called `name`; SeedsFileError at the first invalid line."""
+    """Return the seeds of a file called `name`; raise SeedsFileError at the first invalid line."""
     found: dict[tuple[object, ...], int] = {}
     seeds: list[KnownSeed] = []
     has_version = False

@@ -1,8 +1,8 @@
 """`core.ports.Lane` on a simulated disk.
 
-On a quick disk, FAST operations are done when `submit` returns. SLOW operations, and all
-operations on a slow disk, wait for the directory's single worker. The worker takes a random time
-for each and keeps their order. SYNC operations run beside it, in no order. An operation runs at one
+On a quick disk, FAST operations are done when `submit` returns. SLOW operations, and all operations
+on a slow disk, wait for the directory's single worker. The worker takes a random time for each and
+keeps their order. SYNC operations run beside the worker, in no order. An operation runs at one
 instant between its submission and the delivery of its result. A node that dies before the delivery
 may have done the operation without learning its result.
 """
@@ -43,7 +43,7 @@ class _Job:
     completion: Completion[Any]
     #: The time that the operation takes, drawn when it begins.
     time_ns: int = 0
-    #: When it began, or was submitted where it still waits; monotonic.
+    #: Monotonic time of the operation's begin, or of its submission while the operation waits.
     begun_ns: int = 0
 
 
@@ -68,14 +68,14 @@ class SimLane:
         self._busy = False
         #: SYNC operations under way.
         self._syncs: dict[_Job, None] = {}
-        #: Why no operation is run any more; None while they are.
+        #: The error after which no operation runs any more; None before.
         self._abandoned: StorageError | None = None
         self._fast_waiting = 0
         self._closed = False
         #: The counts of writes and reads, by their simulated time (D13).
         self.times = OperationTimes()
         self.times.open_ages = self._open_ages
-        #: Completed with the next operation.
+        #: Completion that `close` awaits, resolved after the next operation.
         self._draining: Completion[None] | None = None
 
     @property
@@ -87,8 +87,8 @@ class SimLane:
     def _open_ages(self) -> OpenAges:
         """Return the ages of the operations under way.
 
-        A real lane has a thread for writes alone. So where the disk hangs, a write hangs that waits
-        for another operation here.
+        A real lane has a separate thread for writes. Here, a write that waits for another operation
+        of a hung disk counts as hanging.
         """
         write: _Job | None = None
         read: _Job | None = None
@@ -192,7 +192,7 @@ class SimLane:
         self._scheduler.after(rest_ns, self._process, self._deliver, job, result, failure)
 
     def _perform(self, operation: Callable[[Files], Any]) -> tuple[Any, BaseException | None]:
-        """Run an operation; return its result, or why it failed."""
+        """Run an operation; return its result, or its error."""
         try:
             return operation(self._files), None
         except OSError as error:
@@ -224,7 +224,7 @@ class SimLane:
 
     def _now_drained(self) -> None:
         draining, self._draining = self._draining, None
-        if draining is not None:  # `close` looks again whether anything waits
+        if draining is not None:  # `close` checks again for waiting operations
             draining.resolve(None)
 
     def _attributed(self, error: OSError) -> StorageError:

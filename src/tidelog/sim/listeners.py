@@ -1,6 +1,6 @@
 """Lists of functions that follow what happens in a run, called in order by one call.
 
-Checkers and stories add themselves to the lists of what they follow.
+Checkers and stories add their functions to the lists of events that they follow.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ the broker with the same disk, or with an empty one in its place. The fault budg
 directory may fail and when its replicas may be lost. Pages that a failed sync dropped are lost at
 the restart in any case.
 
-A slow directory takes some milliseconds for each operation: more than any operation of a quick one,
-and little enough that the work of the clients does not pile up. An operator restarts brokers that
-gave one up (D13).
+A slow directory takes some milliseconds for each operation: more than a quick directory, but little
+enough that clients' work does not pile up. An operator restarts brokers that gave up a slow
+directory (D13).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tidelog.sim.sim_cluster import SimCluster
 DEVICE_ERRNOS: Final = (
     errno.EIO, errno.EROFS, errno.EACCES, errno.ENOENT, errno.ENXIO, errno.ESTALE,
 )  # fmt: skip
-#: Calls that a read-only mount refuses; it goes on to read.
+#: Calls that a read-only mount rejects, while reads still succeed.
 CHANGES: Final = frozenset(
     ("pwritev", "truncate", "rename", "unlink", "mkdir", "rmdir", "remove_tree")
 )
-#: Range of the time of an operation; the profile's threshold is below.
+#: Range in ns of the time of an operation, above the profile's threshold.
 _SLOW_OPERATION_NS: Final = (5 * NS_PER_MS, 9 * NS_PER_MS)
 _LOOK_NS: Final = 500 * NS_PER_MS
 
 
 class LogDirFailure:
-    """A failure that begins in `left` calls, as soon as the budget allows it."""
+    """A failure that begins after `left` calls, as soon as the budget allows it."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class LogDirFailure:
         left: int,
         calls: Container[str] | None = None,
     ) -> None:
-        """Plan the failure with the errno `number`; the disk must have no other planned one.
+        """Plan the failure with the errno `number`; the disk must have no other planned failure.
 
-        It begins at one of `calls`, or at any call.
+        The failure begins at one of `calls`, or at any call.
         """
         assert disk.fault is None, f"{disk.root} has a planned failure"
         self._cluster = cluster
@@ -98,7 +98,7 @@ class LogDirFailure:
     def repair(self, *, is_emptied: bool) -> bool:
         """Restart the broker with the same disk or with an empty one; return whether it was done.
 
-        The budget may refuse both for now.
+        The budget may refuse both kinds of restart for now.
         """
         if not self.has_begun:
             self.cancel()
@@ -132,7 +132,7 @@ def quicken(disk: SimDisk) -> None:
 def given_up(broker: SimBroker) -> str:
     """Return a directory that a broker gave up although its device works; empty if there is none.
 
-    Only slowness makes a broker do so.
+    Only slowness makes a broker give up a directory whose device works.
     """
     if broker.broker is None:
         return ""
@@ -142,9 +142,9 @@ def given_up(broker: SimBroker) -> str:
 
 
 def restart_given_up(cluster: SimCluster) -> None:
-    """Restart, from now on, each broker that gave a directory up and has only quick ones.
+    """Periodically restart each broker that gave up a directory and has only quick directories.
 
-    Looks again and again, because the fault budget may refuse it for now.
+    The function checks repeatedly, because the fault budget may refuse a restart for now.
     """
     if cluster.settings.of(1).log_dir_slow_action != OFFLINE:
         return

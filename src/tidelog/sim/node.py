@@ -53,7 +53,8 @@ class NodeServices(ABC):
         self.on_traced: CallbackList[[Incarnation, str, dict[str, Any]]] = CallbackList()
         #: Called with (node id, kind, detail) for each line of the trace; -1 is no node.
         self.on_note: CallbackList[[int, str, str]] = CallbackList()
-        #: Returns the loss that a crash may really bring, None for no crash at all (fault budget).
+        #: Returns the loss that a crash may cause within the fault budget; None for no crash at
+        #: all.
         self.judge_crash: Callable[[Incarnation, Loss], Loss | None] | None = None
 
     def note(self, node_id: int, kind: str, detail: str) -> None:
@@ -73,7 +74,7 @@ class NodeServices(ABC):
 
     @abstractmethod
     def loss_of(self, node_id: int, wanted: Loss) -> Loss:
-        """Return what a node's disks lose when its process ends, at most."""
+        """Return the maximum loss of a node's disks when its process ends."""
 
     @abstractmethod
     def node_started(self, incarnation: Incarnation) -> None:
@@ -99,24 +100,24 @@ class Incarnation:
         self.number = number
         self.alive = True
         self.paused = False
-        #: Whether the scheduler executes its events: alive and not paused.
+        #: Whether the scheduler executes the incarnation's events: alive and not paused.
         self.runs = True
         self.port_calls = 0
-        #: Reason of its end; empty while it is alive.
+        #: Reason of the incarnation's end; empty while it is alive.
         self.end_reason = ""
         self.loop = NodeLoop(simulator.scheduler, self)  # type: ignore[abstract]  # what Tasks use
         self.clock = NodeClock(self)
         self.random = NodeRandom(self)
         self.tracer = NodeTracer(self)
-        #: Whether its writes survived its death in the page cache (killed, but no power loss).
+        #: Whether the writes survived the death in the page cache (killed, but no power loss).
         self.died_with_page_cache = False
-        #: Whether its death was a power loss, which strikes every disk.
+        #: Whether the death was a power loss, which strikes every disk.
         self.died_with_power = False
-        #: The disks that its death struck, and whether each had dropped pages.
+        #: The disks that the death struck, and whether each had dropped pages.
         self.struck_disks: dict[SimDisk, bool] = {}
-        #: Called at the beginning of each of its turns, which are its events.
+        #: Called at the beginning of each turn, which is an event of the incarnation.
         self.on_turn: list[Callable[[], None]] = []
-        #: Called in order when it dies, with the loss of its disks.
+        #: Called in order at the death, with the loss of the disks.
         self.on_death: list[Callable[[Loss], None]] = []
         self._strike: Strike | None = None
         self._waiting: list[TimedCall] = []
@@ -147,7 +148,7 @@ class Incarnation:
         self._strike = strike
 
     def die(self, loss: Loss, reason: str, *, judged: bool = True) -> bool:
-        """End the process at once; return False if it lives on.
+        """End the process at once; return False if the process survives.
 
         `loss` is the wanted loss of unsynced data, which `judge_crash` may change or refuse. With
         `judged` False (the process ends itself) `judge_crash` is not called.
@@ -168,7 +169,8 @@ class Incarnation:
         self.simulator.note(self.node_id, "death", f"{loss.name} {reason}")
         self._held.extend(self._waiting)
         self._waiting.clear()
-        # The order of a weak set does not matter here: this only keeps the tasks from collection.
+        # The list only protects the tasks from garbage collection, so the order of the weak set
+        # does not matter.
         self._held.extend(asyncio.all_tasks(self.loop))
         for callback in self.on_death:
             callback(loss)
@@ -176,7 +178,7 @@ class Incarnation:
         return True
 
     def pause(self) -> None:
-        """Stop the execution of its events, as SIGSTOP does."""
+        """Stop the execution of the incarnation's events, like SIGSTOP."""
         if self.alive and not self.paused:
             self.paused = True
             self.runs = False
@@ -200,12 +202,12 @@ class Incarnation:
             self._held.append(event)
 
     def bury(self) -> None:
-        """End its coroutines at the end of the run, without letting them act."""
+        """End the coroutines at the end of the run, without letting them act."""
         if self.alive:
             self.alive = False
             self.runs = False
             self.end_reason = "the run has ended"
-        # Hold also tasks that began during its death, in code that ran until its next port call.
+        # Hold also tasks that began during the death, in code that ran until its next port call.
         self._held.extend(asyncio.all_tasks(self.loop))
         for held in self._held:
             if isinstance(held, asyncio.Task):
@@ -219,8 +221,8 @@ class Incarnation:
 def _end_coroutine(ended: object) -> None:
     """Close a coroutine that will not run any more.
 
-    A coroutine that never ran may have coroutines among its arguments. They are closed, too;
-    otherwise Python would warn that they were never awaited.
+    A coroutine that never ran may have coroutines among its arguments. These coroutines are closed,
+    too, because Python would warn that they were never awaited.
     """
     if not inspect.iscoroutine(ended):
         return
@@ -228,12 +230,12 @@ def _end_coroutine(ended: object) -> None:
         for value in ended.cr_frame.f_locals.values():
             for given in value if isinstance(value, tuple) else (value,):
                 _end_coroutine(given)
-    with contextlib.suppress(BaseException):  # its ports raise NodeDead
+    with contextlib.suppress(BaseException):  # the ports raise NodeDead
         ended.close()
 
 
 class SimNode:
-    """A node beyond its process: its name, its clock, its present incarnation."""
+    """A node beyond its process: its name, its clock, its current incarnation."""
 
     def __init__(self, simulator: NodeServices, node_id: int, host: str) -> None:
         self.simulator = simulator
@@ -324,7 +326,8 @@ class NodeClock:
         delay_ns = max(0, round(delay_ms * NS_PER_MS))
         drift_ppm = self._node.drift_ppm
         if drift_ppm:
-            # Rounded up: on the node's clock the delay must be over when the callback runs.
+            # The delay is rounded up, so that it is over on the node's clock when the callback
+            # runs.
             delay_ns = -(-delay_ns * _MILLION // (_MILLION + drift_ppm))
         due_ns = self._scheduler.now_ns + delay_ns
         return self._scheduler.at(due_ns, self._incarnation, callback)

@@ -1,9 +1,9 @@
 """Measured outcomes of a run: what the cluster's users and operators would have noticed.
 
 The watch follows published state and acknowledgements, and changes nothing, so traces are the same
-with and without it. It counts from the first work of the clients until every replica is in sync
-again after the faults. Only topics that live as long as the run count: others are deleted and
-recreated, so their times do not compare.
+with and without it. The watch measures from the first work of the clients until every replica is in
+sync again after the faults. The watch ignores topics that are deleted and recreated during the run,
+because their times do not compare.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.sim.sim_cluster import SimCluster
 #: Topics of the workload that no client deletes.
 LASTING_TOPICS: Final = ("steady", "shared")
 _ACKS_ALL: Final = -1
-#: A record on fewer running brokers is lost with the next disk.
+#: Minimum number of running brokers with a record that the loss of one disk cannot take.
 _SAFE_COPIES: Final = 2
 
 #: Unit and meaning of each outcome; less is better in every one.
@@ -42,7 +42,7 @@ OUTCOMES: Final[Mapping[str, tuple[str, str]]] = {
 
 
 class OutcomeWatch:
-    """What one run's cluster did to its users, measured from `begin` to `end`."""
+    """The outcomes of one run for the cluster's users, measured from `begin` to `end`."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
@@ -59,7 +59,7 @@ class OutcomeWatch:
         return self._begin_ns >= 0 and self._end_ns < 0
 
     def begin(self) -> None:
-        """Begin to measure: the clients begin to work."""
+        """Begin to measure when the clients begin to work."""
         now_ns = self._cluster.simulator.now_ns
         self._begin_ns = now_ns
         for state in self._cluster.published.partitions.values():
@@ -71,7 +71,7 @@ class OutcomeWatch:
         self._faults_end_ns = self._cluster.simulator.now_ns
 
     def end(self) -> None:
-        """End the measurement: every replica is in sync again."""
+        """End the measurement when every replica is in sync again."""
         now_ns = self._cluster.simulator.now_ns
         for state, since_ns in self._states.values():
             self._add(state, now_ns - since_ns)

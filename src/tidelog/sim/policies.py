@@ -21,13 +21,13 @@ _MIN_ISR: Final = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Settings that a run has instead of those of its profile."""
+    """Settings that replace settings of a run's profile."""
 
     name: str
     description: str
     #: Configuration of the brokers; `min.insync.replicas` is that of the topics, too.
     properties: Mapping[str, str] = field(default_factory=dict)
-    #: Levels of the protocol between brokers; None: those of the profile.
+    #: Protocol levels between brokers; None means the levels of the profile.
     protocol_levels: tuple[str, ...] | None = None
 
     def applied(self, profile: Profile) -> Profile:
@@ -37,7 +37,7 @@ class Policy:
         return replace(profile, properties=properties, protocol_levels=levels)
 
 
-#: The policy of a job that names none: each profile's own settings.
+#: The policy of a job without a named policy: each profile's own settings.
 UNCHANGED: Final = "unchanged"
 
 POLICIES: Final[Mapping[str, Policy]] = {

@@ -25,7 +25,7 @@ class Process(EventOwner, Protocol):
 
     @property
     def died_with_page_cache(self) -> bool:
-        """Whether its writes survived its death in the page cache (killed, but no power loss)."""
+        """Whether the writes survived the death in the page cache (killed, but no power loss)."""
 
     def check_alive(self) -> None:
         """Raise NodeDead after death."""

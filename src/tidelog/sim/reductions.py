@@ -20,7 +20,7 @@ from tidelog.sim.suggestions import nearest_first
 
 
 class ReductionError(TidelogError):
-    """The error of a text that names no reduction: the wrong word, and the expected ones."""
+    """The error of a text that names no reduction: the wrong word, and the expected words."""
 
 
 class Played(NamedTuple):
@@ -37,9 +37,9 @@ class Played(NamedTuple):
 class Only:
     """The parts of a run that a reduction keeps; by default everything."""
 
-    #: Kinds of faults; None: all.
+    #: Kinds of faults; None means all kinds.
     faults: tuple[str, ...] | None = None
-    #: Number of faults to play, from the first one on.
+    #: Number of faults to play, from the first fault on.
     limit: int | None = None
     #: Faults to play, numbered from 1 in the order of the whole run.
     play: tuple[int, ...] | None = None
@@ -60,7 +60,7 @@ class Only:
     def needs_whole(self) -> bool:
         """Whether the reduced run needs the faults of the whole run.
 
-        An earlier end alone changes nothing before it.
+        An earlier end of the faults alone changes nothing before that end.
         """
         return replace(self, until_ms=None) != Only()
 
@@ -100,7 +100,7 @@ _EXAMPLE: Final = "faults=crash_leader,slow_link;limit=12;partitions=1;groups=no
 
 
 def parse(text: str, kinds: Collection[str]) -> Only:
-    """Return the reduction that a text names; ReductionError for a text that names none."""
+    """Return the reduction that a text names; raise ReductionError if the text names none."""
     values: dict[str, Any] = {}
     names = {key: name for name, key in _KEYS.items()}
     for word in text.split(";") if text else ():

@@ -48,7 +48,7 @@ class RunResult:
 
 MARKED_SEEDS: Final = 500
 #: Counters in the order in which they are printed, each with its minimum over that many seeds of
-#: the default profile. A search that reached less has hardly tested what matters.
+#: the default profile. A search below these minimums has hardly tested the important cases.
 COUNTERS: Final[Mapping[str, int]] = {
     "leader elections": 500,
     "truncations": 100,
@@ -93,14 +93,14 @@ COUNTED: Final = ("counters", "faults", "churn", "marks")
 
 
 def sum_up(into: dict[str, int], more: Mapping[str, int]) -> None:
-    """Add numbers by name to others."""
+    """Add numbers to the sums of the same names."""
     for name, count in more.items():
         into[name] = into.get(name, 0) + count
 
 
 @dataclass(slots=True)
 class Totals(Sums):
-    """Sums over the runs of one search, with those that showed a violation."""
+    """Sums over the runs of one search, and the runs that showed a violation."""
 
     counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
     #: Number of runs under the default profile.

@@ -37,12 +37,12 @@ START_LIMIT_NS: Final = 30 * NS_PER_S
 #: Clients whose links faults affect, too: the administrator, a writer, the reader, a member.
 _CLIENTS_CUT_OFF: Final = (101, 102, 104, 105)
 
-#: Name for a mix of profiles: the default one for every second seed, the others in turn.
+#: Name for a mix of profiles: the default profile for every second seed, the others in turn.
 MIXED: Final = "mixed"
 
 
 def profile_of(seed: int) -> str:
-    """Return the profile of a seed where profiles are mixed."""
+    """Return the profile of a seed in a mix of profiles."""
     if seed % 2 == 0:
         return "default"
     others = [name for name in PROFILES if name != "default"]
@@ -150,7 +150,7 @@ class SeedRun:
         return self._final_phase.operations()
 
     def _wait(self, unfinished: Callable[[], bool], limit_ns: int, what: str) -> bool:
-        """Run until `unfinished()` is false; return whether it is, without a violation.
+        """Run until `unfinished()` is false; return whether that happened without a violation.
 
         Reaching the limit is a violation of liveness.
         """
@@ -253,13 +253,13 @@ def _settings(draw: random.Random, seed: int, profile: Profile) -> BrokerSetting
 
 
 def _time_of_faults_ns(draw: random.Random, only: Only) -> int:
-    """Return for how long faults happen, drawn and reduced."""
+    """Return the time with faults in ns, drawn from the seed and reduced."""
     time_ns = draw.randrange(8, 16) * NS_PER_S
     return time_ns if only.until_ms is None else min(time_ns, only.until_ms * NS_PER_MS)
 
 
 def _levels(seed: int, profile: Profile) -> dict[int, str]:
-    """Return the level of the protocol that each broker draws; empty where all have the newest."""
+    """Return the protocol level that each broker draws; empty if all have the newest."""
     if not profile.protocol_levels:
         return {}
     draw = stream(seed, "levels")

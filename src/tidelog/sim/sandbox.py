@@ -1,12 +1,12 @@
 """The sandbox of simulated nodes: no real clock, randomness, files, sockets or threads.
 
-During a run, the standard library's ways out of the process raise SandboxError while an event of a
-node is executed. The running loop identifies such an event, and a running loop belongs to one
-thread. So other threads (a progress bar) and the run itself between events are not restricted. An
-audit hook catches the calls that Python audits, however they were imported. Other functions are
-replaced by name in their modules; for names imported before, a test reads the syntax trees
-(`tests/tidy/test_forbidden_calls.py`). The sandbox also records each forbidden call, because its
-exception may be swallowed.
+During a run, standard library functions that reach out of the process raise SandboxError while an
+event of a node is executed. The running loop identifies an event of a node, and a running loop
+belongs to one thread. So other threads (a progress bar) and the run itself between events are not
+restricted. An audit hook catches the calls that Python audits, however they were imported. Other
+functions are replaced by name in their modules; for names imported before, a test reads the syntax
+trees (`tests/tidy/test_forbidden_calls.py`). The sandbox also records each forbidden call, because
+its exception may be swallowed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _AUDITED: Final = {
 _READERS: Final = ("importlib._bootstrap", "pkgutil", "linecache", "traceback")
 
 
-#: Methods of an asyncio loop beside callbacks and tasks.
+#: Methods of an asyncio loop other than those for callbacks and tasks.
 _LOOP_NAMES: Final = (
     "run_in_executor call_soon_threadsafe run_forever run_until_complete stop close"
     " create_connection create_server create_unix_connection create_unix_server"

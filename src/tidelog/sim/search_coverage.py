@@ -50,7 +50,7 @@ class Coverage:
     """Coverage of any number of runs without mutants."""
 
     profiles: dict[str, ProfileCoverage] = field(default_factory=dict)
-    #: By kind of fault, then by kind of churn.
+    #: Pairs by kind of fault, then by kind of churn.
     pairs: dict[str, dict[str, Pair]] = field(default_factory=dict)
 
     @property
@@ -179,7 +179,7 @@ def _read(document: Any) -> Coverage:
 
 
 def _parts(value: Any, where: str, wanted: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the parts of an object by name, with the wanted ones among them."""
+    """Return the parts of an object by name, which must include the wanted parts."""
     if not isinstance(value, dict):
         raise _CoverageError(f"{where} is {_short(value)}, an object expected")
     for key in wanted:

@@ -1,11 +1,11 @@
 """The search for a small reduction of a run with a violation: less workload, fewer faults.
 
-The search ends the run behind the violation, then leaves out faults in halves and quarters and
-parts of the workload, one by one. Then it leaves out smaller parts of the faults (delta debugging),
-and again parts of the workload. At last it halves the time for faults, where the violation came
-after that time. A reduction counts if it shows a violation of the same kind. Any change draws other
-delays for all later messages, so each step has several chances (`links`). The module chooses the
-runs; its caller provides the function that makes them and their limit.
+The search ends the run after the violation, then leaves out faults in halves and quarters and parts
+of the workload, one by one. Then the search leaves out smaller parts of the faults (delta
+debugging), and again parts of the workload. Finally the search halves the time for faults, if the
+violation came after that time. A reduction counts if it shows a violation of the same kind. Any
+change draws other delays for all later messages, so each step has several chances (`links`). The
+module chooses the runs; its caller provides the function that makes them and their limit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.sim.results import RunResult
 
 #: Number of words that identify a kind of violation.
 _KIND_WORDS: Final = 5
-#: Number of delay streams with which a step is tried that leaves out much; other steps have one.
+#: Number of delay streams for a step that leaves out much; other steps have one stream.
 _CHANCES: Final = 3
 #: Maximum number of runs of a search.
 MOST_RUNS: Final = 200
@@ -82,7 +82,8 @@ class _Search:
     def search(self) -> None:
         """Leave out every part that the violation does not need.
 
-        The time after the violation goes first, so that runs without the violation end soon.
+        The search first drops the time after the violation, so that runs without the violation end
+        soon.
         """
         self._try({"until_ms": self.result.simulated_ns // NS_PER_MS + 1}, 1)
         self._leave_out_faults(coarse=True)
@@ -123,7 +124,8 @@ class _Search:
     def _end_earlier(self) -> None:
         """Halve the time for faults, while the same violation follows.
 
-        This helps only if the violation came after the faults: an earlier one ends the run anyway.
+        A shorter time helps only if the violation came after the faults, because an earlier
+        violation ends the run anyway.
         """
         until_ms = self.result.simulated_ns // NS_PER_MS
         while until_ms > 1 and not self._is_over:
@@ -138,7 +140,7 @@ class _Search:
         return self.runs >= MOST_RUNS or self.enough()
 
     def _try(self, change: dict[str, Any], chances: int) -> bool:
-        """Try a further reduction; return whether it shows the same violation, and is now best."""
+        """Try a further reduction; return whether it shows the same violation and is now best."""
         for links in range(self.best.links, self.best.links + chances):
             wanted = replace(self.best, **change, links=links)
             name = str(wanted)

@@ -1,8 +1,8 @@
 """One simulated broker: the composition of real processes on a simulated node.
 
 A `SimBroker` outlives its process: it starts and stops incarnations, each with a
-`tidelog.broker.broker.Broker`. It does the work that a real process does around its broker, and
-shows the checkers the broker's claims about its replicas.
+`tidelog.broker.broker.Broker`. A `SimBroker` does the work that a real process does around its
+broker, and shows the checkers the broker's claims about its replicas.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class BrokerCluster(Protocol):
         """Check a broker that dies in the middle of an event, up to its death."""
 
     def has_composed(self, broker: Broker) -> None:
-        """Attach what follows the requests of a broker, which starts next."""
+        """Attach the watchers of a broker's requests, right before the broker starts."""
 
     def start_failed(self, broker: SimBroker, error: BaseException) -> None:
         """Record that a broker could not start."""
@@ -74,7 +74,7 @@ class SimBroker:
         self.config = config
         self.broker: Broker | None = None
         self.store: SimStoreClient | None = None
-        #: Whether the broker shut down cleanly: then nothing may be lost, not even with the power.
+        #: Whether the broker shut down cleanly, so that not even a power loss may lose data.
         self.stopped_cleanly = False
         #: Whether the broker is shutting down.
         self.is_stopping = False
@@ -105,18 +105,18 @@ class SimBroker:
 
     @property
     def life(self) -> Incarnation | None:
-        """The present incarnation, None while the broker is down."""
+        """The current incarnation; None while the broker is down."""
         incarnation = self.node.incarnation
         return incarnation if incarnation is not None and incarnation.alive else None
 
     @property
     def incarnation(self) -> int:
-        """Number of the present or last incarnation."""
+        """Number of the current or last incarnation."""
         return 0 if self.node.incarnation is None else self.node.incarnation.number
 
     @property
     def shown(self) -> ClusterView | None:
-        """Its view of the cluster where it admits requests now; None where they wait."""
+        """The broker's view of the cluster if it admits requests now; None if requests wait."""
         running = self.broker
         return running.view if running is not None and running.admission.is_open else None
 
@@ -127,7 +127,7 @@ class SimBroker:
 
     @property
     def broker_epoch(self) -> int:
-        """Broker epoch of the present registration, as far as the broker knows."""
+        """Broker epoch of the current registration, as far as the broker knows."""
         return NO_BROKER_EPOCH if self.broker is None else self.broker.broker_epoch
 
     @property
@@ -174,7 +174,7 @@ class SimBroker:
         return bool(self.damaged_disks)
 
     def empty_disk(self, disk: SimDisk) -> None:
-        """Replace a disk of the broker, which is down, by an empty one."""
+        """Replace a disk of a stopped broker by an empty disk."""
         disk.replace()
         self.damaged_disks.pop(disk, None)
         if not self.damaged_disks:
@@ -203,14 +203,14 @@ class SimBroker:
                 continue
             looked_at[partition] = look
             if partition.topic_id != ZERO_TOPIC_ID:
-                # A zero id means that a power loss took its partition.metadata: its topic is
-                # unknown.
+                # A zero id means that a power loss took the replica's partition.metadata, so its
+                # topic is unknown.
                 yield claim_of(partition, self._cluster.published)
 
     # Start and stop
 
     def take_level(self, level: str) -> None:
-        """Speak another level of the protocol between brokers from the next start on (A12)."""
+        """Use another protocol level between brokers from the next start on (A12)."""
         settings = self._cluster.settings
         settings.levels[self.node_id] = level
         self.config = settings.of(self.node_id)
@@ -303,8 +303,8 @@ class SimBroker:
     def _has_left_unsynced(self, broker: Broker) -> bool:
         """Return whether the shutdown left a directory unsynced that the broker had given up.
 
-        E3 promises nothing for it. The fault budget knows of failed disks, and not of those that
-        hang or are slow.
+        E3 promises nothing for such a directory. The fault budget knows of failed disks, but not of
+        slow or hanging disks.
         """
         given_up = broker.replicas.failed
         return any(disk.root in given_up and not disk.is_failed for disk in self.logs.disks)

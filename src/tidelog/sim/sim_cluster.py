@@ -1,8 +1,8 @@
 """Simulated brokers, their metadata store and the checkers of a run.
 
 The cluster starts its brokers. It feeds the checkers after every event, with every write of the
-store and every traced state change. `health` returns the first condition that a healthy cluster
-would meet. `fault_budget.py` decides which losses the cluster can survive.
+store and every traced state change. `health` returns the first reason why the cluster is not
+healthy. `fault_budget.py` decides which losses the cluster can survive.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from tidelog.sim.trace import canonical
 
 #: The store's host name in links between the store and nodes.
 STORE_HOST: Final = "store"
-#: Reasons of halts that damage explains, or a call that a fault made fail.
+#: Reasons of halts that are explained by damage or by a call that a fault made fail.
 _EXPECTED_HALTS: Final = ("log directory failed",)
-#: Interval of an operator's looks at a broker that gave a log directory up.
+#: Interval in ns of an operator's checks of a broker that gave up a log directory.
 _OPERATOR_NS: Final = 1_500 * NS_PER_MS
 _ROLE_EVENTS: Final = ("became_leader", "became_follower")
 #: Events that a broker traces after a defect in one of its parts.
@@ -112,8 +112,8 @@ class SimCluster:
         self.replication.on_committed.append(self.synced.committed)
         self.answers = AnswerChecker(run, settings.session_timeout_ms)
         simulator.on_note.append(self.answers.noted)
-        #: Checker of responses that wait for the next leader (V83), where it is used. It takes the
-        #: place of the checker of pauses, which profiles without pauses do not need.
+        #: Checker of responses that wait for the next leader (V83), if the profile uses it. This
+        #: checker replaces the checker of pauses, which profiles without pauses do not need.
         self.leader_waits = LeaderWaitChecker(run, config) if profile.watches_leader_waits else None
         #: Checker of followers' ISR membership, if leaders count pending reads.
         self.in_sync: InSyncChecker | None = None
@@ -123,7 +123,7 @@ class SimCluster:
         self.directory_moves = DirectoryMoveChecker(run)
         self.redirected_moves = RedirectedMoveChecker(run)
         self.planned_moves = PlannedMoveChecker(run)
-        #: Checker of the replication throttle, where it is used (R15).
+        #: Checker of the replication throttle, if the profile uses it (R15).
         self.throttling = ThrottleChecker(run) if profile.throttles else None
         self.log_dirs = LogDirChecker(run)
         self.replication.on_committed.append(self.log_dirs.committed)
@@ -131,10 +131,10 @@ class SimCluster:
         #: Checker of waiting fetches, if readers ask for many bytes (V61).
         self.fetch_waits = FetchWaitChecker(run) if profile.patient_fetches else None
         if profile.leaders_hear:
-            # What leaders know of ISRs is checked where nothing delays commands (A9).
+            # The leaders' view of ISRs is checked if nothing delays commands (A9).
             IsrViewChecker(run, lambda ns, callback: simulator.scheduler.after(ns, None, callback))
-        #: Checker of `max.connections` (L1), where crowds of clients reach the limit. It takes the
-        #: place of the checker of pauses, too.
+        #: Checker of `max.connections` (L1), if crowds of clients reach the limit. This checker
+        #: replaces the checker of pauses, too.
         self.connections: ConnectionChecker | None = None
         if "max.connections" in profile.properties:
             precision_ms = config.connections_max_idle_ms // TICKS + 1
@@ -155,7 +155,7 @@ class SimCluster:
         simulator.on_traced.append(self._traced)
 
     def _is_connected(self, node_id: int, other_id: int) -> bool:
-        """Return whether a broker has an open connection that came from another's host."""
+        """Return whether a broker has an open connection from another broker's host."""
         life = self.brokers[node_id].life
         host = host_of(other_id)
         return life is not None and any(
@@ -186,7 +186,7 @@ class SimCluster:
         return self.budget.refuses_stop(node_id)
 
     def put_store_back(self, copy: Tree) -> None:
-        """Put an older copy of the store in its place; no broker runs, and topics are the same."""
+        """Replace the store by an older copy with the same topics, while no broker runs."""
         self.store.put_back(copy)
         self.published.put_back(self.store.tree.dump(), self.store.tree.zxid)
         self.replication.store_put_back()
@@ -196,19 +196,19 @@ class SimCluster:
     def is_ending(self, broker: SimBroker) -> None:
         """Check a broker that dies in the middle of an event, up to its death.
 
-        Other nodes may have learned of that part of the event.
+        Other nodes may have learned of the event's part before the death.
         """
         self.replication.after_event(broker)
 
     def has_composed(self, broker: Broker) -> None:
-        """Attach what follows the requests of a broker, which starts next."""
+        """Attach the watchers of a broker's requests, right before the broker starts."""
         if self.throttling is not None:
             broker.put_around_handlers(self.throttling.watching(broker))
 
     def _promise(self, what: str) -> None:
         """Handle a broken promise: acknowledged data is lost, or responses contradict each other.
 
-        It is a violation only if the run keeps within the fault budget.
+        A broken promise is a violation only if the run keeps within the fault budget.
         """
         if self.history.keeps_promises:
             self.simulator.violate(what)
@@ -225,9 +225,9 @@ class SimCluster:
     def _check_session(
         self, zxid: int, session_id: int, ops: Sequence[Op], _: Sequence[OpResult]
     ) -> None:
-        """Check that a session that is over writes nothing (S1).
+        """Check that an ended session writes nothing (S1).
 
-        At its end the store may delete the session's own nodes in its name.
+        At the end of a session, the store may delete the session's own nodes in its name.
         """
         if not self.store.is_live(session_id) and not all(isinstance(op, Delete) for op in ops):
             self.simulator.violate(f"transaction {zxid} is of session {session_id}, which is over")
@@ -281,7 +281,7 @@ class SimCluster:
         if not (is_explained and reason.startswith(_EXPECTED_HALTS)):
             self.simulator.violate(f"node {incarnation.node_id} halted: {reason}")
         elif broker is not None and not broker.was_damaged:
-            # A log that is damaged where it cannot be repaired takes its directory with it.
+            # A log with damage that cannot be repaired makes its directory fail.
             self.log_dirs.halted(incarnation)
 
     def _traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
@@ -320,7 +320,7 @@ class SimCluster:
             self.simulator.violate(f"node {incarnation.node_id}: {name} {text}")
 
     def _operate_later(self, broker: SimBroker) -> None:
-        """Have an operator restart a broker that gave a directory up, once its disk is in order."""
+        """Have an operator restart a broker that gave up a directory, once its disk is in order."""
         life = broker.life
 
         def operate() -> None:
@@ -337,7 +337,8 @@ class SimCluster:
         """Record that a broker could not start; it will be started again, as by an operator."""
         self._last_start_error[broker.node_id] = "".join(traceback.format_exception(error))
         self.simulator.note(broker.node_id, "start failed", repr(error))
-        # A damaged epoch of a log's last batch is taken for one that an older store has lost.
+        # A broker takes a damaged epoch of a log's last batch for an epoch that an older store has
+        # lost.
         is_doubtful = broker.was_damaged and isinstance(error, OlderStoreError)
         if is_doubtful or isinstance(error, (DamagedLog, ConfigError)):
             if broker.was_damaged:
@@ -364,9 +365,9 @@ class SimCluster:
     def waits_for_operator(self, key: LogKey) -> bool:
         """Return whether D3 leaves a partition to an operator: its ISR is up and has no log.
 
-        The creation of its replicas was interrupted, and published state cannot distinguish that
-        from a loss. This is right only if no record was ever committed. Otherwise records are lost,
-        and `health` reports the partition.
+        The creation of the replicas was interrupted, which published state cannot distinguish from
+        a loss. The answer is right only if no record was ever committed. Otherwise records are
+        lost, and `health` reports the partition.
         """
         state = self.published.partitions.get(key)
         if state is None or state.leader >= 0:
@@ -409,10 +410,10 @@ class SimCluster:
         return self._unannounced()
 
     def _unannounced(self) -> str:
-        """Return the first ISR that some broker shows clients otherwise; empty without any.
+        """Return the first ISR that some broker shows clients differently; empty if there is none.
 
         A leader that writes a state node itself has to announce it to the controller (A12). Without
-        such leaders the controller knows every state, as it writes all of them.
+        such leaders, the controller knows every state, because it writes all states.
         """
         if not self.settings.levels:
             return ""

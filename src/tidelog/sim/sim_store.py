@@ -3,7 +3,8 @@
 The client implements `metadata.store.MetadataStore`. While the store is unreachable, requests wait
 for at most a session timeout. If the connection breaks, the outcome of a transaction is unknown,
 and a read is sent again. The client renews the session only while the node's loop proves that it
-turns (`beat`). Every message arrives as an event of the node, so a paused or dead node gets none.
+turns (`beat`). Every message arrives as an event of the node, so a paused or dead node gets no
+messages.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class WriteStrike:
     strike: Callable[[], object]
 
     def meets(self, ops: Sequence[Op]) -> bool:
-        """Count a transaction; return whether it is the one to strike."""
+        """Count a transaction; return whether the strike hits this transaction."""
         if all(op.path != self.path for op in ops):
             return False
         self.countdown -= 1
@@ -132,7 +133,7 @@ class SimStoreClient:
         self._expired = False
         self._connection: StoreConnection | None = None
         self._connecting = False
-        #: Number of the present session, so that timers of an earlier session do nothing.
+        #: Number of the current session, so that timers of an earlier session do nothing.
         self._life = 0
         self._last_beat_ms = 0
         #: Time at which the client sent the last request to which the store responded, on the
@@ -143,21 +144,21 @@ class SimStoreClient:
         self._openers: list[asyncio.Future[None]] = []
         self._reconnect_timer: TimerHandle | None = None
         self._next_loss = LostMessage.NOTHING
-        #: The planned strike at a write to come.
+        #: The planned strike at a later write.
         self.write_strike: WriteStrike | None = None
-        #: Its caller never gets the next response about this node; empty for none. This breaks the
-        #: contract, as a client library with a defect would.
+        #: Path of a node about which the next response never reaches the caller; empty for none.
+        #: The withheld response breaks the contract, as a client library with a defect would.
         self.forgotten_path = ""
         self._session_callbacks: list[SessionCallback] = []
 
     # faults
 
     def lose_next_answer(self) -> None:
-        """Lose the response to the next transaction, which is applied: OutcomeUnknown."""
+        """Lose the response to the next transaction, which is applied; raise OutcomeUnknown."""
         self._next_loss = LostMessage.ANSWER
 
     def lose_next_request(self) -> None:
-        """Lose the request of the next transaction, which is not applied: OutcomeUnknown, too."""
+        """Lose the request of the next transaction, which is not applied; raise OutcomeUnknown."""
         self._next_loss = LostMessage.REQUEST
 
     def crashed(self) -> None:
@@ -184,7 +185,7 @@ class SimStoreClient:
         self._session_callbacks.append(callback)
 
     def beat(self) -> None:
-        """Record that the loop turns."""
+        """Record that the event loop of the node runs."""
         self._alive()
         self._last_beat_ms = self._clock.monotonic_ms()
 
@@ -265,7 +266,7 @@ class SimStoreClient:
             request.sent_ms = self._clock.monotonic_ms()
             self._in_flight.append(request)
             connection.request(request.message)
-        else:  # never sent: certainly not applied
+        else:  # the request was never sent, so it is certainly not applied
             connection.cut()
             self._wait(request)
 
@@ -331,7 +332,7 @@ class SimStoreClient:
 
     def _connected(self, life: int, session: ServerSession, connection: StoreConnection) -> None:
         if life != self._life:
-            return  # a session that was started for nothing ends at its timeout
+            return  # an unused session ends at its timeout
         self._connecting = False
         is_new = self._session is None
         if not self._server.is_live(session.session_id):
@@ -342,7 +343,7 @@ class SimStoreClient:
             return
         self._session = session
         self._connection = connection
-        # From here on the server may use the connection; watches that fired meanwhile come first.
+        # From here on the server may use the connection; watches that fired before come first.
         session.connected(connection)
         if is_new:
             self._renewal_timer(life)

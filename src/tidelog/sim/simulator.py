@@ -1,8 +1,8 @@
 """The simulator of one run: the scheduler, the network, the nodes with their disks, and the trace.
 
-Faults act on it from outside (`SimNode`, `SimNetwork`, `SimDisk`). Checkers follow it through
-`on_traced` and `Scheduler.after_event`, and report to `violate`. The module knows nothing of
-brokers.
+Faults act on the simulator from outside (`SimNode`, `SimNetwork`, `SimDisk`). Checkers follow the
+simulator through `on_traced` and `Scheduler.after_event`, and report to `violate`. The module knows
+nothing of brokers.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ class Simulator(NodeServices):
         self.scheduler.on_unhandled = self._unhandled
         self.nodes: dict[int, SimNode] = {}
         self.disks: dict[tuple[int, str], SimDisk] = {}
-        #: Size of a disk that is made.
+        #: Size of each new disk in bytes.
         self.disk_bytes = DEFAULT_CAPACITY_BYTES
         #: Violations in order; the first one ends the run.
         self.violations: list[str] = []
         #: Called after an incarnation died, its connections broke and its disks lost their data.
         self.on_death: CallbackList[[Incarnation, Loss]] = CallbackList()
-        #: Called with the reason when a node halts itself; without it every halt is a violation.
+        #: Called with the reason when a node halts itself; without a callback, every halt is a
+        #: violation.
         self.on_halt: Callable[[Incarnation, str], None] | None = None
         self._incarnations: list[Incarnation] = []
 
@@ -84,7 +85,8 @@ class Simulator(NodeServices):
     def node_died(self, incarnation: Incarnation, loss: Loss) -> None:
         """End an incarnation: break its connections and apply the loss to its disks.
 
-        A power loss strikes every disk. Without one, only disks lose data that dropped pages.
+        A power loss strikes every disk. Without a power loss, only disks that dropped pages lose
+        data.
         """
         self.network.process_died(incarnation, power_lost=loss is not Loss.NONE)
         if loss is not Loss.NONE:
@@ -98,7 +100,7 @@ class Simulator(NodeServices):
         self.on_death(incarnation, loss)
 
     def loss_of(self, node_id: int, wanted: Loss) -> Loss:
-        """Return what a node's disks lose when its process ends, at most.
+        """Return the maximum loss of a node's disks when its process ends.
 
         A disk loses the pages that a failed fsync dropped, even without a power loss.
         """
@@ -177,8 +179,8 @@ class Simulator(NodeServices):
 class CollectorPaused:
     """A context without automatic collection of reference cycles, for the time of simulated runs.
 
-    Memory use would decide the instants of collections, and a collected coroutine runs its
-    `finally` blocks. Objects from before are frozen meanwhile, so that the collection at the end
+    Otherwise memory use would decide the instants of collections, and a collected coroutine runs
+    its `finally` blocks. Earlier objects are frozen meanwhile, so that the collection at the end
     visits only objects of the runs.
     """
 

@@ -1,7 +1,7 @@
 """Suggestions for a mistyped name: the known names, the most similar first.
 
-Error messages about faults, profiles, reductions and mutants use them. Of many names a message has
-the similar ones alone, and the command that lists all.
+Error messages about faults, profiles, reductions and mutants use them. If there are many names, a
+message has only the similar names, and the command that lists all.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-#: A message lists so many names.
+#: Maximum number of names that a message lists.
 _MOST_LISTED = 12
 
 
 def suggestion(wrong: str, names: Iterable[str], listed_by: str) -> str:
-    """Return the end of a message about a mistyped name: what may be meant, what there is."""
+    """Return the end of a message about a mistyped name: similar names, and known names."""
     known = list(names)
     near = difflib.get_close_matches(wrong, known, n=3, cutoff=0.5)
     meant = f"Did you mean {' or '.join(near)}? " if near else ""

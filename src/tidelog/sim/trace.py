@@ -77,7 +77,7 @@ def canonical_fields(fields: Mapping[str, Any]) -> str:
 
 
 def canonical(value: Any) -> str:
-    """Return a text that is the same in every process; TypeError for a value that has none."""
+    """Return a text that is the same in every process; raise TypeError if the value has none."""
     if value is None or isinstance(value, bool | int | float | str):
         return value.name if isinstance(value, Enum) else str(value)
     if isinstance(value, bytes | bytearray | memoryview):

@@ -3,9 +3,9 @@
 The pytest plugin (`plugin`) is found by its entry point and loads nothing of this package before a
 test requests a cluster. The names below are loaded at their first use.
 
-`spec` is the cluster that a test requests, `cluster` the one it gets. `faults` acts on requests,
-`waiting` waits for a state. `histories` records and checks what clients saw. `pyspark` replaces
-PySpark's own helper, which starts Kafka in a container.
+`spec` is the cluster that a test requests, `cluster` the cluster that the test gets. `faults` acts
+on requests, `waiting` waits for a state. `histories` records and checks what clients saw. `pyspark`
+replaces PySpark's own helper, which starts Kafka in a container.
 """
 
 from __future__ import annotations

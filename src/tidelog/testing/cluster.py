@@ -1,7 +1,7 @@
-"""A cluster of real brokers for tests: break it, wait for it, intercept its requests, inspect it.
+"""A cluster of real brokers for tests: faults, waits, interception of requests, inspection.
 
-Broker processes on a directory of the test (`tidelog.local`), which the kernel kills when the
-program ends, however it ends. Faults on requests are in `faults`, waiting in `waiting`.
+Broker processes run on a directory of the test (`tidelog.local`). The kernel kills the brokers when
+the program ends, however it ends. Faults on requests are in `faults`, waiting in `waiting`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tidelog.testing.faults import Fault, Requests, Unfinished
 from tidelog.testing.spec import EMBEDDED, ClusterSpec, check_keys, config_text, did_you_mean
 from tidelog.testing.waiting import describe, lagging, unled, wait_until
 
-#: Another program took a port between its choice and the broker's start.
+#: Text of the error if another program took a port between its choice and the broker's start.
 _PORT_TAKEN = "address already in use"
 _TRIES = 3
 _MOST_REPLICAS = 3
-#: A slower disk would look like one that hangs.
+#: Maximum delay in s, because a slower disk would count as hanging.
 _SLOWEST_S = 60
 #: The numbers that `wait_for` compares, as a status has them.
 _NUMBERS: Mapping[str, Callable[[ClusterStatus], int]] = {
@@ -41,10 +41,10 @@ _LOG_LINE_CHARACTERS = 240
 
 
 class Cluster:
-    """Brokers 1, 2, ... of a cluster that is up. Not for several threads at once.
+    """Brokers 1, 2, ... of a cluster that is up. Several threads must not use a cluster at once.
 
     Methods raise LocalClusterError for an impossible act and WaitTimeout for a state that was not
-    reached; both describe the last state seen. As a context manager it closes the cluster.
+    reached; both describe the last state seen. The context manager closes the cluster.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Cluster:
     ) -> None:
         """Start a cluster in a directory of its own, and return when it can be written to.
 
-        `config`: keys of every broker's server.properties; SpecError for an unknown one.
+        `config` has keys of every broker's server.properties; an unknown key raises SpecError.
         """
         check_keys("Cluster", config or {})
         self.spec = ClusterSpec(brokers, config_text(config or {}), log_dirs, store)
@@ -66,7 +66,7 @@ class Cluster:
         self._faults: list[Fault] = []
         self._unfinished = Unfinished()
         self._number = 0
-        #: Brokers of which a log directory failed in their present lives.
+        #: Brokers with a log directory that failed in the current incarnation.
         self._failed_disks: set[int] = set()
         #: Sizes of the brokers' logs at `mark_logs`.
         self._marks: dict[int, int] = {}
@@ -105,7 +105,7 @@ class Cluster:
         return f"<Cluster of {len(self.brokers)} brokers at {self.bootstrap}>"
 
     def close(self) -> None:
-        """Kill the brokers: their data are of no more use. Safe to repeat."""
+        """Kill the brokers, whose data are no longer needed; repeated calls do nothing."""
         self._local.down(timeout_s=0.0)
 
     # contents
@@ -135,7 +135,7 @@ class Cluster:
         return self._local.place(broker).address
 
     def status(self) -> ClusterStatus:
-        """Return brokers, controller and partitions, as they are at this moment."""
+        """Return the current brokers, controller and partitions."""
         return self._local.status()
 
     def describe(self) -> str:
@@ -148,7 +148,7 @@ class Cluster:
             return file.read().decode("utf-8", errors="replace")
 
     def leader(self, topic: str, partition: int = 0, timeout: float = 30.0) -> int:
-        """Return the running broker that leads a partition; wait for one."""
+        """Return the running leader of a partition; wait until there is one."""
         what = f"a running leader of {topic}-{partition}"
         seen = wait_until(
             self._look, lambda now: _leader(now, topic, partition) != NO_LEADER, what, timeout
@@ -156,7 +156,7 @@ class Cluster:
         return _leader(seen, topic, partition)
 
     def controller(self, timeout: float = 30.0) -> int:
-        """Return the running broker that is the controller; wait for one."""
+        """Return the running broker that is the controller; wait until there is one."""
         what = "a running controller"
         return wait_until(
             self._look, lambda now: _is_running(now, now.controller), what, timeout
@@ -175,8 +175,9 @@ class Cluster:
     ) -> str:
         """Create a topic; return its name when every partition has all replicas in sync.
 
-        Without a replication factor: three, or as many as there are brokers. `replicas`: by
-        partition, the preferred leader first, instead of both counts. Raises KafkaError.
+        The default replication factor is three, or the number of brokers if that is lower.
+        `replicas` has the brokers of each partition, the preferred leader first, instead of both
+        counts. Raises KafkaError.
         """
         factor = replication_factor or min(len(self.brokers), _MOST_REPLICAS)
         in_sync = min(map(len, replicas.values())) if replicas else factor
@@ -216,7 +217,7 @@ class Cluster:
     def pause(self, broker: int) -> None:
         """Send SIGSTOP: the broker keeps its connections and does nothing.
 
-        The cluster takes it as dead after `metadata.session.timeout.ms`.
+        The cluster takes the broker as dead after `metadata.session.timeout.ms`.
         """
         self._local.pause(broker)
 
@@ -231,7 +232,8 @@ class Cluster:
 
         `log_dir` is its number in `log.dirs`, from 0, or its path; `error` is one of EIO, EROFS,
         EACCES, ENOENT, ENXIO and ESTALE. The broker gives the directory up at its next operation
-        there, a checkpoint at the latest, and ends with its last one. ValueError for another error.
+        there, a checkpoint at the latest. The failure of its last directory ends the broker. Raises
+        ValueError for another `error`.
         """
         if error not in DEVICE_ERRORS:
             raise ValueError(f"fail_log_dir(error={error!r}): one of {', '.join(DEVICE_ERRORS)}")
@@ -265,7 +267,7 @@ class Cluster:
     def on_request(self, *names: str) -> Requests:
         """Return the first step of a fault on requests of these APIs (`Produce`, `Fetch`, ...).
 
-        Further steps select requests; the last one chooses the fault.
+        Further steps select requests; the last step chooses the fault.
         """
         return Requests.of(self._put, names, self._unfinished)
 
@@ -328,8 +330,8 @@ class Cluster:
             return all(_NUMBERS[name](now) == number for name, number in wanted.items())
 
         def look() -> ClusterStatus:
-            # High watermarks cost a request to each leader: read them only for the possibly last
-            # status.
+            # High watermarks cost a request to each leader, so only a status that may be the last
+            # reads them.
             now = self._look()
             return self.status() if counts(now) else now
 
@@ -339,7 +341,7 @@ class Cluster:
         return wait_until(look, holds, " and ".join(words), timeout)
 
     def _check_possible(self, wanted: Mapping[str, int]) -> None:
-        """Raise for numbers that this cluster never shows."""
+        """Raise an error for numbers that this cluster never shows."""
         for name in ("under_replicated", "leaderless"):
             if wanted.get(name, 0) < 0:
                 raise ValueError(
@@ -368,7 +370,7 @@ class Cluster:
             if self._state(broker) == "paused":
                 self._local.resume(broker)
             self._local.start(broker)
-        # A failed directory is given up for the life of the process.
+        # A failed directory stays given up until its broker restarts.
         for broker in self._failed_disks.difference(broken):
             self._local.restart(broker)
         if broken or self._failed_disks:
@@ -411,7 +413,7 @@ def _is_running(status: ClusterStatus, broker_id: int) -> bool:
 
 
 def _leader(status: ClusterStatus, topic: str, partition: int) -> int:
-    """Return the running leader of a partition; NO_LEADER where there is none."""
+    """Return the running leader of a partition; NO_LEADER if there is none."""
     for each in status.partitions:
         if (each.topic, each.partition) == (topic, partition) and _is_running(status, each.leader):
             return each.leader

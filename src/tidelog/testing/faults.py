@@ -3,9 +3,9 @@
     cluster.on_request("Produce").where(topic="orders").nth(3).after().disconnect()
 
 The brokers inject the faults (`broker.server.interception`); they read the rules from a directory
-(`runtime.interception`). Counts are over all brokers. A fault is in force when the last step has
-returned, and for every request that a broker begins from then on. It ends with `remove`, as a
-context manager at the end of its block, in a shared cluster with its test.
+(`runtime.interception`). Counts include the requests of all brokers. When the last step returns,
+the fault is in force for every request that a broker begins afterwards. A fault ends with `remove`,
+at the end of its `with` block, or in a shared cluster with its test.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ class Fault:
 
     @property
     def count(self) -> int:
-        """Requests that it has struck."""
+        """Number of requests that the fault has struck."""
         return len(self.requests)
 
     @property
     def matched(self) -> int:
-        """Requests that matched, struck or not."""
+        """Number of requests that matched, struck or not."""
         return self._control.matched(self._number)
 
     @property
     def requests(self) -> list[str]:
-        """The requests that it has struck, a line for each: broker, API, client, address."""
+        """The requests that the fault has struck, a line for each: broker, API, client, address."""
         return self._control.struck(self._number)
 
     def wait(self, count: int = 1, timeout: float = 30.0) -> None:
-        """Return when it has struck `count` times; raise WaitTimeout after `timeout` seconds."""
+        """Return when the fault struck `count` times; raise WaitTimeout after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while self.count < count:
             if time.monotonic() > deadline:
@@ -69,7 +69,7 @@ class Fault:
             time.sleep(_POLL_S)
 
     def remove(self) -> None:
-        """End the fault: later requests are untouched; held or lost ones stay so."""
+        """End the fault for later requests; held or lost requests stay held or lost."""
         if not self._ended:
             self._ended = True
             self._control.end(self._number)
@@ -79,14 +79,14 @@ class Fault:
 class Requests:
     """Requests of one or several APIs, narrowed step by step; every step makes a new value.
 
-    Without `nth`, `once`, `times` or `every` all of them. Requests of clients only, or with
-    `from_brokers()` requests of brokers only.
+    Without `nth`, `once`, `times` or `every`, all requests are selected. A value selects requests
+    of clients only, or with `from_brokers()` requests of brokers only.
     """
 
     make: Callable[[Rule, str], Fault]
     rule: Rule
     text: str
-    #: Shared by all faults of a cluster: steps without a following step so far.
+    #: Steps without a following step so far, shared by all faults of a cluster.
     unfinished: Unfinished
 
     @classmethod
@@ -151,10 +151,10 @@ class Requests:
     # action
 
     def drop(self) -> Fault:
-        """Lose the request, and all that follow on its connection, which stays open.
+        """Lose the request, and all later requests on its connection, which stays open.
 
-        The client gets no response until it gives up. After `after`, the response is lost, and all
-        behind it.
+        The client gets no response until it gives up. After `after`, the response and all later
+        responses are lost.
         """
         return self._put("drop()", action=Action.DROP)
 
@@ -163,7 +163,7 @@ class Requests:
         return self._put("disconnect()", action=Action.DISCONNECT)
 
     def delay(self, seconds: float) -> Fault:
-        """Hold the request, and all that follow on its connection.
+        """Hold the request, and all later requests on its connection.
 
         After `after`, hold the response.
         """
@@ -182,11 +182,11 @@ class Requests:
         return self._put(f"answer({code.name!r})", action=Action.ANSWER, error=code)
 
     def watch(self) -> Fault:
-        """Change nothing; `matched` counts."""
+        """Change nothing, so that `matched` only counts requests."""
         return self._put("watch()", times=0)
 
     def _can_name(self, given: Mapping[str, str | None]) -> None:
-        """Raise ValueError where no request of these APIs has the given names."""
+        """Raise ValueError if no request of these APIs has the given names."""
         for what, attributes in _NAMED_BY.items():
             if what in given and not any(_names(key, attributes) for key in self.rule.api_keys):
                 apis = " and ".join(API[key].name for key in self.rule.api_keys)
@@ -236,7 +236,7 @@ class Unfinished:
         self._steps.clear()
 
     def problem(self) -> str | None:
-        """Return the problem of the first step; None where there is none."""
+        """Return the problem of the first step; None if there is none."""
         if not self._steps:
             return None
         return (
@@ -254,7 +254,7 @@ _NAMED_BY: Final = {
 
 
 def _names(api_key: int, attributes: tuple[str, ...]) -> bool:
-    """Return whether requests of an API have one of these attributes, or groups that may have."""
+    """Return whether requests of an API have one of these attributes, directly or in groups."""
     fields = {each.name for each in dataclasses.fields(API[api_key].request)}
     if "topics" in attributes and "groups" in fields:
         return True  # OffsetFetch names topics by group

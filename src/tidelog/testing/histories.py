@@ -2,7 +2,7 @@
 
 An operation begins at the call of a client and ends at its response. When the recorder is closed,
 unfinished operations are written with an unknown outcome. Times are nanoseconds since 1970 when the
-recorder was made, and monotonic from there: setting the clock moves nothing.
+recorder was made, and monotonic from there, so clock changes have no effect.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 from tidelog.history import HistoryChecker, Operation, Report, describe, encode, read_history
 from tidelog.history.operations import FAIL, INFO, OK
 
-#: Anomalies that `assert_sound` lists.
+#: Number of anomalies that `assert_sound` lists.
 _TOLD = 10
 
 
 class Begun:
-    """An operation that has begun; ended once."""
+    """An operation that has begun and may end once."""
 
     __slots__ = ("_recorder", "operation")
 
@@ -49,7 +49,7 @@ class Begun:
 class HistoryRecorder:
     """A writer of one history file; for any number of threads.
 
-    As a context manager it closes itself.
+    The context manager closes the recorder.
     """
 
     def __init__(self, path: str) -> None:
@@ -91,7 +91,7 @@ class HistoryRecorder:
     def poll(self, process: str, topic: str) -> Iterator[dict[int, list[tuple[int, Any]]]]:
         """Record one poll: the caller puts (offset, value) into the lists by partition.
 
-        Records from before an exception are kept, as a poll of which not all is known.
+        After an exception, the records so far are kept as a poll of which not all is known.
         """
         begun = self.begin(process, "poll")
         polled: dict[int, list[tuple[int, Any]]] = {}

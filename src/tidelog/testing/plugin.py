@@ -7,7 +7,7 @@
 `tidelog_cluster` and `kafka_bootstrap` have the scope of the ini option `tidelog_scope`; the
 variants `_module` and `_session` have the scope of their names. `tidelog_cluster_factory` makes
 further clusters. Shared clusters are reset when a test begins. Nothing but pytest is loaded before
-a test requests a cluster. Works in each process of pytest-xdist by itself.
+a test requests a cluster. Each process of pytest-xdist has its own clusters.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def tidelog_cluster_factory(
 ) -> Iterator[Factory]:
     """Return a factory of clusters: `tidelog_cluster_factory(brokers=1, config={...})`.
 
-    Ini options count where no argument is given. Clusters live until the session ends, or until
-    their `close`.
+    Ini options are the defaults of missing arguments. Clusters live until the session ends, or
+    until their `close`.
     """
     from tidelog.testing.cluster import Cluster
 
@@ -119,7 +119,7 @@ def tidelog_cluster(
 ) -> Generator[Cluster, None, None]:
     """A cluster of real brokers (`tidelog.testing.Cluster`).
 
-    It lives for one test unless `tidelog_scope` is another scope.
+    The cluster lives for one test unless `tidelog_scope` is another scope.
     """
     yield from _serve(request, tidelog_cluster_factory)
 
@@ -205,7 +205,7 @@ def _wanted(request: pytest.FixtureRequest) -> ClusterSpec:
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Reset shared clusters before every test that may use them.
 
-    A marker that requests another cluster than the shared one cannot be honoured: that is an error.
+    A marker that requests another cluster than the shared one is an error.
     """
     live = item.config.stash[_LIVE]
     if _uses_clusters(item):
@@ -217,7 +217,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def _check_markers(item: pytest.Item) -> None:
-    """Fail where a marker requests what the cluster of a longer scope is not."""
+    """Fail if a marker requests another cluster than the cluster of a longer scope."""
     markers = list(item.iter_markers(_MARKER))
     found = getattr(item, "funcargs", {})
     scope: Scope = item.config.getini("tidelog_scope")

@@ -2,8 +2,8 @@
 
 Source of names, arguments and meanings: pyspark.sql.tests.streaming.kafka_utils of Spark 4.1 and
 newer, which is not part of PySpark's distribution. Two differences: there may be several brokers,
-and topics have a replica on each of up to three of them by default. Knows Spark only by the session
-that it is given.
+and topics have a replica on each of up to three of them by default. The module uses Spark only
+through the session that it is given.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ class SparkKafka:
         config: Mapping[str, object] | None = None,
         source: str = "tidelog",
     ) -> None:
-        """Nothing is started before `setup`. `kafka_version` has no effect: there is one version.
+        """Nothing is started before `setup`.
 
-        `source`: the format by which `get_all_records` reads; `kafka` where Spark has its jar.
+        `kafka_version` has no effect, because there is only one version.
+
+        `source` is the format by which `get_all_records` reads: `kafka` if Spark has its jar.
         """
         self.kafka_version = kafka_version
         self._source = source
@@ -50,7 +52,7 @@ class SparkKafka:
         self._admin: KafkaAdminClient | None = None
 
     def setup(self) -> None:
-        """Start the cluster; raise LocalClusterError where it cannot start. Repeats do nothing."""
+        """Start the cluster, unless it runs; raise LocalClusterError if it cannot start."""
         if self._cluster is None:
             brokers, config = self._wanted
             self._directory = tempfile.TemporaryDirectory(prefix="tidelog-")
@@ -61,7 +63,7 @@ class SparkKafka:
                 raise
 
     def teardown(self) -> None:
-        """Close the clients, stop the cluster, remove its data. Safe to repeat."""
+        """Close the clients, stop the cluster, remove its data; repeated calls do nothing."""
         for client in (self._producer, self._admin):
             if client is not None:
                 client.close()
@@ -85,7 +87,7 @@ class SparkKafka:
 
     @property
     def producer(self) -> KafkaProducer:
-        """A KafkaProducer of kafka-python for texts, like PySpark's; ImportError without it."""
+        """A KafkaProducer of kafka-python for texts, like PySpark's; ImportError without that."""
         if self._producer is None:
             from kafka import KafkaProducer
 
@@ -98,7 +100,7 @@ class SparkKafka:
 
     @property
     def admin_client(self) -> KafkaAdminClient:
-        """A KafkaAdminClient of kafka-python; ImportError without it."""
+        """A KafkaAdminClient of kafka-python; ImportError without that package."""
         if self._admin is None:
             from kafka import KafkaAdminClient
 
@@ -126,7 +128,7 @@ class SparkKafka:
         """Write (key, value) pairs, and return when all in-sync replicas have them.
 
         Texts are encoded, bytes and None left as they are. A key keeps its partition; a record
-        without one goes to partition 0.
+        without a key goes to partition 0.
         """
         with BlockingClient(self.broker, KIT_CLIENT_ID) as client:
             partitions = len(client.await_topic(topic).partitions)
@@ -149,7 +151,7 @@ class SparkKafka:
     ) -> dict[Any, Any]:
         """Return key to value of all records, read by Spark and cast to these types.
 
-        Of several records of a key, the last that Spark returns counts.
+        If a key has several records, the last record that Spark returns counts.
         """
         rows = (
             spark.read.format(self._source)

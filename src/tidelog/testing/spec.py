@@ -1,7 +1,7 @@
 """The cluster that a test requests, merged from several places.
 
 Ini options, markers of module, class and function, and parameters each give a part. For each
-configuration key the value nearest to the test wins. Knows neither pytest nor clusters.
+configuration key the value nearest to the test wins. The module uses neither pytest nor clusters.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def config_text(config: Mapping[str, object]) -> dict[str, str]:
 
 
 def check_keys(where: str, config: Iterable[str]) -> None:
-    """Raise SpecError for a key that no broker knows, with the nearest right one.
+    """Raise SpecError for a key that no broker knows, with the most similar known key.
 
-    A broker ignores such a key, as Kafka does; a test would pass for another reason than it names.
+    A broker ignores such a key, as Kafka does, so a test could pass for a wrong reason.
     """
     known = dict.fromkeys((*known_keys(), *REFUSED_KEYS))
     for key in config:
@@ -87,7 +87,7 @@ def check_keys(where: str, config: Iterable[str]) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message that names the nearest known name; empty where none is near."""
+    """Return the end of a message that names the nearest known name; empty if none is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""
 

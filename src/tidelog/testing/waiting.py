@@ -1,7 +1,7 @@
 """Waiting for a state of the cluster, with a description of the last state seen.
 
 The state comes from repeated requests to brokers. A broker whose process does not run counts as out
-of sync before its cluster has noticed. Nothing here looks into a broker.
+of sync before its cluster has noticed. The module inspects no broker from inside.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def unled(status: ClusterStatus) -> Iterator[PartitionStatus]:
 
 
 def describe(status: ClusterStatus) -> str:
-    """Return a cluster as a few lines: brokers, controller, partitions, those in trouble first."""
+    """Return a few lines about a cluster: brokers, controller, partitions (troubled first)."""
     lines = [
         "brokers: "
         + ", ".join(

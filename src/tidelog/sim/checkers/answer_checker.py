@@ -6,10 +6,10 @@ It does not know how the broker learns that its session is alive. A response of 
 the broker sent the request after it was resumed.
 
 A Metadata or FindCoordinator response that waits for the next leader never waits longer than
-`metadata.leader.wait.max.ms` (V83). It names the leaders that its broker knows when it leaves. It
-waits only where a leader that the broker would have named at the request has ended by a crash or a
-stop, or where the store has another leader already. `LeaderWaitChecker` judges a response only if
-its connection had no other request under way, and if its broker admitted requests when it came.
+`metadata.leader.wait.max.ms` (V83). The response names the leaders that its broker knows when the
+response is sent. The response waits in two cases only: a leader that the broker knew at the request
+has ended, or the store has another leader. `LeaderWaitChecker` judges a response if its connection
+had no other open request, and if its broker admitted requests when this request arrived.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _GUARDED: Final = (
 _KEY: Final = slice(0, 2)
 _CORRELATION: Final = slice(4, 8)
 _SIZE_BYTES: Final = 4
-#: From this version on FindCoordinator asks for many keys.
+#: First version of FindCoordinator requests with many keys.
 _KEYS_VERSION: Final = 4
-#: How long after its end a broker may still be noticed to have ended: refused connections repeat
-#: the sign after 10 s, and the controller reports a loss after a session timeout.
+#: Time in ns after a broker's end within which others may notice the end. Refused connections
+#: repeat the sign after 10 s, and the controller reports a loss after a session timeout.
 _NOTICED_NS: Final = 12_000 * NS_PER_MS
 
 
@@ -105,15 +105,15 @@ class AnswerChecker(Checker):
 
 
 class _Asked(NamedTuple):
-    """A request under way."""
+    """A request without a response yet."""
 
     key: int
     version: int
-    #: Time of arrival on the broker's own clock.
+    #: Time at which the request arrived, on the broker's own clock.
     arrived_ms: int
-    #: The leaders that a response at once would have named.
+    #: Leaders that an immediate response would have named.
     leaders: frozenset[int]
-    #: Whether the store has a later leader epoch of one of its partitions.
+    #: Whether the store has a later leader epoch of a partition of the request.
     is_behind: bool
     message: Any
 
@@ -127,7 +127,7 @@ class LeaderWaitChecker(Checker):
         self._max_ms = config.metadata_leader_wait_max_ms
         #: When each broker's process ended last.
         self._ended_ns: dict[int, int] = {}
-        #: Correlation ids of all requests under way, by connection; with those that are judged.
+        #: Open requests by connection and correlation id; None for a request that is not judged.
         self._under_way: dict[ConnectionEnd, dict[bytes, _Asked | None]] = {}
 
     def died(self, node_id: int) -> None:

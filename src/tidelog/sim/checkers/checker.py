@@ -1,4 +1,4 @@
-"""What the checkers of one run share: brokers, published state, the clock, and how to report.
+"""Base of all checkers: brokers, published state, the clock, and reports of violations.
 
 A checker keeps no other part of the cluster, unless its constructor names that part.
 """
@@ -26,7 +26,7 @@ class CheckedRun:
     #: Returns the virtual time.
     now_ns: Callable[[], int] = lambda: 0
     brokers: Mapping[int, SimBroker] = field(default_factory=dict)
-    #: Called where the promise of an acknowledgement is broken; default `violate`.
+    #: Called when the promise of an acknowledgement is broken; `violate` by default.
     promise: Callable[[str], None] | None = None
 
 

@@ -1,8 +1,9 @@
 """Comparison of responses to clients with committed records, at the arrival of each response.
 
-An acknowledged batch (acks=all) is committed at its offset when the response arrives. A record that
-a consumer reads is the committed one. Other anomalies (missing, duplicate, reordered records) need
-no knowledge of brokers: `history_checker` finds them at the end, from the clients' history alone.
+An acknowledged batch (acks=all) is committed at its offset when the response arrives. Each record
+that a consumer reads is the committed record at its offset. Other anomalies (missing, duplicate,
+reordered records) need no knowledge of brokers: `history_checker` finds them at the end, from the
+clients' history alone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class ClientChecker(Checker):
         super().__init__(run)
         self._history = history
         self._replication = replication
-        #: End of the prefix of each partition that consumers together have read.
+        #: Offset of each partition below which consumers together have read all records.
         self.read_end: dict[LogKey, int] = {}
         history.on_acknowledged.append(self._acknowledged)
         history.on_read.append(self._read)
@@ -37,7 +38,7 @@ class ClientChecker(Checker):
         history.broken_promise.append(self._promise)
 
     def _keys(self, name: str, partition: int) -> list[LogKey]:
-        """Return the partitions of every topic that ever had the name, in each of their lives."""
+        """Return every incarnation of a partition in all topics that ever had the name."""
         published = self._published
         return [
             LogKey(topic.topic_id, partition, life)
@@ -62,10 +63,10 @@ class ClientChecker(Checker):
     def _sequence_refused(self, operation: Produce, broker_id: int) -> None:
         """Check the rejected sequence of a producer's oldest open batch.
 
-        A leader has every acknowledged record, so it accepts the oldest open batch. A deposed
-        leader that does not know so yet may lack records that its successors acknowledged (V65).
-        Retention may have removed the stored batch before this leader could copy it as a follower,
-        while its response was lost. The leader knows later batches only, as in Kafka.
+        A leader has every acknowledged record, so it accepts the oldest open batch. A leader that
+        does not know of its deposition yet may lack records that its successors acknowledged (V65).
+        Retention may have removed a batch whose response was lost, before this leader could copy it
+        as a follower. Such a leader knows only later batches of the producer, as in Kafka.
         """
         key = self._published.find(TopicPartition(operation.topic, operation.partition))
         if key is None:
@@ -93,10 +94,11 @@ class ClientChecker(Checker):
     def _read_of(
         self, topic_id: TopicId, partition: int, offset: int, numbers: Sequence[int]
     ) -> LogKey:
-        """Return the partition in the life of the records that were read.
+        """Return the incarnation of the partition whose records were read.
 
-        This is the newest life that committed them; the latest life if none did. A leader that has
-        not learned of a removal may still return records of the former life.
+        The newest incarnation that committed these records counts, or the latest incarnation if
+        none did. A leader that has not learned of a removal may still return records of the removed
+        incarnation.
         """
         latest = self._published.key(topic_id, partition)
         for life in reversed(self._published.lives(latest)):

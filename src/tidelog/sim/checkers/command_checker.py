@@ -7,10 +7,10 @@ replicas (V22). The same holds before the controller removes a replica from the 
 during a deletion finds its stray replica when it is back (V45).
 
 The controller responds to a broker that shuts down with the remaining partitions (V43). The broker
-then leads only these partitions, and partitions without another live member in the ISR. It is in
-the ISR of no partition with another leader. If no partition remains, the broker is elected leader
-of no partition and joins no ISR until its registration ends. A new controller knows of no shutdown:
-it may elect the broker where that is an eligible replica (E2).
+then leads only these partitions, and partitions without another live member in the ISR. The broker
+is in no ISR of a partition that another broker leads. If no partition remains, the broker is
+elected leader of no partition and joins no ISR until its registration ends. A new controller does
+not know of the shutdown, so it may elect the broker as an eligible replica (E2).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class CommandChecker(Checker):
         super().__init__(run)
         #: Brokers in the UpdateMetadata requests so far, by (broker id, incarnation).
         self._known: dict[tuple[int, int], set[int]] = {}
-        #: Broker epoch in which each broker first got UpdateMetadata, and the transaction then.
+        #: Broker epoch in which each broker first got UpdateMetadata, and the store's transaction
+        #: id then.
         self._known_since: dict[int, tuple[int, int]] = {}
         #: Names of topics whose node the controller could not read.
         self._unread: set[str] = set()
@@ -45,7 +46,7 @@ class CommandChecker(Checker):
             self._known_since[node_id] = registered, self._published.zxid
 
     def role_taken(self, node_id: int, partition: str, leader: int) -> None:
-        """Check that a broker that takes a role knows its leader, which may be itself; -1: none."""
+        """Check that a broker that takes a role knows the leader; -1 means no leader."""
         if leader >= 0 and leader not in self._known_to(node_id):
             self._violate(
                 f"{partition}: node {node_id} takes a role under leader {leader}, and never got"
@@ -55,8 +56,8 @@ class CommandChecker(Checker):
     def unread_deleted(self, name: str) -> None:
         """Record that a controller deletes a topic whose node it could not read.
 
-        The controller does not wait for brokers with replicas of this topic. They set these
-        replicas aside when a command names all others.
+        The controller does not wait for brokers with replicas of this topic. These brokers set the
+        replicas aside when a full command does not name them.
         """
         self._unread.add(name)
 
@@ -64,7 +65,7 @@ class CommandChecker(Checker):
         return self._known.setdefault((node_id, self._brokers[node_id].incarnation), set())
 
     def unassigned(self) -> str:
-        """Return a replica that a broker holds without being assigned; empty for none."""
+        """Return a replica on a broker that is not assigned to it; empty if there is none."""
         for node_id, broker in self._brokers.items():
             for topic_partition, topic_id in broker.hosted():
                 topic = self._published.all_topics.get(topic_id)
@@ -77,11 +78,11 @@ class CommandChecker(Checker):
         return ""
 
     def _left(self, key: LogKey, node_id: int, since_zxid: int) -> None:
-        """Check that the broker of a replica that is assigned no more has deleted it.
+        """Check that a broker has deleted a replica that its assignment no longer contains.
 
-        This holds for a broker that has been registered since the replica was listed for removal.
-        The broker got the command and responded that the replica is gone (V52). A broker that
-        registers later finds a stray replica.
+        The check concerns a broker that has been registered since the replica was listed for
+        removal. The broker got the command and responded that the replica is gone (V52). A broker
+        that registers later finds a stray replica.
         """
         if not self._was_there(node_id, since_zxid):
             return
@@ -95,9 +96,9 @@ class CommandChecker(Checker):
     def _topic_gone(self, topic: PublishedTopic, since_zxid: int) -> None:
         """Check that brokers have deleted the replicas of a topic whose nodes are gone.
 
-        `since_zxid` is the transaction of the deletion request. A controller that did not know a
-        registration by then does not wait for that broker, whose full LeaderAndIsr lists its
-        replicas.
+        `since_zxid` is the transaction of the deletion request. The controller does not wait for a
+        broker whose registration it did not know then; the full LeaderAndIsr of that broker lists
+        its replicas.
         """
         if topic.name in self._unread:
             self._unread.remove(topic.name)
@@ -116,7 +117,7 @@ class CommandChecker(Checker):
                     )
 
     def _was_there(self, node_id: int, since_zxid: int) -> bool:
-        """Return whether a broker is up and still in the registration that it had then."""
+        """Return whether a broker is up and in the same registration as at a transaction."""
         broker = self._brokers[node_id]
         registered = self._published.brokers.get(node_id)
         return (
@@ -142,7 +143,7 @@ class ControlledShutdownChecker(Checker):
         """Check a controller's response to a controlled shutdown, with the remaining partitions."""
         published = self._published
         if controller_epoch != published.controller_epoch:
-            return  # a deposed controller does not know the present state
+            return  # a deposed controller does not know the current state
         self.shutdowns += 1
         for key, state in published.partitions.items():
             if published.promises_nothing(key.topic_id):

@@ -1,17 +1,17 @@
 """Invariants of connections (L1) and of responses that clients do not read (L2).
 
-Clients keep no broker out, nor exceed `max.connections`. The checker follows the connections that
-each broker accepted. It knows what the broker must find out: which of them come from the hosts of
-brokers, or carried a request that only brokers send. It counts by itself. A connection that finds
-the limit reached is on trial until its first request other than ApiVersions. No connection of a
-broker ends at the limit while a client has one. The client whose connection makes room is the
-longest idle one. While a client is connected, the connections that are not on trial never exceed
-the limit.
+Clients neither keep a broker out nor exceed `max.connections`. The checker follows the connections
+that each broker accepted. The checker knows which connections come from brokers' hosts, and which
+carried a request that only brokers send. The checker counts connections independently of the
+broker. A connection that finds the limit reached is on trial until its first request other than
+ApiVersions. No connection of a broker ends at the limit while a client has one. The client whose
+connection makes room is the longest idle one. While a client is connected, the connections that are
+not on trial never exceed the limit.
 
-What clients do not read has a bound on every broker. `UnreadChecker` adds up the bytes that the
-simulated kernels have not taken, over all connections that a broker accepted. It does not know how
-a broker counts or bounds them. A broker may exceed twice its budget within a moment, by one
-response for each connection.
+Unread responses to clients are bounded on every broker. `UnreadChecker` adds up the bytes that the
+simulated kernels have not taken, over all connections that a broker accepted. `UnreadChecker` does
+not use the broker's own count of these bytes. A broker may exceed twice its budget within a moment,
+by one response for each connection.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: APIs of followers and clients whose requests name the replica that sends them.
 _OF_REPLICAS: Final = (FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
-#: The reason of a broker that ends a connection at the limit, and that makes room for another.
+#: Reason with which a broker closes a connection at the limit, or to make room for another.
 _AT_LIMIT: Final = "max.connections"
 _FOR_BROKER: Final = "is a broker"
 #: Time for the end of a connection to reach the broker's own count.
@@ -50,7 +50,7 @@ class _Known:
 
     is_broker: bool
     on_trial: bool
-    #: When the last request arrived, and when anything went either way.
+    #: Time of the last request; below, time of the last bytes in either direction.
     heard_ns: int
     seen_ns: int
 
@@ -63,16 +63,18 @@ class ConnectionChecker(Checker):
     ) -> None:
         """Begin without connections.
 
-        `hosts`: those of brokers. `precision_ms`: how exactly brokers note the last traffic.
+        `hosts` are the hosts of brokers. `precision_ms` is the precision of the brokers' times of
+        the last traffic.
         """
         super().__init__(run)
         self._hosts = hosts
         self._limit = limit
         self._precision_ns = precision_ms * NS_PER_MS + _SLACK_NS
         self._known: dict[Process, dict[ConnectionEnd, _Known]] = {}
-        #: Since when a broker has too many connections.
+        #: Time since which each broker has too many connections.
         self._above_ns: dict[Process, int] = {}
-        #: Connections of clients that made room for brokers, and connections that were refused.
+        #: Numbers of client connections closed to make room for brokers, and of refused
+        #: connections.
         self.made_room = self.refused = 0
 
     def opened(self, endpoint: ConnectionEnd) -> None:
@@ -151,7 +153,7 @@ class ConnectionChecker(Checker):
 
 
 def _replica_of(frame: memoryview) -> int:
-    """Return the replica that a request names as its sender; below 0 where there is none."""
+    """Return the id of the replica that sent a request; below 0 for a client."""
     try:
         _, message = decode_request(frame)
     except ProtocolError:
@@ -164,13 +166,13 @@ class UnreadChecker:
     """The sums of unread bytes, by broker."""
 
     def __init__(self, network: SimNetwork, max_bytes: int, violate: Callable[[str], None]) -> None:
-        """`max_bytes`: the budget of each broker."""
+        """Begin to watch; `max_bytes` is the budget of each broker."""
         self._network = network
         self._max_bytes = max_bytes
         self._violate = violate
 
     def look(self, brokers: Iterable[tuple[int, Process]]) -> None:
-        """Add up what is unread now."""
+        """Check the sum of unread bytes of each broker."""
         for broker_id, process in brokers:
             unread = sum(
                 endpoint.queued_bytes

@@ -1,8 +1,8 @@
-"""Which replicas are as they were under a broker epoch, and which have lost data since.
+"""Data losses of brokers: replicas that are intact since a broker epoch, and replicas that are not.
 
-A process that ends without a loss keeps its replicas intact. A power loss strikes all replicas of
-a broker, the loss of one disk only the replicas in that log directory. A broker that registers
-again counts as intact: the controller decides what its replicas are worth (V10).
+A process that ends without a loss keeps its replicas intact. A power loss strikes all replicas of a
+broker, the loss of one disk only the replicas in that log directory. A broker that registers again
+counts as intact: the controller judges its replicas by the new broker epoch (V10).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ class DataLosses:
     """The losses of all brokers of a run."""
 
     def __init__(self) -> None:
-        #: Broker epoch under which each broker has not lost everything; removed by such a loss.
+        #: Broker epoch since which each broker is intact; removed when the broker loses all its
+        #: data.
         self._intact: dict[int, int] = {}
         #: Newest broker epoch under which each broker, or one replica of it, has lost data.
         self._lost: dict[int, int] = {}
@@ -32,16 +33,18 @@ class DataLosses:
             self._record(broker_id, epoch, struck)
 
     def registered(self, broker_id: int, broker_epoch: int, *, is_dead: bool) -> None:
-        """Record a registration. `is_dead`: its process died while the request was on its way.
+        """Record a registration.
 
-        The proofs in that request were true before the process died.
+        `is_dead` means that the process died while its request was in flight.
+
+        The proofs in such a request were true before the process died.
         """
         self._intact[broker_id] = broker_epoch
         if is_dead:
             self._record(broker_id, broker_epoch, self._struck.get(broker_id, ()))
 
     def store_put_back(self) -> None:
-        """Forget broker epochs: an older store gives them a second time. No broker runs."""
+        """Forget broker epochs, because the restored store issues them again; no broker runs."""
         self._intact.clear()
         self._lost.clear()
         self._lost_replicas.clear()
@@ -55,7 +58,7 @@ class DataLosses:
             self._lost_replicas[broker_id, key] = epoch
 
     def is_intact(self, key: LogKey, broker_id: int, broker_epoch: int) -> bool:
-        """Return whether a replica has lost no data under a broker epoch, which is the last."""
+        """Return whether `broker_epoch` is the broker's last, and the replica has lost no data."""
         return (
             self._intact.get(broker_id) == broker_epoch
             and self._lost_replicas.get((broker_id, key), -1) < broker_epoch

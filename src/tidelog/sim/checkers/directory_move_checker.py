@@ -1,14 +1,14 @@
 """Invariants of moves between the log directories of a broker, on the simulated disks (D11).
 
-When a future replica takes the place of the present one, it has the same records under the same
-offsets and leader epochs. All of it survives a power loss: the records, and the names of its files
-and of its directory. So no byte that counted as synced is unsynced by a move (V69, E7). Compaction
-may have removed more records from the one than from the other. After the faults nothing is left
-over: no future replica, and no second copy of any.
+A future replica that replaces the current replica has the same records under the same offsets and
+leader epochs. The future replica's records, file names and directory name survive a power loss at
+that time. So a move never makes synced records unsynced (V69, E7). Compaction may have removed
+different records from the two replicas. After the faults, no disk has a future replica or a second
+copy of a replica.
 
 A broker plans some moves itself, for drains and for balancing (D12, D15). No such move begins into
-a cordoned or drained directory, or out of a drained one by balancing. When nothing changes any
-more, they come to rest: a balancing that overshoots would go on forever.
+a cordoned or drained directory, or out of a drained one by balancing. Planned moves stop when sizes
+no longer change; a balancing that overshoots would never stop.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.observed.replica_logs import ReplicaLog
 
 _FUTURE: Final = "-future"
-#: Directories of replicas that no broker serves.
+#: Suffixes of directories with replicas that no broker serves.
 _ASIDE: Final = ("-delete", "-stray", _FUTURE)
-#: No planned move for this long is rest: brokers look for balance each second.
+#: Time in ns without a planned move that counts as rest; brokers examine their balance each second.
 _REST_NS: Final = 4 * NS_PER_S
-#: So often a replica may move for balance when nothing grows: others may come and go once more.
+#: Maximum number of a replica's moves for balance after sizes have stopped changing.
 _MOST_MOVES: Final = 4
 
 
@@ -40,7 +40,7 @@ class DirectoryMoveChecker(Checker):
     checked = 0
 
     def swapped(self, node_id: int, partition: str, source: str, target: str) -> None:
-        """Check a replica whose future one was put in its place, before it is used."""
+        """Check a future replica that replaced the current replica, before its first use."""
         logs = self._brokers[node_id].logs
         disks = {disk.root: disk for disk in logs.disks}
         former = logs.copy_on(disks[source], partition)
@@ -58,7 +58,7 @@ class DirectoryMoveChecker(Checker):
             self._violate(f"{name} ends at {log.end}, and is on the disk up to {end} (D11)")
 
     def left_over(self) -> str:
-        """Return a copy of a replica that should not be on any disk any more; empty without any.
+        """Return a replica's copy that should be on no disk any more; empty if there is none.
 
         A creation that a full disk refused may leave an empty directory until the next start.
         """
@@ -83,7 +83,7 @@ def _directories(disk: SimDisk) -> list[str]:
 
 
 def _difference(former: ReplicaLog, log: ReplicaLog) -> str:
-    """Return what a copy lacks or has beyond the log that it was made of; empty if nothing."""
+    """Return the difference between a copy and its source log; empty if they agree."""
     if former.end != log.end and (former.numbers or log.numbers):
         return f"ends at {log.end}, the former replica at {former.end}"
     for offset in range(max(former.start, log.start), former.end):
@@ -104,7 +104,7 @@ class PlannedMoveChecker(Checker):
         self.latest = ""
         #: Number of moves that began, by the kind of their plan.
         self.counts: dict[str, int] = {}
-        #: Moves of each replica for balance since all sizes are the last ones; None before.
+        #: Number of each replica's moves for balance since sizes stopped changing; None before.
         self._since_last: dict[tuple[int, str], int] | None = None
 
     def begun(
@@ -118,7 +118,7 @@ class PlannedMoveChecker(Checker):
         target: str,
         size_bytes: int,
     ) -> None:
-        """Check a move that a broker, with its configuration in force, begins."""
+        """Check a planned move at its begin, under the broker's current configuration."""
         self._latest_ns = self._now_ns()
         self.counts[kind] = self.counts.get(kind, 0) + 1
         self.latest = (
@@ -136,10 +136,10 @@ class PlannedMoveChecker(Checker):
                 self._violate(f"{self.latest}, {count} times since nothing grows (D15)")
 
     def nothing_grows(self) -> None:
-        """Note that all sizes are the last ones: from now on few moves are left."""
+        """Record that sizes no longer change, which limits the moves from now on."""
         self._since_last = {}
 
     def restless(self) -> str:
-        """Return the latest planned move if it began lately; empty if not."""
+        """Return the latest planned move if it began within the rest time; empty otherwise."""
         is_late = self._latest_ns is not None and self._now_ns() - self._latest_ns < _REST_NS
         return self.latest if is_late else ""

@@ -2,8 +2,8 @@
 
 The checker follows the store's commits as they happen. At the end of a run, it reads the topic from
 the disks of its leader with an independent reader. Each event is in the topic at most once. No
-event names a state, registration or term that never existed. If the last controller dropped
-nothing, every change of a leader or an ISR in its term has an event.
+event names a state, registration or term that never existed. If the last controller dropped no
+event, every change of a leader or an ISR in its term has an event.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class EventChecker(Checker):
         #: partitions whose reassignment that version ends.
         self._moves: dict[_Name, PublishedMove] = {}
         self._arrivals: dict[_Name, tuple[int, ...]] = {}
-        #: Events read, by kind.
+        #: Number of events read, by kind.
         self.counts: dict[str, int] = {}
         run.published.on_state.append(self._state)
         run.published.on_broker.append(self._registered)
@@ -93,8 +93,8 @@ class EventChecker(Checker):
     def check(self, disks: Iterable[SimDisk], *, is_complete: bool) -> None:
         """Read the topic from the disks of its leader and check every event.
 
-        `is_complete`: no broker dropped an event or has one waiting. Then the events of the present
-        controller must be complete, too.
+        `is_complete` means that no broker dropped an event or has an event waiting. In this case,
+        the events of the current controller must be complete, too.
         """
         events: dict[_Name, None] = {}
         keys: dict[bytes, None] = {}

@@ -1,11 +1,11 @@
-"""Invariant of waiting fetches: none waits whose response cannot grow (V61).
+"""Invariant of waiting fetches: no fetch waits whose response cannot grow (V61).
 
-A fetch waits for `min_bytes`. The checker looks at every partition of each waiting fetch by itself:
-segments, leader epoch and log start as the broker's log has them. A fetch must not wait when it
-could have records of an older segment, when its partition is led under another epoch, or when its
-records are gone. It has a moment, because a response may follow some steps later. Fetches that read
-from the disk, that wait for the budget of unread responses, or whose records the throttle holds
-back, wait for something else. Of a compacted segment the records may be gone, so it is left out.
+A fetch waits for `min_bytes`. The checker examines every partition of each waiting fetch: the
+segments, leader epoch and log start of the broker's log. A fetch must not wait for records of an
+older segment, under another leader epoch, or for removed records. A fetch has some time to end,
+because its response may follow some steps later. The check skips fetches that read from the disk,
+wait for the budget of unread responses, or are throttled. The check skips compacted segments,
+because their records may be gone.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.fetching.fetch_sessions import SessionPartition
     from tidelog.broker.replicas.hosting.partition import Partition
 
-#: Time in which a fetch responds after its response cannot grow any more.
+#: Time in ns in which a fetch responds after its response cannot grow any more.
 _SLACK_NS: Final = 50 * NS_PER_MS
-#: Waiting fetches are looked at this often.
+#: Interval in ns between two checks of the waiting fetches.
 _LOOK_NS: Final = 10 * NS_PER_MS
 
 
@@ -35,13 +35,13 @@ class FetchWaitChecker(Checker):
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         self._looked_ns = 0
-        #: Since when each waiting fetch has no reason to wait.
+        #: Time since which each waiting fetch has no reason to wait.
         self._since_ns: dict[DelayedFetch, int] = {}
-        #: Waiting fetches that had records already, as often as they were looked at.
+        #: Number of checks of waiting fetches that had records already.
         self.looks = 0
 
     def after_event(self) -> None:
-        """Look at all waiting fetches, now and then."""
+        """Check all waiting fetches at intervals."""
         now_ns = self._now_ns()
         if now_ns - self._looked_ns < _LOOK_NS:
             return
@@ -70,7 +70,7 @@ class FetchWaitChecker(Checker):
                 if fetch is None or fetch._reads.under_way or fetch._is_deferred:
                     continue
                 if partition.directory.path in fetch._held:
-                    continue  # its disk finishes no reads (L2)
+                    continue  # the broker's disk finishes no reads (L2)
                 if item in item.session.throttled:  # type: ignore[attr-defined]  # likewise
                     continue
                 why = self._why(item, partition)  # type: ignore[arg-type]  # likewise

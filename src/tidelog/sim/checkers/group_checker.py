@@ -1,13 +1,13 @@
 """Checks of the responses to group members: commits, generations, ownership.
 
 An acknowledged commit counts until a later commit replaces it: a new owner of the partition in the
-newest generation never gets a replaced offset. Once a newer generation was handed out, a
-coordinator acknowledges no commit of an older generation. It acknowledges no commit of a static
-member whose place another process took under the same instance id (KIP-345). A generation that was
-handed out has one leader and one assignment, in which a partition has one owner.
+newest generation never gets a replaced offset. Once members got a newer generation, a coordinator
+acknowledges no commit of an older generation. A coordinator acknowledges no commit of a static
+member after another process took its instance id (KIP-345). A generation has one leader and one
+assignment, in which each partition has one owner.
 
-Times are those at which clients sent requests and got responses. For an unknown outcome both
-possibilities are allowed. The checker knows neither brokers nor logs.
+Times are those at which clients sent requests and got responses. The checker allows both effects of
+an operation with unknown outcome. The checker knows neither brokers nor logs.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Commit:
 
     group: str
     partition: int
-    #: -1 for a committer outside the group's membership.
+    #: Generation of the committer; -1 if it is no member of the group.
     generation: int
     offset: int
-    #: When the client sent it, and got the response.
+    #: Times at which the client sent the commit and got the response.
     begin_ns: int = -1
     end_ns: int = -1
     outcome: Outcome = Outcome.OPEN
@@ -94,7 +94,7 @@ class GroupChecker(Checker):
         """Begin without any group; `partitions` are those of `__consumer_offsets`."""
         super().__init__(run)
         self.acknowledged_commits = 0
-        #: Loads of a partition by another broker than the one before.
+        #: Number of loads of a partition by a new coordinator.
         self.coordinator_moves = 0
         #: Called when a member gets its assignment: (group, generation, member, partitions).
         self.on_synced: CallbackList[[str, int, str, list[int]]] = CallbackList()
@@ -110,7 +110,7 @@ class GroupChecker(Checker):
 
     @property
     def rebalances(self) -> int:
-        """Number of generations that were handed out."""
+        """Number of generations of which a member got its assignment."""
         return sum(len(group.generations) for group in self._groups.values())
 
     def _group(self, name: str) -> _Group:
@@ -216,8 +216,8 @@ class GroupChecker(Checker):
     def _check_place(self, commit: Commit) -> None:
         """Check that no later member held the committer's place when the commit was sent.
 
-        Such a member asked for the place after the committer had it, and got its assignment before
-        the commit was sent. From then on only the later member may commit.
+        The later member requested the place after the committer had it, and got its assignment
+        before the commit was sent. From then on only the later member may commit.
         """
         places = self._group(commit.group).places.get(commit.instance or "", [])
         own = next((place for place in places if place.member == commit.member), None)
@@ -237,8 +237,8 @@ class GroupChecker(Checker):
         """Check the offset that the owner of a partition fetched.
 
         Only the newest generation is checked. A coordinator that does not know yet that another
-        broker replaced it may still respond to members of an older generation. Their commits are
-        rejected.
+        broker replaced it may still respond to members of an older generation. Commits of these
+        members are rejected.
         """
         if self._group(group).newest == generation:
             self._check(group, partition, offset, asked_ns, "the owner of the partition received")

@@ -1,13 +1,13 @@
 """The history of a run's clients, judged when the run ends.
 
 `tidelog.history` judges from outside: it uses only requests and responses of clients. A producer
-names no topic id, so batches for a recreated topic need care. A batch certainly belongs to an
-incarnation if two conditions hold. Clients knew of the incarnation when the batch began, and the
-response came before any client requested its deletion. Any other acknowledged batch for such a
-topic counts as a batch with unknown outcome.
+names no topic id, so batches for a recreated topic need care. A batch certainly belongs to the
+incarnation that clients knew when the batch began, if its response came before any deletion
+request. Any other acknowledged batch for such a topic counts as a batch with unknown outcome.
 
-Removed partitions take no part, because a partition number does not name the life. `client_checker`
-compares reads and acknowledgements of each life with its committed records when they happen.
+Removed partitions are not judged, because a partition number does not identify the incarnation.
+`client_checker` compares reads and acknowledgements of each incarnation with its committed records
+as they happen.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def operations(
     for topic_id, life in history.topics.items():
         name = f"{life.name}@{topic_id.hex()}"
         if life.deletion_begun_ns >= 0 or topic_id not in topics:
-            # A topic that is gone without a recorded request: an earlier request deleted it.
+            # A topic that is gone without a recorded request was deleted by an earlier request.
             begin_ns = max(life.deletion_begun_ns, 0)
             found.append(Operation(_ADMINISTRATOR, "delete", begin_ns, None, INFO, topics=[name]))
         if is_compacted or life.name in compacted:

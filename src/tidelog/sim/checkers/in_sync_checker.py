@@ -1,16 +1,16 @@
 """Invariants of followers' ISR membership while leaders read slowly (V62, F5, F7).
 
-A follower whose process is dead, and that lacks records of its leader, leaves the leader's ISR in
-time: after `replica.lag.time.max.ms`, plus half of it until the leader examines its followers. A
-slow read of the leader must not keep it. The time begins when the follower's connections have ended
-at the leader, at the latest `replica.socket.timeout.ms` after the death: a power loss, a pause or a
-cut link ends no connection at the leader.
+A dead follower that lacks records of its leader leaves the ISR within 1.5 times
+`replica.lag.time.max.ms`. Leaders examine their followers at every half of that time. Slow reads of
+the leader must not keep a dead follower in the ISR. The time begins when the follower's connections
+have ended at the leader, at the latest `replica.socket.timeout.ms` after the death. A power loss, a
+pause or a cut link ends no connection at the leader.
 
-In a profile whose followers are healthy throughout, no follower leaves an ISR at the request of its
-leader, once it has fetched the partition from that leader. Where brokers die and only reads are
-slow, that holds for a follower that had all records while this leader led, as long as both live.
-Another broker's death makes no difference (F7). Reads the decisions of leaders, and the state of
-processes and links that only the simulator knows.
+In profiles with healthy followers, no leader removes a follower from the ISR after the follower has
+fetched the partition from this leader. In profiles with broker deaths and slow reads, a leader
+keeps a follower that had all its records, as long as both brokers live. Another broker's death
+makes no difference (F7). The checker reads the decisions of leaders, and the state of processes and
+links, which only the simulator knows.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from tidelog.sim.observed.published_state import PublishedPartition
 if TYPE_CHECKING:
     from tidelog.replication.leader import LeaderReplica
 
-#: Time for a leader's timers and for the news of a broken connection.
+#: Time in ms for a leader's timers and for the notice of a broken connection.
 _SLACK_MS: Final = 300
-#: Leaders are looked at this often.
+#: Interval in ns between two checks of the leaders.
 _LOOK_NS: Final = 20 * NS_PER_MS
-#: Where no leader could be looked at for so long, the time begins again.
+#: An interval without checks above this limit, in ns, restarts the time of each follower.
 _GAP_NS: Final = 200 * NS_PER_MS
-#: The leader has an open connection of the follower: it has not noticed the death.
+#: Value for a follower with an open connection at the leader, which has not noticed the death.
 NEVER_HEARD: Final = -1
-#: Longest time in which a leader may not know a published state, in virtual time.
+#: Maximum virtual time until a leader knows a published state.
 LIMIT_NS: Final = 5_000_000_000
 
 
 class _Dead(NamedTuple):
-    """A dead follower in the ISR of one leadership."""
+    """A dead follower in the ISR of one leader term."""
 
     leader: tuple[int, int]
     topic_partition: TopicPartition
@@ -66,8 +66,7 @@ class InSyncChecker(Checker):
     ) -> None:
         """Begin to check.
 
-        `is_connected` returns whether a broker has an open connection that came from another's
-        host.
+        `is_connected` returns whether a broker has an open connection from another broker's host.
         """
         super().__init__(run)
         config, profile = settings.of(1), settings.profile
@@ -80,16 +79,16 @@ class InSyncChecker(Checker):
         self._seen: dict[_Dead, tuple[int, int]] = {}
         #: Dead followers that leaders took out of their ISRs.
         self.removed = 0
-        #: Followers that had all records of a leader which leads without a break since then.
+        #: Followers that had all records of a leader that has led without interruption since then.
         self._kept_up: set[_KeptUp] = set()
         self._healthy_stay = profile.healthy_stay
-        #: How often a leadership with such a follower went on under another epoch.
+        #: Number of new leader epochs under which the same leader continued with such a follower.
         self.led_on = 0
         if profile.isr_stands or profile.healthy_stay:
             run.published.on_state.append(self._changed)
 
     def after_event(self) -> None:
-        """Look at the leaderships, now and then, after an event of a broker."""
+        """Check the leaders at intervals, after an event of a broker."""
         now_ns = self._now_ns()
         if now_ns - self._looked_ns < _LOOK_NS:
             return
@@ -122,7 +121,7 @@ class InSyncChecker(Checker):
             )
 
     def _dead_members(self) -> Iterator[_Dead]:
-        """Yield the dead followers that leaders keep, and lack records, and could be removed."""
+        """Yield the dead followers that lack records and that their leaders could remove."""
         for leader, topic_partition, core in self._leaderships():
             # A leader has one change in flight, and proposes no other before its outcome (A8).
             if not self._is_silent(leader[0]) and not core.isr.in_flight:
@@ -130,7 +129,7 @@ class InSyncChecker(Checker):
                     yield _Dead(leader, topic_partition, core.leader_epoch, follower)
 
     def _leaderships(self) -> Iterator[tuple[tuple[int, int], TopicPartition, LeaderReplica]]:
-        """Yield all leaderships, each with its broker and that one's incarnation."""
+        """Yield each leader replica with its broker, the broker's incarnation and the partition."""
         for broker in self._brokers.values():
             for topic_partition, core in broker.leaderships():
                 yield (broker.node_id, broker.incarnation), topic_partition, core
@@ -155,7 +154,7 @@ class InSyncChecker(Checker):
             return
         stays = self._has_kept_up if self._healthy_stay else self._has_fetched
         if self._healthy_stay and now.leader_epoch > before.leader_epoch:
-            # The controller's own change: it takes out members that are gone or were restarted.
+            # The controller itself removes members that are gone or were restarted.
             self.led_on += any(stays(now, member) for member in now.isr if member != now.leader)
             self._forget_left(now)
             return
@@ -168,7 +167,7 @@ class InSyncChecker(Checker):
         self._forget_left(now)
 
     def _forget_left(self, now: PublishedPartition) -> None:
-        """Forget the followers that are no members now: they have to catch up before they count."""
+        """Forget followers that left the ISR, until they catch up again."""
         name = self._published.name(now.key)
         self._kept_up = {
             each
@@ -198,7 +197,7 @@ class InSyncChecker(Checker):
         }
 
     def _has_kept_up(self, now: PublishedPartition, member: int) -> bool:
-        """Return whether a member lives that had all records of a leader, which leads on."""
+        """Return whether a live member had all records of the leader, which still leads."""
         leader, follower = self._brokers[now.leader], self._brokers[member]
         kept_up = _KeptUp(
             (now.leader, leader.incarnation),
@@ -222,9 +221,9 @@ class InSyncChecker(Checker):
 class IsrViewChecker(Checker):
     """The leaders' ISRs compared with the published ones (A3, A9).
 
-    A leader hears of each published state of its leader epoch within a bounded time, whoever asked
-    for it. The checker is for profiles that neither cut links nor pause brokers: nothing else
-    delays a command for so long there.
+    A leader learns each published state of its leader epoch within a bounded time, whichever broker
+    requested the change. The checker is for profiles without cut links and pauses, where nothing
+    else delays a command for so long.
     """
 
     def __init__(

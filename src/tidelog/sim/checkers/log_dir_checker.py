@@ -1,15 +1,15 @@
 """Invariants of failed log directories (D1, D3, D4) and of damaged logs (V68).
 
-A broker does not serve a directory that it gave up. It traces the directory whose device failed.
-From then on it leads and commits nothing with the replicas there, until it restarts. The disk
-itself refuses appends. A replica that the broker creates elsewhere in their place is another log
-for `replica_logs`, so that the replication checker finds the committed records that it lacks. A
-broker halts for failed directories with its last one.
+A broker does not serve the replicas of a failed log directory. The broker traces the directory
+whose device failed. From then on until its restart, the broker neither leads nor commits with the
+replicas of that directory. The disk itself refuses appends. A replacement replica in another
+directory is a new log for `replica_logs`. So the replication checker finds the committed records
+that the replacement lacks. A broker halts only when its last log directory fails.
 
-Damage that a running broker has read does not stay. A leader that reads damage leaves the ISR,
+A running broker repairs the damage that it has read. A leader that reads damage leaves the ISR,
 truncates its log before the damage and fetches the records again. So once the cluster is in sync,
-no file in which a broker found damage still contains it. A broker that restarted has forgotten what
-it found, so it is asked for nothing. The replication checker judges the truncation itself: no
+no file in which a broker found damage still contains it. A restarted broker has forgotten the
+damage, so the checker expects no repair. The replication checker judges the truncation itself: no
 member of the ISR may lack a committed record.
 """
 
@@ -23,7 +23,7 @@ from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.node import Incarnation
 from tidelog.sim.observed.claims import ReplicaClaim
 
-#: Time in which a broker stops to lead, in events that are due when it learns of the failure.
+#: Time in ns in which a broker stops leading after it learns of the failure.
 GRACE_NS: Final = 20 * NS_PER_MS
 
 
@@ -32,13 +32,15 @@ class LogDirChecker(Checker):
 
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
-        #: Directories that present incarnations gave up, each with the time from which it counts.
+        #: Failed directories of current incarnations, each with the time from which the check
+        #: applies.
         self._failed: dict[int, dict[str, int]] = {}
-        #: Number of the incarnation that gave them up.
+        #: Number of the incarnation whose directories failed, by broker.
         self._lives: dict[int, int] = {}
-        #: Number of the incarnation, and these with those that it could not use at the start.
+        #: Number of each broker's incarnation, with its failed directories and the directories
+        #: unusable at its start.
         self._bad: dict[int, tuple[int, dict[str, None]]] = {}
-        #: Brokers of which a disk has hung.
+        #: Brokers with a disk that has hung.
         self._hung: dict[int, None] = {}
         #: Number of failed directories that brokers have found.
         self.found = 0
@@ -110,7 +112,7 @@ class LogDirChecker(Checker):
             )
 
     def _due(self, node_id: int) -> list[str]:
-        """Return the directories that the present incarnation gave up a while ago."""
+        """Return the failed directories of the current incarnation whose grace time is over."""
         life = self._brokers[node_id].life
         if life is None or life.number != self._lives[node_id]:
             del self._failed[node_id]
@@ -126,7 +128,7 @@ class DamageChecker(Checker):
         super().__init__(run)
         #: Files in which a process found damage, by broker and number of its incarnation.
         self._found: dict[tuple[int, int, str], None] = {}
-        #: Number of files in which damage was found.
+        #: Check that a broker with several directories halts only after all of them failed (D1).
         self.found_count = 0
 
     def found(self, incarnation: Incarnation, path: str) -> None:
@@ -137,7 +139,7 @@ class DamageChecker(Checker):
             self.found_count += 1
 
     def unrepaired(self) -> str:
-        """Return the first file whose damage is known to its broker; empty without any."""
+        """Return the first file with damage that its broker knows; empty if there is none."""
         for node_id, number, path in self._found:
             broker = self._brokers[node_id]
             if broker.life is None or broker.life.number != number:

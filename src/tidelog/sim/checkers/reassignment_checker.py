@@ -1,18 +1,18 @@
-"""Invariants of reassignments: moves that get another target (R10), and their throttle (R15).
+"""Invariants of reassignments: changed targets (R10) and the replication throttle (R15).
 
-A replica that an earlier target added, and that neither the present target nor the original
-replicas name, is dropped at once. The first state that the controller writes for the new target is
-without it, unless it leads or fewer others than the effective minimum would stay in sync. So
-acks=all does not wait for it. Afterwards it never joins the ISR of that move, except as a leader
-whose eligible replica it was. Where the controller has changed, or members have restarted, other
-decisions may come first, so that only the second half is judged.
+A replica of an earlier target is dropped at once if neither the current target nor the original
+replicas contain it. The first state for the new target omits such a replica, unless it leads or the
+ISR would shrink below the effective minimum. So acks=all does not wait for a dropped replica. A
+dropped replica never joins the ISR during that move, except as a leader elected from the eligible
+replicas. If the controller changed or members restarted, other decisions may come first. In this
+case, the checker judges only that no dropped replica joins.
 
-The replication throttle bounds bytes, and only replicas that lag wait. In any time, a leader sends
-followers outside the ISR no more bytes of throttled partitions than its rate allows for that time
-and its windows, and one read for each follower. The checker counts the bytes in the responses
-themselves, and reads the lists of replicas its own way. No member of an ISR waits for a throttle,
-and no partition that is not listed. A follower learns of its membership from published state, so it
-has a moment. That all catch up once the throttle is removed is a condition of the final phase.
+The replication throttle bounds bytes, and only replicas that lag wait. A leader sends followers
+outside the ISR at most the throttled bytes that its rate and windows allow, plus one read per
+follower. The checker counts the bytes of responses, and parses the lists of throttled replicas
+independently. Neither a member of the ISR nor an unlisted partition waits for a throttle. A
+follower learns its membership from published state, so the checker allows some delay. The final
+phase checks that all replicas catch up after the throttle is removed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _MS_PER_S: Final = 1_000
 _UNLIMITED: Final = 2**63 - 1
-#: Brokers look again at replicas that wait within this time.
+#: Time in ns within which brokers examine waiting replicas again.
 _NEWS_NS: Final = 700 * NS_PER_MS
 #: The broker on which a replica waits, the partition, and the follower.
 _Waiting = tuple[int, "Partition", int]
@@ -46,11 +46,11 @@ _Waiting = tuple[int, "Partition", int]
 class _Redirected(NamedTuple):
     """A move whose node was written with another target."""
 
-    #: Replicas that no target wants.
+    #: Replicas of earlier targets that the new target does not contain.
     dropped: frozenset[int]
-    #: Number of replicas that the move began with.
+    #: Number of replicas when the move began.
     originals: int
-    #: Those of the partition when the node was written.
+    #: Epochs of the partition when the node was written.
     leader_epoch: int
     controller_epoch: int
 
@@ -61,7 +61,7 @@ class RedirectedMoveChecker(Checker):
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         self._redirected: dict[LogKey, _Redirected] = {}
-        #: Number of replicas that were in sync when no target wanted them any more.
+        #: Number of dropped replicas that were in sync.
         self.dropped = 0
         run.published.on_moves.append(self._moved)
         run.published.on_state.append(self._changed)
@@ -130,13 +130,13 @@ class RedirectedMoveChecker(Checker):
 
 @dataclass(slots=True)
 class _Sent:
-    """What one broker sent to throttled followers outside the ISR, above its rate."""
+    """Bytes that one broker sent to throttled followers outside the ISR, above its rate."""
 
     rate: int = _UNLIMITED
     at_ms: int = 0
-    #: Bytes that the rate has not paid for.
+    #: Bytes sent above the rate.
     level: float = 0.0
-    #: The largest read that each follower got.
+    #: The largest read of each follower.
     reads: dict[int, int] = field(default_factory=dict)
 
 
@@ -146,13 +146,13 @@ class ThrottleChecker(Checker):
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         self._sent: dict[Broker, _Sent] = {}
-        #: Since when each replica waits that need not.
+        #: Time since which each replica waits although no throttle applies.
         self._waiting_since_ns: dict[_Waiting, int] = {}
 
     # bytes
 
     def watching(self, broker: Broker) -> Callable[[Served], Served]:
-        """Return a wrapper of a broker's handlers that counts what followers get."""
+        """Return a wrapper of a broker's handlers that counts the bytes sent to followers."""
 
         def wrap(served: Served) -> Served:
             if served.card.api_key != FETCH:
@@ -214,7 +214,7 @@ class ThrottleChecker(Checker):
             )
 
     def _under_present_rate(self, broker: Broker) -> _Sent:
-        """Return what was sent since the broker's rate changed last; its own count begins then."""
+        """Return the bytes sent since the broker's rate last changed, when its own count begins."""
         sent = self._sent.setdefault(broker, _Sent())
         moves = broker.replicas.throttles.moves.rates.values()
         rate = min(broker.config.leader_replication_throttled_rate, *moves, _UNLIMITED)
@@ -231,20 +231,21 @@ class ThrottleChecker(Checker):
         broker = node.broker
         if broker is None or not node.is_up:
             return
-        # Also a rate that holds for a moment, and without bytes.
+        # This call also notes a rate that holds only briefly, without bytes.
         self._under_present_rate(broker)
         present: dict[_Waiting, int] = {}
         for session in broker.fetch_sessions.all():
             for item in session.throttled:
                 partition = item.watched
                 if partition is None or partition.leadership is None or item in session.dirty:
-                    continue  # looked at with the next fetch, whatever the throttle says
+                    continue  # the leader examines this replica at its next fetch
                 if not _is_outside(partition, session.replica_id, confirmed=True):
                     self._violate(
                         f"leader {node_id} of {partition.topic_partition} throttles follower"
                         f" {session.replica_id}, a member of the ISR (R15)"
                     )
-                # A fetch that waits looks again; without one the follower asks for nothing.
+                # A waiting fetch examines its partitions again; a follower without a fetch requests
+                # nothing.
                 if session.waiting is not None and not _is_listed(broker, partition, "leader"):
                     what = f"leader {node_id} throttles a partition that is not listed"
                     self._waits(present, (node_id, partition, session.replica_id), what)
@@ -260,7 +261,7 @@ class ThrottleChecker(Checker):
         self._waiting_since_ns = {**others, **present}
 
     def _waits(self, present: dict[_Waiting, int], key: _Waiting, what: str) -> None:
-        """Judge a replica that need not wait: it may until its broker looks at it again."""
+        """Judge a replica that need not wait, once its broker had time to examine it again."""
         now_ns = self._now_ns()
         present[key] = self._waiting_since_ns.get(key, now_ns)
         if now_ns - present[key] > _NEWS_NS:
@@ -277,7 +278,7 @@ def _is_outside(partition: Partition, follower: int, *, confirmed: bool = False)
 
 
 def _is_listed(broker: Broker, partition: Partition, side: str) -> bool:
-    """Return whether a partition may wait: by a topic's list, or by its move (R4, R10)."""
+    """Return whether a topic's list or the partition's move throttles it (R4, R10)."""
     topic, number = partition.topic_partition
     throttles = broker.replicas.throttles
     if partition.topic_partition in throttles.moves:

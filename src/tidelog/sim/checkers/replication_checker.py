@@ -1,16 +1,16 @@
 """Invariants of replication, checked after every event.
 
-A record is committed once some leader's high watermark passed it. From then on its value never
-changes. It is in every log whose high watermark passed it, and in the log of every later leader.
-Every member of the maximal ISR that has not restarted since its recorded broker epoch has it.
-A leader of a lower epoch may take its role late, and commits nothing (V65). A leader's high
-watermark never goes back within its term. Records before a log's start were committed, and a
-DeleteRecords request or retention may have removed them.
+A record is committed once some leader's high watermark passed it. The value of a committed record
+never changes. A committed record is in every log whose high watermark passed it, and in the log of
+every later leader. Every member of the maximal ISR that has not restarted since its recorded broker
+epoch has all committed records. A leader of a lower epoch may take its role late, and commits
+nothing (V65). A leader's high watermark never goes back within its term. Records before a log's
+start were committed, and a DeleteRecords request or retention may have removed them.
 
-Invariants that hold only for losses within the fault budget are reported as promises. The others
-hold whatever is lost. Two logs that agree in epoch and offset agree in the record. No epoch goes
-back within an incarnation. An epoch has one leader. No follower's high watermark is above what
-leaders committed.
+Invariants that hold only for losses within the fault budget are reported as promises. The other
+invariants hold after any loss. Two logs that agree in epoch and offset agree in the record. No
+epoch goes back within an incarnation. An epoch has one leader. No follower's high watermark is
+above what leaders committed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ class _Seen:
     claim: ReplicaClaim
     incarnation: int = -1
     log_version: int = -1
-    #: The node lost data since the replica was last known in sync. Truncated records may be back
-    #: below a high watermark that was written later. The replica must reconcile before it counts.
+    #: Whether the node lost data since the replica was last known in sync. Truncated records may
+    #: reappear below a high watermark that was written later. The replica must reconcile before it
+    #: counts.
     is_doubtful: bool = False
-    #: The replica was removed. Another one in its place may have no role at first.
+    #: Whether the replica was removed. Another replica in its place may have no role at first.
     is_removed: bool = False
 
 
@@ -61,7 +62,7 @@ class Truth:
     stored_by: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def commit(self, numbers: list[int], leader_epoch: int) -> None:
-        """Add records that the leader of this epoch committed behind the others."""
+        """Add the next records that the leader of this epoch committed."""
         for offset, number in enumerate(numbers, len(self.committed)):
             self.last_of_key[key_of(number)] = offset
         self.committed += numbers
@@ -98,8 +99,8 @@ class ReplicationChecker(Checker):
         #: Time at which each record was first seen in any log.
         self.first_stored_ns: dict[int, int] = {}
         self.truncations = 0
-        #: Replicas whose directory is unharmed but unmounted. They have no records now, and must
-        #: not lead.
+        #: Replicas whose directory is unharmed but unmounted. Such replicas have no records now,
+        #: and must not lead.
         self.missing: dict[tuple[int, LogKey], None] = {}
         #: Called when a leader's high watermark advances: (node id, its claim, first offset).
         self.on_committed: CallbackList[[int, ReplicaClaim, int]] = CallbackList()
@@ -180,12 +181,12 @@ class ReplicationChecker(Checker):
             self._registered_in[broker_id] = (broker_epoch, node.incarnation)
 
     def store_put_back(self) -> None:
-        """Take note that the store was put back from an older copy, while no broker runs."""
+        """Record that the store was restored from an older copy, while no broker runs."""
         self._losses.store_put_back()
         self._registered_in.clear()
 
     def high_watermark(self, node_id: int, key: LogKey) -> int:
-        """Return the high watermark that a node last claimed; -1 where it never claimed any."""
+        """Return the high watermark that a node last claimed; -1 if the node never claimed any."""
         seen = self._seen.get((node_id, key))
         return -1 if seen is None else seen.claim.high_watermark
 
@@ -335,7 +336,7 @@ class ReplicationChecker(Checker):
     def _check_life(self, node: SimBroker, claim: ReplicaClaim) -> None:
         """Check that no node leads or follows a re-added partition with records of the removed one.
 
-        The removed partition is a former life of the same number.
+        The removed partition is an earlier incarnation of the same number.
         """
         former = [key for key in node.logs.logs if key[:2] == claim.key[:2]]
         for key in former:
@@ -350,8 +351,8 @@ class ReplicationChecker(Checker):
         """Check that no broker that registered after a topic's deletion takes a role in that topic.
 
         A controller sends a role to one registration of a broker. A registration made after the
-        deletion can get only roles of the topic's successor. The old replica must not take them
-        (V23).
+        deletion can get only roles of the topic's successor. The old replica must not take these
+        roles (V23).
         """
         topic = self._published.all_topics.get(claim.key.topic_id)
         broker_epoch, incarnation = self._registered_in.get(node.node_id, (-1, -1))
@@ -368,11 +369,11 @@ class ReplicationChecker(Checker):
     def _is_reconciled(
         self, node: SimBroker, claim: ReplicaClaim, log: ReplicaLog | None, truth: Truth
     ) -> bool:
-        """Return whether a replica that lost data counts again.
+        """Return whether a replica that lost data is checked again.
 
-        It counts if it leads, if it is in sync, or if all records of its log are the committed
-        ones. Records below its high watermark are not enough. A truncation lowers the high
-        watermark first, and a node that dies before the truncation starts with the old one.
+        Such a replica is checked if it leads, if it is in sync, or if its log has only committed
+        records. Committed records below the high watermark are not enough. A truncation lowers the
+        high watermark first, and a node that dies before the truncation starts with the old one.
         """
         if claim.is_leader or self._is_in_sync(claim.key, node):
             return True
@@ -509,7 +510,7 @@ class ReplicationChecker(Checker):
     def is_unchanged(self, state: PublishedPartition, member: int) -> bool:
         """Return whether the recorded registration of a member stands, and its process still runs.
 
-        A process whose session has expired re-registers. V10 treats that as a restart.
+        A process whose session has expired re-registers. V10 treats a re-registration as a restart.
         """
         node = self._brokers.get(member)
         recorded = state.epoch_of(member)
@@ -553,7 +554,7 @@ class ReplicationChecker(Checker):
         if node is None or truth is None or self._published.is_over(state.key):
             return
         if (member, state.key) in self.missing:
-            return  # the broker's reaction is judged: it must not lead (D3)
+            return  # the checker judges that the broker must not lead (D3)
         problem = _lacks(node.logs.logs.get(state.key), truth)
         if problem:
             self._promise(
@@ -563,10 +564,10 @@ class ReplicationChecker(Checker):
 
 
 def _in_the_life_of_its_log(node: SimBroker, claim: ReplicaClaim) -> ReplicaClaim:
-    """Return the claim under the life of the log that the node has.
+    """Return the claim with the incarnation of the node's log.
 
-    A broker without a role for a replica knows no leader epoch. Published state would take its
-    replica of a removed partition for one of the partition that was added again.
+    A broker without a role for a replica knows no leader epoch. Published state would assign its
+    replica of a removed partition to the re-added partition.
     """
     logs = node.logs.logs
     former = [key for key in logs if key[:2] == claim.key[:2]]
@@ -576,7 +577,7 @@ def _in_the_life_of_its_log(node: SimBroker, claim: ReplicaClaim) -> ReplicaClai
 
 
 def _lacks(log: ReplicaLog | None, truth: Truth, end: int | None = None) -> str:
-    """Return the first committed record (up to `end`) that a log lacks; empty if it has all."""
+    """Return the first committed record (up to `end`) that a log lacks; empty for none."""
     committed = truth.committed if end is None else truth.committed[:end]
     if not committed:
         return ""

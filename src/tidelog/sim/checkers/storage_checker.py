@@ -1,14 +1,14 @@
 """Checks of a broker's disk by an independent reader: the storage checks.
 
 A log directory belongs to its broker. In each replica, batches are whole, have correct checksums
-and stand in order. They have no gaps unless the topic is compacted, and leader epochs never go
-back. Index entries below the recovery point match batches, offsets and timestamps. The leader epoch
-checkpoint agrees with the batches below the recovery point. Producer snapshots are readable. No
-checkpoint has an offset above the log's end.
+and stand in order. Batches have no gaps unless the topic is compacted, and their leader epochs
+never go back. Index entries below the recovery point match batches, offsets and timestamps. The
+leader epoch checkpoint agrees with the batches below the recovery point. Producer snapshots are
+readable. No checkpoint has an offset above the log's end.
 
 The module shares nothing with `tidelog.log`; it implements the formats from Kafka's description.
-Injected damage is not reported before a broker has found or repaired it. So flipped bits count as
-they were, and files that the simulator cut short are skipped.
+Injected damage is not reported before a broker has found or repaired it. So the checker ignores
+flipped bits, and skips files that the simulator cut short.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class StoredBatch(NamedTuple):
 
 
 class _DiskError(Exception):
-    """Something on the disk is not as it must be."""
+    """The error of an invalid file or directory on the disk."""
 
 
 def check_disk(disk: SimDisk, broker_id: int, has_gaps: Callable[[str], bool]) -> list[str]:
@@ -85,7 +85,7 @@ class _Disk:
     def check(self) -> list[str]:
         """Check the whole log directory and return its problems."""
         if not self._root.entries:
-            return []  # no broker has opened it
+            return []  # no broker has opened the directory
         self._try(_OWNER, self._check_owner)
         self._try(_RECOVERY_POINTS, self._read_points)
         for name in sorted(self._root.entries):
@@ -157,7 +157,7 @@ class _Disk:
         for base_offset, file in logs.items():
             path = f"{name}/{base_offset:020d}.log"
             if file in self._disk.cut_files:
-                return  # no reader has read it since
+                return  # no reader has read the file since
             try:
                 found = list(_batches(bytes(file.undamaged())))
                 for batch in found:
@@ -191,11 +191,11 @@ class _Disk:
     def _check_metadata(self, directory: Directory) -> None:
         data = self._content(directory.entries.get(_METADATA))
         if data is None:
-            return  # lost with the power: it is written again with the next flush
+            return  # a power loss took the file; the next flush writes it again
         fields = dict(line.split(": ", 1) for line in _text(data).splitlines() if ": " in line)
         topic_id = fields.get("topic_id")
         if topic_id is None and len(data) < _WHOLE_METADATA_BYTES:
-            return  # torn with the power: likewise
+            return  # a power loss tore the file; the next flush writes it again
         try:
             topic_id_from_text(topic_id or "")
         except ValueError as error:

@@ -1,9 +1,9 @@
-"""Invariant of `flush.before.ack`: what a leader commits is on the disks of its maximal ISR (V69).
+"""Invariant of `flush.before.ack`: commits are on the disks of the maximal ISR (V69).
 
-CheckedRun at the instant of the commit, on the simulated disks themselves: the batches, the name of
-each log file, and the name of the replica's directory must survive a power loss. Brokers' recovery
-points are not used. A commit counts if its leader has `flush.before.ack` at that instant, so the
-setting may change while the cluster runs.
+The checker reads the simulated disks at the instant of the commit. The batches, the name of each
+log file, and the name of the replica's directory must survive a power loss. The checker does not
+use the brokers' recovery points. A commit counts if its leader has `flush.before.ack` at that
+instant, so the setting may change while the cluster runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.sim.observed.replica_logs import ReplicaLog
 class SyncedChecker(Checker):
     """Checker of the commits of one run."""
 
-    #: Commits that were checked.
+    #: Number of checked commits.
     checked = 0
 
     def committed(self, node_id: int, claim: ReplicaClaim, first: int) -> None:

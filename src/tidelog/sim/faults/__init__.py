@@ -1,7 +1,7 @@
 """Faults drawn from the seed: the kinds of a run, their frequency, targets and duration.
 
-`scheduler` decides when each fault happens. `kinds` is the registry, `context` what a fault acts
-through. The fault budget decides what a power loss may lose; `sim/profiles` has the weights.
+`scheduler` decides when each fault happens. `kinds` is the registry of faults; a fault acts through
+its `context`. The fault budget decides what a power loss may lose; `sim/profiles` has the weights.
 
 Families: `network`, `store`, `clocks`, `processes`, `disks`, `log_dirs`, `rogues`.
 

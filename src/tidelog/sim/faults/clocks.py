@@ -14,11 +14,11 @@ from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.faults.kinds import kind_at_broker
 from tidelog.sim.sim_broker import SimBroker
 
-#: Drift in millionths. It is far above that of quartz clocks, and within the tolerance of a session
-#: that is renewed six times per timeout.
+#: Drift in millionths. The drift is far above that of quartz clocks, and within the tolerance of a
+#: session that is renewed six times per timeout.
 _DRIFTS_PPM: Final = (200, 5_000, 50_000)
-#: Jumps of a wall clock in ms. Their sum stays below the default retention time and expiry of
-#: producer ids (a day at least), beyond which records may be removed.
+#: Jumps of a wall clock in ms. The sum of all jumps stays below the default retention time and
+#: expiry of producer ids (a day at least), beyond which records may be removed.
 _JUMPS_MS: Final = (150, 5_000, 600_000, 3_600_000)
 _FURTHEST_MS: Final = 4 * 3_600_000
 

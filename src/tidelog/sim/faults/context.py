@@ -19,16 +19,16 @@ from tidelog.sim.sim_cluster import SimCluster
 
 #: A scenario yields the times to wait, in ms.
 Scenario = Generator[float, None, None]
-#: A wait for a condition yields the times until its next look, in ms, and gives up after a number
-#: of looks. Its result is whether the condition held in time.
+#: A wait for a condition yields the ms until its next check, and gives up after a number of checks.
+#: A wait returns whether the condition held in time.
 Wait = Generator[float, None, bool]
 
-#: Losses that a crash asks the budget for; each entry is equally likely.
+#: Losses that a crash requests from the fault budget; each entry is equally likely.
 LOSSES: Final = (Loss.NONE, Loss.NONE, Loss.UNSYNCED, Loss.UNSYNCED, Loss.ALL_UNSYNCED)
 
 
 def in_time(condition: Callable[[], bool], look_ms: float = 5.0, looks: int = 300) -> Wait:
-    """Wait for a condition, not for ever; return whether it holds."""
+    """Wait a limited time for a condition; return whether the condition holds."""
     for _ in range(looks):
         if condition():
             return True
@@ -37,7 +37,7 @@ def in_time(condition: Callable[[], bool], look_ms: float = 5.0, looks: int = 30
 
 
 def later_in_time(condition: Callable[[], bool], look_ms: float, looks: int) -> Wait:
-    """Wait for a condition as `in_time`; the first look is after an interval."""
+    """Wait for a condition like `in_time`, but begin with an interval before the first check."""
     yield look_ms
     return (yield from in_time(condition, look_ms, looks - 1))
 
@@ -160,7 +160,7 @@ class FaultContext:
         return [(brokers[leader].node.host, brokers[each].node.host) for each in followers]
 
     def is_member(self, key: LogKey, broker_id: int) -> bool:
-        """Return whether a broker is in the published ISR; False where the partition is gone."""
+        """Return whether a broker is in the published ISR; False if the partition is gone."""
         state = self.cluster.published.partitions.get(key)
         return state is not None and broker_id in state.isr
 
@@ -175,7 +175,7 @@ class FaultContext:
     def until_back(
         self, broker: SimBroker, life: int, look_ms: float, looks: int, *, waits: bool
     ) -> Wait:
-        """Wait until a broker runs again after its incarnation `life`; with `waits`, for health."""
+        """Wait until an incarnation after `life` runs; with `waits`, also for a healthy cluster."""
 
         def is_back() -> bool:
             runs = broker.life is not None and broker.incarnation > life
@@ -203,11 +203,11 @@ class FaultContext:
         return self.cluster.brokers[self.draw.choice(states).leader] if states else None
 
     def others(self, *brokers: SimBroker) -> list[SimBroker]:
-        """Return all brokers but these."""
+        """Return all brokers except the given ones."""
         return [each for each in self.cluster.brokers.values() if each not in brokers]
 
     def healthy_partition(self) -> PublishedPartition | None:
-        """Return some partition whose replicas are all in sync; None where there is none."""
+        """Return some partition whose replicas are all in sync; None if there is none."""
         states = [
             state
             for state in self.cluster.published.partitions.values()
@@ -216,17 +216,17 @@ class FaultContext:
         return self.draw.choice(states) if states else None
 
     def any_disk(self, broker: SimBroker) -> SimDisk:
-        """Return a random disk of a broker; nothing is drawn where there is only one."""
+        """Return a random disk of a broker; draw nothing if the broker has only one disk."""
         disks = broker.logs.disks
         return disks[0] if len(disks) == 1 else self.draw.choice(disks)
 
     @staticmethod
     def named(broker: SimBroker, disk: SimDisk) -> str:
-        """Return the broker id, with the log directory where there are several."""
+        """Return the broker id, with the log directory if the broker has several."""
         return f"{broker.node_id}" + (f" ({disk.root})" if len(broker.logs.disks) > 1 else "")
 
     def controller(self) -> SimBroker | None:
-        """Return the broker that believes to be the active controller; None if there is none."""
+        """Return the broker that believes it is the active controller; None if there is none."""
         for broker in self.cluster.brokers.values():
             if broker.broker is not None and broker.broker.controller.is_active:
                 return broker

@@ -38,7 +38,7 @@ _AWAY: Final = "/away"
 
 
 def take_away(context: FaultContext, broker: SimBroker, name: str) -> bool:
-    """Take a directory out of the log directory that has it; the broker is down.
+    """Take a replica's directory out of its log directory, while the broker is down.
 
     Return False if there is no directory of that name.
     """
@@ -52,9 +52,9 @@ def take_away(context: FaultContext, broker: SimBroker, name: str) -> bool:
 
 
 def put_back(context: FaultContext, broker: SimBroker, name: str) -> None:
-    """Put back a directory that was taken away from a broker, which is down.
+    """Put back a directory that was taken away, while the broker is down.
 
-    Where the broker has created the replica again, the operator leaves the old one away.
+    If the broker has recreated the replica, the operator leaves the old directory away.
     """
     holder = broker.logs.holder(name)
     if holder is not None:
@@ -92,7 +92,7 @@ def slow_disk(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
 
 @kind
 def slow_reads(context: FaultContext) -> bool:
-    """Slow down reads of a leader for a while: each goes to a disk that takes long."""
+    """Slow down reads of a leader for a while: each read waits for a slow disk."""
     found = _quick_leader(context)
     if found is None:
         return False
@@ -103,7 +103,7 @@ def slow_reads(context: FaultContext) -> bool:
 
 
 def _quick_leader(context: FaultContext) -> tuple[SimDisk, str] | None:
-    """Return a disk of a leader and its name, None if its reads are slow already."""
+    """Return a disk of a leader and its name; None if reads of the disk are slow already."""
     broker = context.leader()
     if broker is None:
         return None
@@ -153,8 +153,8 @@ def lose_power(context: FaultContext) -> bool:
 
 @kind_at_broker
 def lose_power_at_sync(context: FaultContext, broker: SimBroker) -> None:
-    """Cut a broker's power right before a sync to come; a part of its unsynced data survives."""
-    # A segment was rolled a moment ago, as a rule: its file and its predecessor's are unsynced.
+    """Cut a broker's power right before a later sync; a part of its unsynced data survives."""
+    # A segment was usually rolled a moment ago, so its file and the previous file are unsynced.
     assert broker.life is not None
     loss = context.draw.choice(_POWER_LOSSES)
     planned = Strike(context.draw.randrange(1, 4), loss, "files.fsync")
@@ -308,7 +308,7 @@ def damage_leader(context: FaultContext, key: LogKey) -> bool:
     """Flip a bit of a partition's log under its running leader; return False without a target."""
     cluster = context.cluster
     if any(cluster.simulator.is_damaged(node_id) for node_id in cluster.brokers):
-        return False  # one replica at a time
+        return False  # damage one replica at a time
     state, topic = cluster.published.partitions[key], cluster.published.all_topics[key.topic_id]
     broker = cluster.brokers.get(state.leader)
     if broker is None or broker.life is None or len(state.isr) < 2:
@@ -345,7 +345,7 @@ def _damage(context: FaultContext, suffixes: tuple[str, ...]) -> bool:
     if broker is None or not cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
     if any(cluster.simulator.is_damaged(node_id) for node_id in cluster.brokers):
-        return False  # one replica at a time
+        return False  # damage one replica at a time
     if broker.life is not None and not broker.crash(
         context.draw.choice((Loss.UNSYNCED, Loss.ALL_UNSYNCED)), "dies, and its disk is damaged"
     ):
@@ -397,12 +397,11 @@ def _is_compacted(context: FaultContext, path: str) -> bool:
 
 
 def _behind(field: range, data: bytes, position: int) -> int:
-    """Return the position, moved behind a field of a batch if it is within that field.
+    """Return a position, moved to the end of a batch's field if it is within that field.
 
-    No checksum covers a base offset. The neighboring batches reveal a wrong one, but not in
-    compacted logs, which have gaps. Nor does one cover a leader epoch, because each leader sets it.
-    A read of the batch does not compare it with the leader's epochs, so a follower may get a wrong
-    one.
+    No checksum covers a base offset. Neighboring batches reveal a wrong base offset, except in
+    compacted logs, which have gaps. No checksum covers a leader epoch, because each leader sets it.
+    A read of the batch does not check its leader epoch, so a follower may get a wrong epoch.
     """
     start = _batch_start(data, position)
     return start + field.stop if start is not None and position - start in field else position
@@ -485,7 +484,7 @@ def fail_calls(
 ) -> None:
     """Let the `left`-th of these calls fail with an errno, or all from then on, for a while.
 
-    A call fails only where it `may_fail`. The `note` ends the line of the trace.
+    A call fails only if `may_fail` returns true. The `note` ends the line of the trace.
     """
 
     def fault(call: str, _: str) -> int:

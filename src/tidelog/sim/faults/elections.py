@@ -1,8 +1,9 @@
-"""Scenarios of controllers that are deposed in office, or elected without learning of it.
+"""Scenarios of controllers that are deposed while active, or elected without learning of it.
 
-A broker believes to be the controller and is not, or is the controller without knowing it. Its
-session lives, and it has a write to make (V3, V42, S2). Further scenarios have a controller that
-never gets a response of the store, and so cannot act. No scenario of this module loses data.
+A broker believes that it is the controller but is not, or is the controller without knowing. The
+broker's session is alive, and the broker has a write to make (V3, V42, S2). In further scenarios, a
+controller never gets a response of the store, and so cannot act. No scenario of this module loses
+data.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from tidelog.sim.sim_cluster import STORE_HOST
 
 
 def _expire_another(context: FaultContext, controller: SimBroker) -> None:
-    """End another broker's session: the controller has something to read and to write then."""
+    """End another broker's session, so that the controller has to read and to write."""
     context.expire(context.draw.choice(context.others(controller)))
 
 
 def _depose(context: FaultContext) -> Scenario:
-    """Delete the controller's node, as an administrator does, so that another one is elected.
+    """Delete the controller's node, as an administrator does, so that another broker is elected.
 
     The session of the deposed controller lives, and the store rejects its next write (V3).
     """
@@ -40,7 +41,7 @@ def _depose(context: FaultContext) -> Scenario:
 def _elect_unnoticed(context: FaultContext) -> Scenario:
     """Elect a controller that does not learn of its election (V42, S2).
 
-    The response of the store is lost. The new controller cannot ask, because the store is
+    The response of the store is lost. The new controller cannot query the store, which is
     unreachable for a moment.
     """
     cluster = context.cluster
@@ -62,8 +63,8 @@ def _elect_unnoticed(context: FaultContext) -> Scenario:
 def _raise_epoch(context: FaultContext) -> Scenario:
     """Raise the controller epoch without a change of the controller.
 
-    Old versions of Kafka do so if they die in between. The store rejects the controller's writes,
-    although the controller still owns its node.
+    Old versions of Kafka have this effect if they die in the middle of an election. The store
+    rejects the controller's writes, although the controller still owns its node.
     """
     store = context.cluster.store
     controller = context.controller()
@@ -113,7 +114,7 @@ def _leave_unanswered(context: FaultContext) -> Scenario:
 def _elect_unanswered(context: FaultContext) -> Scenario:
     """Elect a controller that never learns of its election, though its session lives (KAFKA-13407).
 
-    The response to its claim is withheld.
+    The store's response to the controller's claim is withheld.
     """
     controller = context.controller()
     if controller is None or not context.expire(controller):

@@ -17,9 +17,9 @@ from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.sim_broker import SimBroker
 
-#: Injects one fault; returns False if it had no effect.
+#: A function that injects one fault; it returns False if the fault had no effect.
 Inject = Callable[[FaultContext], bool]
-#: Plays one scenario over and over.
+#: A function that plays one scenario repeatedly.
 Play = Callable[[FaultContext], Scenario]
 #: The family of the kinds that need brokers with several log directories.
 LOG_DIRS: Final = "log_dirs"
@@ -27,7 +27,7 @@ LOG_DIRS: Final = "log_dirs"
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """A kind of fault. The promise of an acknowledgement holds under it.
+    """A kind of fault. The promise of an acknowledgement holds under every kind.
 
     A kind asks the cluster's fault budget before it loses data.
     """
@@ -90,9 +90,9 @@ def scenario(play: Play) -> Play:
 
 
 def scenario_of_rounds(from_ms: float, to_ms: float) -> Callable[[Play], Play]:
-    """Register a scenario that is played over and over.
+    """Register a scenario that is played repeatedly.
 
-    The range is that of the time before a round, in ms.
+    `from_ms` and `to_ms` bound the time before a round.
     """
 
     def register(play: Play) -> Play:

@@ -1,8 +1,8 @@
 """Scenarios of leadership that moves away and back while commands or records arrive late.
 
-A further scenario has a leader that starts without its log. Each scenario makes one interleaving
-common that single draws bring about once in thousands of seeds. All keep within the fault budget:
-links are slow, sessions end, and power is lost only where the budget allows it.
+A further scenario has a leader that starts without its log. Each scenario makes an interleaving
+common that independent draws produce once in thousands of seeds. All scenarios keep within the
+fault budget: links are slow, sessions end, and power is lost only if the budget allows it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _one_led_by_controller(
 ) -> Generator[float, None, _Case | None]:
     """Return one of the wanted partitions that the controller leads.
 
-    Without any, move a leader by the end of its session, and wait a moment.
+    If there is none, end the session of a leader to move the leadership, and wait a moment.
     """
     controller = context.controller()
     if controller is None:
@@ -113,8 +113,8 @@ def _punctual(context: FaultContext, case: _Case) -> None:
 def leader_returns(context: FaultContext) -> Scenario:
     """Let a leader lose and regain its leadership before a follower reports its truncation.
 
-    The leader knows this follower ahead of the other one, which leads in between. The first
-    follower truncates its log meanwhile.
+    The leader knows that this follower is ahead of the other follower, which leads in between. The
+    first follower truncates its log meanwhile.
     """
     case = _one_of(context, lambda it: it.leader == it.preferred)
     if case is None:
@@ -160,10 +160,10 @@ def early_follower(context: FaultContext) -> Scenario:
 
 @scenario_of_rounds(50, 400)
 def unheard_of_return(context: FaultContext) -> Scenario:
-    """Let a leader lose and regain its leadership before a follower learns of either.
+    """Let a leader lose and regain its leadership before a follower learns of either change.
 
-    The follower continues to fetch from that leader. Then it learns of the first change. The leader
-    in between has no connection to the store, and believes that it still leads.
+    The follower continues to fetch from that leader. Then the follower learns of the first change.
+    The leader in between has no connection to the store, and believes that it still leads.
     """
     case = yield from _one_led_by_controller(context, lambda it: it.leader == it.second)
     if case is None:

@@ -1,9 +1,9 @@
 """Faults of brokers that have several log directories.
 
 One disk fails, at any call or at a call of a drawn operation (`sim/log_dir_failure` has the failure
-and its repair). Or one operation fails with an error that is not the device's. Or the broker dies
-in the middle of a move between two directories. `OPERATIONS` has every operation of the port of
-files, and with which errors each may fail.
+and its repair). Alternatively, one operation fails with an error that does not come from the
+device. Alternatively, the broker dies in the middle of a move between two directories. `OPERATIONS`
+lists every operation of the port of files; `errors_of` returns its possible errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog.sim.sim_broker import SimBroker
 
 #: Interval of an operator's attempts to repair a disk.
 _ATTEMPTS_MS: Final = 500
-#: Calls by operation. `close` is none: the data is the kernel's by then.
+#: Calls by operation. `close` is not listed, because the kernel has the data by then.
 OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "open": ("open",),
     "read": ("pread", "pread_cached", "read_file"),
@@ -95,13 +95,13 @@ def hang_directory(context: FaultContext, broker: SimBroker, disk: SimDisk) -> b
             context.note(f"{name} answers again")
             disk.come_back()
 
-    # Long enough to be found, and sometimes not.
+    # A broker notices the hang within some of these times, but not within all.
     context.until(context.about(400, 3_000, 9_000), come_back)
     return True
 
 
 def _watch_hang(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
-    """Check that a broker gives a directory up in which a write hangs (D13)."""
+    """Check that a broker gives up a directory in which a write hangs (D13)."""
     cluster = context.cluster
     limit_ns = 2 * cluster.settings.session_timeout_ms * NS_PER_MS
 
@@ -130,7 +130,8 @@ def _repair_later(context: FaultContext, failure: LogDirFailure) -> None:
     is_emptied = context.draw.random() < 0.4
 
     def operate() -> None:
-        # An operator who may not take the data away yet tries again, or leaves the disk.
+        # If the budget does not let the operator empty the disk, the operator tries again or keeps
+        # the disk.
         if not failure.repair(is_emptied=is_emptied and context.is_active):
             context.later(_ATTEMPTS_MS, operate)
 
@@ -167,13 +168,13 @@ def fail_operation(context: FaultContext, broker: SimBroker, disk: SimDisk) -> N
 def strike_operation(
     context: FaultContext, broker: SimBroker, disk: SimDisk, operation: str, number: int, left: int
 ) -> None:
-    """Fail an operation of a directory in `left` calls: for good with a device error, else once."""
+    """Fail an operation after `left` calls: for good with a device error, else once."""
     calls = OPERATIONS[operation]
     if number in DEVICE_ERRNOS:
         failure = LogDirFailure(context.cluster, broker, disk, number, left, calls)
         _repair_later(context, failure)
     else:
-        # During startup the broker ends because of it.
+        # A failure during startup ends the broker.
         may_fail = partial(
             context.cluster.budget.may_fail,
             broker.node_id,
@@ -186,7 +187,7 @@ def strike_operation(
 def _at_event(
     context: FaultContext, broker: SimBroker, event: str, then: Callable[[], None]
 ) -> None:
-    """Call back once, when a broker's present life has traced an event, while faults happen."""
+    """Call back once, when a broker's current incarnation traces an event while faults happen."""
     on_traced = context.cluster.simulator.on_traced
 
     def traced(incarnation: Incarnation, name: str, _: dict[str, Any]) -> None:

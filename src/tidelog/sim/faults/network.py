@@ -1,8 +1,8 @@
 """Faults of links and connections: between brokers, and between brokers and some clients.
 
 A link is one direction between two hosts. A cut, slow or clogged link heals after a random time, as
-does a host that serves no connections. All heal when the faults end, at the latest. No connection
-ever reorders frames.
+does a host that serves no connections. All links heal at the latest when the faults end. No
+connection ever reorders frames.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _others(context: FaultContext, host: str) -> list[str]:
 
 
 def slow_down(context: FaultContext, links: _Links, extra_ms: int, spread_ms: int) -> None:
-    """Delay all messages on these links by a fixed time and a random one; 0 and 0 end that."""
+    """Delay all messages on these links by a fixed and a random time; 0 and 0 end the delay."""
     for link in links:
         context.cluster.simulator.network.slow_down(
             *link, extra_ms * NS_PER_MS, spread_ms * NS_PER_MS
@@ -53,7 +53,7 @@ def slow_down(context: FaultContext, links: _Links, extra_ms: int, spread_ms: in
 
 
 def _end_delays(context: FaultContext, links: _Links, after_ms: tuple[int, int], note: str) -> None:
-    """End the delays on these links after a random time, and note that then."""
+    """End the delays on these links after a random time, with a line in the trace."""
     end = partial(slow_down, context, links, 0, 0)
     context.heal_later(context.draw.uniform(*after_ms), end, note)
 
@@ -82,7 +82,7 @@ def isolate(context: FaultContext, broker: SimBroker) -> None:
 
 @kind
 def slow_link(context: FaultContext) -> None:
-    """Delay all that a broker sends to another host for a while."""
+    """Delay all messages of a broker to another host for a while."""
     first, second = two_hosts(context)
     links, extra_ms = [(first, second)], context.draw.choice((5, 60, 400))
     slow_down(context, links, extra_ms, extra_ms)
@@ -92,7 +92,7 @@ def slow_link(context: FaultContext) -> None:
 
 @kind
 def late_roles(context: FaultContext) -> bool:
-    """Delay the controller's messages to one broker; the others get theirs at once."""
+    """Delay the controller's messages to one broker, but not to other brokers."""
     controller = context.controller()
     if controller is None:
         return False
@@ -115,7 +115,7 @@ def reset_connections(context: FaultContext, broker: SimBroker) -> None:
 
 @kind_at_broker
 def jitter(context: FaultContext, broker: SimBroker) -> None:
-    """Delay each message of a broker by a time of its own: connections overtake others."""
+    """Delay each message of a broker by its own random time: connections overtake others."""
     host = broker.node.host
     links = both_ways(*((host, other) for other in _others(context, host)))
     spread_ms = context.draw.choice((5, 40, 250))
@@ -126,7 +126,7 @@ def jitter(context: FaultContext, broker: SimBroker) -> None:
 
 @kind
 def clog(context: FaultContext) -> None:
-    """Clog one direction between two hosts: it fills the window, then delivers all at once."""
+    """Clog one direction between two hosts until its window is full, then deliver everything."""
     network = context.cluster.simulator.network
     source, target = _either_way(context)
     network.clog(source, target)

@@ -19,14 +19,14 @@ _STRIKE_PREFIXES: Final = (
     "", "", "files.", "files.pwritev", "files.fsync", "files.rename", "files.truncate",
     "network.send", "store", "lane.",
 )  # fmt: skip
-#: Number and interval of a rolling restart's looks at one broker, until it gives up waiting.
+#: Number and interval of a rolling restart's checks of one broker, until the restart goes on.
 _ROLLING_LOOKS: Final = 100
 _ROLLING_LOOK_MS: Final = 50
 
 
 @kind
 def strike(context: FaultContext) -> bool:
-    """Crash a broker at a port call to come, of any name or of a certain one."""
+    """Crash a broker at a later port call, of any name or of a certain name."""
     broker = context.draw.choice((context.any_broker(), context.leader()))
     if broker is None or broker.life is None:
         return False
@@ -67,7 +67,7 @@ def stop(context: FaultContext, broker: SimBroker) -> None:
 
 @kind_at_broker
 def pause(context: FaultContext, broker: SimBroker) -> bool:
-    """Pause a broker's process for a while; its watchdog may end it when it resumes."""
+    """Pause a broker's process for a while; its watchdog may end the process on resume."""
     life = broker.life
     if life is None or life.paused:
         return False

@@ -1,16 +1,16 @@
-"""Scenarios of sessions that end early, controlled shutdowns, rolling bumps, unheard restarts.
+"""Scenarios of early session ends, controlled shutdowns, rolling bumps, unnoticed restarts.
 
-Sessions end as soon as they have begun, in a start or in a registration after it (V4). A
-registration takes milliseconds, so an expiry that is drawn at any time seldom meets one.
+Sessions end right after their begin, during a start or during a later registration (V4). A
+registration takes milliseconds, so an expiry at a random time seldom hits a registration.
 
 Brokers shut down in a controlled way (V43): one, some, or all at once. `stop` and `rolling_restart`
-begin a shutdown without an interruption. Here a shutdown may also be interrupted, by a crash of the
-stopping broker or of the controller.
+begin a shutdown without an interruption. In these scenarios, a crash of the stopping broker or of
+the controller may interrupt a shutdown.
 
-Leaders write state nodes themselves (A12). In a rolling bump every broker restarts in its turn with
-another level: some leaders write state nodes themselves while others send AlterPartition, and
-leaderships move between both kinds. In an unheard restart a leader writes the node before the
-controller learns that a member has restarted.
+Leaders of older protocol levels write state nodes themselves (A12). In a rolling bump, every broker
+restarts in turn with another protocol level. Some leaders then write state nodes themselves while
+others send AlterPartition, and leadership moves between both kinds. In an unnoticed restart, a
+leader writes the node before the controller learns that a member has restarted.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from tidelog.sim.faults.kinds import scenario, scenario_of_rounds
 from tidelog.sim.faults.store import hold_watches_back
 from tidelog.sim.sim_broker import SimBroker
 
-#: Interval of the looks for the next session, and how often it is looked for.
+#: Interval in ms of the checks for the next session, and number of these checks.
 _SESSION_LOOK_MS: Final = 2.0
 _SESSION_LOOKS: Final = 1_500
-#: Ranges of the time for which a session lives, in ms: as a registration takes, and as a start.
+#: Ranges in ms of a session's lifetime: as long as a registration, or as a start.
 _LIVES_MS: Final = ((0.0, 6.0), (0.0, 6.0), (0.0, 80.0))
 #: Number of brokers that stop together; each entry is equally likely.
 _COUNTS: Final = (1, 1, 1, 2, 3)
 #: Ranges of the time in ms after which the stopping broker or the controller crashes.
 _CRASH_MS: Final = ((1, 20), (5, 400))
-#: Levels below and above the first one with AlterPartition.
+#: Protocol levels without and with AlterPartition.
 _LEVELS: Final = ("2.6", "3.9")
-#: Number and interval of the looks at a bumped broker, until the next one has its turn anyway.
+#: Number and interval of the checks of a restarted broker before the next broker's turn.
 _BUMP_LOOKS: Final = 60
 _BUMP_LOOK_MS: Final = 50
 
@@ -130,10 +130,10 @@ def rolling_bumps(context: FaultContext) -> Scenario:
 
 @scenario_of_rounds(1_200, 2_500)
 def unheard_restarts(context: FaultContext) -> Scenario:
-    """Let a leader write a state node before the controller hears that a member has restarted.
+    """Let a leader write a state node before the controller learns that a member has restarted.
 
-    The leader loses sight of the controller's broker and takes it out of the ISR. Meanwhile the
-    third broker loses its power and is back. All watches are late.
+    The leader gets no fetches of the controller's broker, and removes that broker from the ISR.
+    Meanwhile the third broker loses power and restarts. All watches are late.
     """
     cluster = context.cluster
     controller = context.controller()

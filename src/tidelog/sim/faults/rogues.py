@@ -1,6 +1,7 @@
 """Requests of peers that only pretend to be a broker: well formed, and in a leader's name (A3).
 
-Such a request changes published state as the leader's own would. Its response goes to the rogue.
+Such a request changes published state as the leader's own would. The response goes to the rogue
+instead of the leader.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _VERSION = 3
 
 @kind
 def rogue_isr_change(context: FaultContext) -> bool:
-    """Ask the controller for a smaller ISR in a leader's name, which gets no response."""
+    """Request a smaller ISR in a leader's name; the leader gets no response."""
     controller, state = context.controller(), context.healthy_partition()
     if controller is None or state is None or state.isr_epochs is None:
         return False

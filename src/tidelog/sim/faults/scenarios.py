@@ -1,7 +1,7 @@
 """Scenarios: sequences of faults that no single draw brings about, with random details.
 
-A profile plays one scenario over and over, beside the kinds that it draws. A scenario yields the
-times to wait in ms, and stops at any step when the faults end.
+A profile plays one scenario repeatedly, in addition to the fault kinds that it draws. A scenario
+yields the times to wait in ms, and stops at any step when the faults end.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tidelog.sim.faults.store import expire_controller, replace_controller, stri
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.sim_broker import SimBroker
 
-#: Highest number of the write at which a controller is lost; controllers seldom make more writes.
+#: Largest number of the write at which a controller crashes; controllers seldom make more writes.
 MAX_CONTROLLER_WRITE: Final = 12
-#: Interval of the looks for the end of a stop, and for a broker's return.
+#: Interval in ms of the checks for the end of a stop, and for a broker's return.
 _LOOK_MS: Final = 25.0
 
 
@@ -45,8 +45,8 @@ def last_replica_standing(context: FaultContext, state: PublishedPartition) -> S
 def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scenario:
     """End all members of a partition together; the power fails at one of them (E6).
 
-    The processes of the others are killed, or only their sessions expire. Sometimes a follower has
-    left the ISR before.
+    The other members are killed, or only their sessions expire. Sometimes a follower has left the
+    ISR before.
     """
     cluster = context.cluster
     members = context.draw.sample(state.isr, len(state.isr))
@@ -68,7 +68,7 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
             context.expire(broker)
     loser.crash(Loss.ALL_UNSYNCED, "the power fails while all others end")
     for _ in range(context.draw.choice((0, 1, 2))):
-        # Registered twice, its proof is of an incarnation that was never in sync.
+        # A broker that registers twice has a proof of an incarnation that was never in sync.
         yield context.draw.uniform(100, 1_000)
         context.expire(loser)
     yield context.draw.uniform(500, 3_000)
@@ -78,10 +78,10 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
 
 @scenario_of_partition(300, 1_500)
 def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scenario:
-    """Put an older copy of a broker's disk back, which a clean shutdown has left (E3).
+    """Restore an older copy of a broker's disk, taken after a clean shutdown (E3).
 
-    The broker has been in sync since with the newer one. All others are killed before, and no other
-    broker loses data.
+    The broker has been in sync with its newer disk since then. All other brokers are killed first,
+    without data loss.
     """
     cluster = context.cluster
     broker = cluster.brokers[context.draw.choice(state.isr)]
@@ -109,8 +109,8 @@ def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scen
 def brokers_catch_up(context: FaultContext) -> Scenario:
     """Restart a broker that cannot fetch from one leader for a while.
 
-    The broker is not the controller. It leads its preferred partitions again only when it has
-    caught up (V46).
+    The broker is not the controller. The broker leads its preferred partitions again only after it
+    has caught up (V46).
     """
     controller = context.controller()
     if controller is None:
@@ -135,9 +135,10 @@ def brokers_catch_up(context: FaultContext) -> Scenario:
 def left_behind(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Push followers out of the ISR one after the other, and kill every member.
 
-    The first follower lacks records that were committed without it. The second one leaves an ISR of
-    two, and stays a member as an eligible replica (E1). So both that replica and the leader are
-    killed. If unclean election is allowed, the first follower then leads (V13).
+    The first follower lacks records that were committed without it. The second follower leaves an
+    ISR of two, and stays a member as an eligible replica (E1). So the scenario kills both the
+    eligible replica and the leader. If unclean election is allowed, the first follower then leads
+    (V13).
     """
     cluster = context.cluster
     followers = [member for member in state.isr if member != state.leader]
@@ -168,7 +169,8 @@ def _scribbling(
 ) -> tuple[Callable[[str], None], Callable[[], None]]:
     """Return two functions: one writes nonsense into a node, the other restores that node.
 
-    At most one node contains nonsense at a time. The end of the faults restores it in any case.
+    At most one node contains nonsense at a time. The end of the faults restores the node in any
+    case.
     """
     store = context.cluster.store
     #: The node that contains nonsense and its former content, if there is one.
@@ -183,7 +185,8 @@ def _scribbling(
         if scribbled:
             path, data = scribbled.pop()
             node = store.tree.get(path)
-            if node is not None and node.data == _NONSENSE:  # else it is of another incarnation
+            # otherwise the node is of another incarnation
+            if node is not None and node.data == _NONSENSE:
                 store.write_from_outside(path, data)
             context.note(f"the {what} is as it was")
             if context.draw.random() < 0.5:
@@ -216,7 +219,7 @@ def unreadable_topic(context: FaultContext) -> Scenario:
 def unreadable_partition(context: FaultContext) -> Scenario:
     """Write nonsense into a partition's state node, and let a controller read it.
 
-    That is a new controller, or the one in office. Brokers restart meanwhile.
+    The reader is a new controller or the current one. Brokers restart meanwhile.
     """
     cluster = context.cluster
     scribble, restore = _scribbling(context, "partition's state node")

@@ -55,7 +55,7 @@ def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, floa
 class Faults(RunFaults):
     """The player of one run's faults.
 
-    `leave_out` names kinds and scenarios that are drawn and not played. Raises ValueError for an
+    `leave_out` names kinds and scenarios that are drawn but not played. Raises ValueError for an
     unknown name.
     """
 
@@ -147,9 +147,10 @@ class Faults(RunFaults):
             self.count(kind)
 
     def _begin_script(self, script: list[Played]) -> None:
-        """Schedule faults at their former times, with their former draws.
+        """Schedule faults at their original times, with their original draws.
 
-        Restoring the stream's state gives other users of the stream their former draws in between.
+        Restoring the stream's state gives other users of the stream their original draws in
+        between.
         """
         scheduler = self.cluster.simulator.scheduler
 

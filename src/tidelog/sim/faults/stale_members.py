@@ -1,15 +1,15 @@
-"""Scenarios of members of a partition whose logs are not what others take them for.
+"""Scenarios of replicas whose logs differ from what other brokers assume.
 
-A follower fetches without a registration (V63, E3): its session ends, the process lives on and
-catches up, and then its unsynced data is lost. The next incarnation of that broker has less than
-the leader last saw.
+A follower fetches without a registration (V63, E3). Its session ends, its process catches up, and
+then its unsynced data is lost. The next incarnation of that broker has fewer records than the
+leader last saw.
 
-An older copy of the metadata store is put back while no broker runs (E8). The copy names replicas
-in sync that stopped before the last records were acknowledged. Topics and their replicas are the
+An older copy of the metadata store is restored while no broker runs (E8). The copy lists replicas
+as in sync that stopped before the last records were acknowledged. Topics and their replicas are the
 same in the copy. Brokers end without a loss: cleanly, or killed.
 
-A leader with a damaged log loses its leadership before it can leave the ISR. So a member of the ISR
-follows, and knows that its log is damaged (V68). Keeps within the fault budget.
+A leader with a damaged log loses its leadership before it can leave the ISR. So a follower in the
+ISR knows that its log is damaged (V68). All scenarios keep within the fault budget.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import STORE_HOST
 
-#: Interval of the looks at published state while the scenario waits for its next step.
+#: Interval in ms of the checks of published state between two steps.
 _LOOK_MS: Final = 10.0
 #: Delay of a follower's fetches: the leader hears from the controller first.
 _LATE_NS: Final = 500 * NS_PER_MS
-#: Interval of the looks for a moment that passes within some requests to the store.
+#: Interval in ms of the checks for a state that lasts for a few requests to the store.
 _STEP_MS: Final = 0.2
 
 
@@ -44,8 +44,8 @@ def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Sc
     """Let a follower catch up without a registration, then lose its power, return, and lead (V63).
 
     Both followers have left the ISR before, so the high watermark and the leader epoch stay. The
-    leader learns of the return before the follower's next fetch arrives. It is killed once the
-    follower is in the ISR.
+    leader learns of the return before the follower's next fetch arrives. The leader is killed once
+    the follower is in the ISR.
     """
     cluster, network = context.cluster, context.cluster.simulator.network
     key, leader = state.key, cluster.brokers[state.leader]
@@ -73,13 +73,13 @@ def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Sc
     yield context.draw.uniform(1_000, 3_000)
 
 
-#: Interval of the looks for the end of a stop, and for the cluster's return.
+#: Interval in ms of the checks for the end of a stop, and for the cluster's return.
 _STOP_LOOK_MS: Final = 25.0
 
 
 @scenario_of_partition(300, 1_500)
 def older_store_returns(context: FaultContext, state: PublishedPartition) -> Scenario:
-    """Put an older copy of the metadata store back, which names a stopped replica in sync (E8).
+    """Restore an older copy of the metadata store that lists a stopped replica as in sync (E8).
 
     The leader or a follower stops after the copy, and the others acknowledge more records. Then all
     brokers end, and start together on the copy.
@@ -141,9 +141,9 @@ def _layout_of(tree: Tree) -> dict[str, bytes]:
 def damaged_member(context: FaultContext) -> Scenario:
     """Let a leader that has read damage become a follower that is still in the ISR (V68).
 
-    Its request to the controller is late, and the preferred replica is elected meanwhile. Nothing
-    happens where every partition is led by its preferred replica: then a session expires, so that
-    some are not.
+    The leader's request to the controller is late, and meanwhile the preferred replica is elected.
+    If preferred replicas lead all partitions, a session expires first, so that another replica
+    leads some.
     """
     cluster = context.cluster
     network, topics = cluster.simulator.network, cluster.published.all_topics

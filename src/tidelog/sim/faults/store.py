@@ -1,7 +1,7 @@
 """Faults of the metadata store: its links, sessions, requests and responses; unusual writes.
 
-They keep the store's contract (rules S1 to S5): they lose or delay only what a real store may lose
-or delay. They end no session on which the fault budget relies.
+The faults keep the store's contract (rules S1 to S5): they lose or delay only what a real store may
+lose or delay. The faults end no session on which the fault budget relies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.sim.sim_store import WriteStrike
 
 
 def replace_controller(context: FaultContext, epoch: int) -> None:
-    """Try to end the controller's session until another is elected; the budget may refuse it."""
+    """Try to end the controller's session until another is elected; the budget may refuse that."""
     if context.cluster.published.controller_epoch == epoch:
         expire_controller(context)
         context.later(200, lambda: replace_controller(context, epoch))
@@ -132,7 +132,7 @@ def late_watches(context: FaultContext) -> None:
     """Delay watches for a while, but never beyond later reads of their session (S1)."""
     draw = context.draw
     late_ms = draw.choice((20, 200, 1_500))
-    # A separate stream: the number of watches that fire must not change later faults.
+    # A separate random stream keeps later faults independent of the number of watches.
     delays = random.Random(draw.getrandbits(64))
     hold_watches_back(context, lambda: delays.uniform(0, late_ms), draw.uniform(300, 4_000))
     context.note(f"watches are up to {late_ms} ms late")
@@ -158,7 +158,7 @@ def strike_next_write(
 
 @kind
 def strike_controller_write(context: FaultContext) -> bool:
-    """Crash the controller right before one of its writes to come, or right after it."""
+    """Crash the controller right before or right after one of its next writes."""
     controller = context.controller()
     if controller is None:
         return False

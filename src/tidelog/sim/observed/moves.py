@@ -1,14 +1,14 @@
 """Checks of reassignments as the store sees them: their targets, originals and ends (R3, R10, V52).
 
-A reassignment ends with the replicas of its target, in that order; a cancelled one with exactly the
-replicas of which it began. The original replicas stay recorded, whatever the targets. The state
-that ends one leaves no fewer copies of committed records than the minimum asks for.
+A reassignment ends with the replicas of its target, in that order; a cancelled reassignment ends
+with exactly its original replicas. The original replicas stay recorded when the target changes. The
+state that ends a reassignment keeps at least the required minimum of copies of committed records.
 
-An entry leaves the queue of reassignments (R8) when its reassignment is active or done, and not
-before: a controller that died in between would have lost it. It may leave otherwise only where a
-newer request names its partition, or all reassignments are cancelled, or the partition is gone.
-Once a client has its answer that reassignments are frozen, no partition gets another target but its
-original replicas (R11).
+An entry leaves the queue of reassignments (R8) only when its reassignment is active or done.
+Otherwise a controller that died in between would have lost the entry. An entry leaves the queue
+also if a newer request names its partition, all reassignments are cancelled, or the partition is
+gone. After a response to a client that reassignments are frozen, a partition gets no target except
+its original replicas (R11).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog.metadata.store import Create, Delete, Op, OpResult, SetData
 _QUEUE: Final = "/admin/reassign_partitions_queue"
 _FREEZE: Final = "/admin/reassign_cancel"
 _CANCEL: Final = "/admin/cancel_reassignment_in_progress"
-#: A request without an answer may still be carried out for this long.
+#: Time in ns for which a request without a response may still be executed.
 _OPEN_NS: Final = 4_000_000_000
 
 Replicas = tuple[int, ...]
@@ -35,7 +35,7 @@ class PublishedMove(NamedTuple):
 
     adding: tuple[int, ...]
     removing: tuple[int, ...]
-    #: Empty where the node does not record it.
+    #: Empty if the node does not record the original replicas.
     original: tuple[int, ...]
 
 
@@ -70,7 +70,7 @@ def wrong_changes(
             continue
         target = tuple(replica for replica in assigned[number] if replica not in move.removing)
         if set(assigned_now[number]) == set(assigned[number]):
-            continue  # another target, of the same replicas: nothing was removed
+            continue  # another target with the same replicas: nothing was removed
         if assigned_now[number] != target:
             yield number, f"its reassignment to {target} ended with {assigned_now[number]} (V52)"
         elif not move.adding and set(target) == set(move.original) and target != move.original:
@@ -86,48 +86,48 @@ class MoveQueue:
         now_ns: Callable[[], int],
         target: Callable[[TopicPartition], Replicas | None],
     ) -> None:
-        """`target` gives where a partition is or goes, None where it does not exist."""
+        """`target` returns a partition's target or current replicas; None if it does not exist."""
         self._violate = violate
         self._now_ns = now_ns
         self._target = target
-        #: The content of the queue's node, as it was written last.
+        #: The last written content of the queue's node.
         self.entries: dict[TopicPartition, Replicas] = {}
-        #: When partitions were last asked for by another way that gives no answer.
+        #: Time of the last request for each partition by a way without a response.
         self._asked_ns: dict[TopicPartition, int] = {}
-        #: Requests of clients that are not answered yet, by partition.
+        #: Number of open requests of clients, by partition.
         self._open: Counter[TopicPartition] = Counter()
-        #: Partitions of requests that are nodes: for ever so long no controller may take them up.
+        #: Partitions of requests in nodes, which a controller may execute at any later time.
         self._nodes: dict[str, tuple[TopicPartition, ...]] = {}
         self._cancelled_ns = -_OPEN_NS
-        #: Whether a client was answered that reassignments are frozen, and none may begin yet.
+        #: Whether a client got the response that reassignments are frozen, and none may begin yet.
         self.is_frozen = False
 
     # what clients and administrators do
 
     def asking(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that the store, or a request without an answer, asks for partitions."""
+        """Note that the store, or a request without a response, requests reassignments."""
         self._asked_ns.update(dict.fromkeys(partitions, self._now_ns()))
 
     def node_asks(self, path: str, partitions: Iterable[TopicPartition]) -> None:
-        """Note that a node asks for partitions, or with none for all to be cancelled."""
+        """Note that a node requests reassignments, or the cancellation of all if it lists none."""
         self._nodes[path] = tuple(partitions)
 
     def opened(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that a client asks for partitions, and not by the queue."""
+        """Note that a client requests reassignments, but not through the queue."""
         self._open.update(list(partitions))
 
     def answered(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that such a request has had its effect, or has failed."""
+        """Note that such a client request has had its effect, or has failed."""
         self._open.subtract(list(partitions))
 
     # what the store holds
 
     def committed(self, ops: Sequence[Op], results: Sequence[OpResult]) -> None:
-        """Follow a transaction; the topics' nodes of it are taken over already."""
+        """Follow a transaction, whose topic nodes were processed before."""
         for op, result in zip(ops, results, strict=True):
             asked = self._nodes.pop(result.path, None) if isinstance(op, Delete) else None
             if asked is not None:
-                # The queue's node may be written later, in a transaction of its own.
+                # The queue's node may be written later, in a separate transaction.
                 self.asking(asked)
             if result.path == _CANCEL:
                 self._cancelled_ns = self._now_ns()
@@ -183,6 +183,6 @@ class MoveQueue:
 
 
 def target_of(replicas: Replicas, move: PublishedMove | None) -> Replicas:
-    """Return where a partition is, or goes."""
+    """Return the target replicas of a partition, or its current replicas without a move."""
     leaving = () if move is None else move.removing
     return tuple(each for each in replicas if each not in leaving)

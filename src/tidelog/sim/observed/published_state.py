@@ -3,7 +3,7 @@
 This module parses the store's nodes by itself and checks their invariants. Leader epochs never go
 back, and partition epochs rise. A leader epoch has one leader. A leader is in its ISR, and the ISR
 is within the assignment. The controller epoch never goes back, and each state that a controller
-writes carries the current one. A state that a broker writes itself is of a partition that it leads,
+writes carries the current one. A broker writes a state itself only for a partition that it leads,
 and changes neither the leadership nor the controller epoch (A12).
 """
 
@@ -39,9 +39,9 @@ class PublishedPartition:
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
-    #: Broker epoch of each member; None where the node has none.
+    #: Broker epoch of each member; None if the node has none.
     isr_epochs: tuple[int, ...] | None
-    #: The leader was elected uncleanly, and has not yet reported its recovery (V13).
+    #: Whether the leader was elected uncleanly and has not yet reported its recovery (V13).
     is_recovering: bool = False
     #: Broker epoch of each eligible leader replica (E1).
     elr: dict[int, int] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class PublishedPartition:
     led_since_ns: int = 0
     #: Controller epoch that the node names; a leader keeps it when it writes the node itself.
     controller_epoch: int = 0
-    #: The target that a reassignment has come down to (V52).
+    #: Target to which a reassignment has reduced the replicas (V52).
     reassigned_to: tuple[int, ...] = ()
 
     def epoch_of(self, member: int) -> int | None:
@@ -90,7 +90,7 @@ class PublishedTopic:
 
 
 class Published:
-    """The published state as the commits of a store make it."""
+    """The published state that results from the commits of a store."""
 
     def __init__(
         self,
@@ -110,9 +110,10 @@ class Published:
         #: Every topic that ever existed.
         self.all_topics: dict[TopicId, PublishedTopic] = {}
         self.partitions: dict[LogKey, PublishedPartition] = {}
-        #: First leader epochs of the lives of partitions that were removed, ascending.
+        #: First leader epochs of all incarnations of each removed partition, ascending.
         self._lives: dict[tuple[TopicId, int], list[int]] = {}
-        #: Partitions whose removal was requested or is done. No promise covers this life.
+        #: Partitions whose removal was requested or is done. No promise covers this incarnation of
+        #: the partition.
         self.removed: dict[LogKey, None] = {}
         self.controller_epoch = 0
         #: The latest transaction.
@@ -127,12 +128,13 @@ class Published:
         self.on_state = CallbackList[[PublishedPartition | None, PublishedPartition]]()
         #: Called when a broker has registered: (broker id, broker epoch).
         self.on_broker = CallbackList[[int, int]]()
-        #: Called when a replica is assigned no more: (partition, broker id, transaction that listed
-        #: it for removal).
+        #: Called when a replica is no longer assigned: (partition, broker id, transaction that
+        #: listed it for removal).
         self.on_left = CallbackList[[LogKey, int, int]]()
         #: Called when a topic's node is written: (topic, transaction, reassignments before).
         self.on_moves = CallbackList[[PublishedTopic, int, dict[int, PublishedMove]]]()
-        #: Called when a deleted topic's nodes go: (topic, transaction of the deletion request).
+        #: Called when a deleted topic's nodes are removed: (topic, transaction of the deletion
+        #: request).
         self.on_topic_gone = CallbackList[[PublishedTopic, int]]()
         self._leaders: dict[tuple[LogKey, int], int] = {}
         #: The session of each registered broker.
@@ -169,9 +171,9 @@ class Published:
         self.queue.committed(ops, results)
 
     def put_back(self, nodes: Mapping[str, Node], zxid: int) -> None:
-        """Take over a store that was put back from an older copy; it has the same topics.
+        """Adopt a store that was restored from an older copy, which has the same topics.
 
-        What was published since stays known: no leader epoch may be given to another leader.
+        Later published states stay recorded, because no leader epoch may get another leader.
         """
         self.zxid = zxid
         self.brokers.clear()
@@ -186,7 +188,7 @@ class Published:
                 self.partitions[key] = found
 
     def _target(self, partition: TopicPartition) -> tuple[int, ...] | None:
-        """Return where a partition is, or goes; None where it does not exist or its topic goes."""
+        """Return a partition's target or current replicas; None if it is going or gone."""
         topic, number = self.topics.get(partition.topic), partition.partition
         if topic is None or number not in topic.assignment or topic.name in self.dying:
             return None
@@ -210,7 +212,7 @@ class Published:
         return min(minimum, topic.fewest.get(key.partition, 0))
 
     def quorum(self, state: PublishedPartition) -> int:
-        """Return how many members must be there before one of them leads (k of E6)."""
+        """Return how many members must be live before one of them leads (k of E6)."""
         return min(self.effective_minimum(state.key), len(state.members))
 
     def _deletion_changed(self, zxid: int, name: str, op: Op) -> None:
@@ -220,23 +222,26 @@ class Published:
             self.dying.pop(name, None)
 
     def _removal_changed(self, parts: list[str], op: Op) -> None:
-        """Record a requested removal. No promise covers the present life any more."""
+        """Record a requested removal.
+
+        No promise covers the current incarnation of the partition any more.
+        """
         topic = self.topics.get(parts[0])
         if topic is not None and isinstance(op, Create):
             self.removed[self.key(topic.topic_id, int(parts[1]))] = None
 
     def lives(self, key: LogKey) -> Sequence[int]:
-        """Return the first leader epochs of a partition's lives, ascending."""
+        """Return the first leader epochs of a partition's incarnations, ascending."""
         return self._lives.get(key[:2], _ONE_LIFE)
 
     def key(self, topic_id: TopicId, partition: int, leader_epoch: int = -1) -> LogKey:
-        """Return a partition in the life that contains a leader epoch; -1 means the latest life."""
+        """Return a partition in the incarnation of a leader epoch; -1 means the latest one."""
         lives = self._lives.get((topic_id, partition), _ONE_LIFE)
         life = lives[-1] if leader_epoch < 0 else life_at(lives, leader_epoch)
         return LogKey(topic_id, partition, life)
 
     def find(self, partition: TopicPartition) -> LogKey | None:
-        """Return the latest life of a partition of a topic that exists; None for another."""
+        """Return the latest incarnation of an existing topic's partition; None for other topics."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else self.key(topic.topic_id, partition.partition)
 
@@ -245,7 +250,7 @@ class Published:
         return TopicPartition(self.all_topics[key.topic_id].name, key.partition)
 
     def states(self) -> Iterator[tuple[TopicPartition, LogKey, PublishedPartition | None]]:
-        """Yield name, latest life and state of each partition of the topics that exist."""
+        """Yield name, latest incarnation and state of each partition of the topics that exist."""
         for topic in self.topics.values():
             for number in topic.assignment:
                 key = self.key(topic.topic_id, number)
@@ -290,9 +295,9 @@ class Published:
                 self._state_written(topic, key, value, result.stat.version)
 
     def _begun_by(self, topic: PublishedTopic, partition: int, value: dict[str, Any]) -> LogKey:
-        """Return the partition of a state, which may begin another life.
+        """Return the partition of a state, which may begin another incarnation.
 
-        A new life begins above all earlier leader epochs, and only after a removal (V71).
+        A new incarnation begins above all earlier leader epochs, and only after a removal (V71).
         """
         key = self.key(topic.topic_id, partition)
         before = self.partitions.get(key)
@@ -420,7 +425,7 @@ class Published:
     def _check_direct(
         self, what: str, writer: int, before: PublishedPartition | None, state: PublishedPartition
     ) -> None:
-        """Check a state that a broker wrote itself: only its leader may, and only the ISR (A12)."""
+        """Check a state that a broker wrote itself: only leaders may, and only the ISR (A12)."""
         self.direct_changes += 1
         if before is None or before.leader != writer:
             leader = None if before is None else before.leader
@@ -481,7 +486,7 @@ def _uncontrolled_writer(
 ) -> int | None:
     """Return the broker of a transaction that does not check the controller epoch.
 
-    Returns None where it does, and where no broker has the session.
+    Returns None if the transaction checks the epoch, or if no broker has the session.
     """
     if any(isinstance(op, Check) and op.path == _CONTROLLER_EPOCH for op in ops):
         return None
@@ -506,7 +511,7 @@ def _parsed(key: LogKey, value: Mapping[str, Any], version: int) -> PublishedPar
 
 
 def copies_lost(before: PublishedPartition, after: PublishedPartition, minimum: int) -> str:
-    """Return what is wrong with the state that ends a reassignment, empty where nothing is (R3)."""
+    """Return the fault of the state that ends a reassignment; empty if there is none (R3)."""
     target = after.reassigned_to
     if (
         not target

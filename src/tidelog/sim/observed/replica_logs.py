@@ -22,16 +22,17 @@ _LOG: Final = ".log"
 _SWAP: Final = ".log.swap"
 _CLEANED: Final = ".cleaned"
 _SET_ASIDE: Final = ("-delete", "-stray", "-future")
-#: Topics of this prefix are compacted in any case.
+#: Name prefix of topics that are always compacted.
 _INTERNAL: Final = "__"
 
 
 class LogKey(NamedTuple):
-    """One life of one partition of one incarnation of a topic."""
+    """One incarnation of one partition of one incarnation of a topic."""
 
     topic_id: TopicId
     partition: int
-    #: First leader epoch of this life; above 0 if the partition was removed and added again (V71).
+    #: First leader epoch of this incarnation; above 0 if the partition was removed and added again
+    #: (V71).
     life: int = 0
 
     def __str__(self) -> str:
@@ -45,7 +46,7 @@ class _Segment:
 
     file: File
     batches: list[ReadBatch] = field(default_factory=list)
-    #: Position behind each batch.
+    #: End position of each batch.
     ends: list[int] = field(default_factory=list)
 
     def follow(self, changed_from: int) -> tuple[list[ReadBatch], list[ReadBatch]]:
@@ -63,7 +64,7 @@ class _Segment:
                 came.append(batch)
                 self.ends.append(position)
         except BrokenBatch:
-            pass  # a torn or half-written tail: the log ends before it, until it is overwritten
+            pass  # the log ends before a torn or half-written tail, until a write replaces the tail
         self.batches += came
         return gone, came
 
@@ -82,14 +83,15 @@ class ReplicaLog:
         #: The disk that holds the files.
         self.disk = disk
         self.start = 0
-        #: Offset at which the log last began behind its former end: it skipped records below (V67).
+        #: Offset at which the log last restarted beyond its former end, so that it skipped records
+        #: (V67).
         self.skipped_before = 0
         #: Whether offsets may be missing because compaction removed records.
         self._gaps = gaps
-        #: Leader epoch and number of each record from `start` on; -1 and GONE for missing ones.
+        #: Leader epoch and number of each record from `start` on; -1 and GONE for missing records.
         self.epochs: list[int] = []
         self.numbers: list[int] = []
-        #: Grows by each change other than an append.
+        #: Version of the log, raised by each change other than an append.
         self.version = 0
         #: Offset below which `replication_checker` found the records to be the committed ones.
         self.agreed = 0
@@ -97,15 +99,15 @@ class ReplicaLog:
 
     @property
     def end(self) -> int:
-        """Offset behind the last record."""
+        """Offset after the last record."""
         return self.start + len(self.numbers)
 
     def rebuild(self, segments: list[tuple[int, _Segment]]) -> None:
         """Rebuild the log from other files.
 
         A log without gaps ends before the first file that does not follow its predecessor. A log
-        that starts over has no file for a moment, or for good if its disk fails then: it is empty
-        where it began before.
+        that starts over has no file for a moment, or for good if its disk fails then. Such a log is
+        empty at its former start.
         """
         self._segments = segments
         if segments:
@@ -131,7 +133,7 @@ class ReplicaLog:
         return self._segments
 
     def extend(self, batches: list[ReadBatch]) -> bool:
-        """Append batches; return False at the first batch that does not follow the others."""
+        """Append batches; return False at the first batch that does not continue the log."""
         for batch in batches:
             self._fill(batch.base_offset)
             if batch.base_offset != self.end:
@@ -144,7 +146,7 @@ class ReplicaLog:
         return True
 
     def _fill(self, offset: int) -> None:
-        """Mark missing records up to `offset` as compacted, where offsets may be missing."""
+        """Mark missing records up to `offset` as compacted, if offsets may be missing."""
         missing = offset - self.end
         if self._gaps and missing > 0:
             self.epochs += [-1] * missing
@@ -169,23 +171,23 @@ class NodeLogs:
         self.node_id = node_id
         self._gaps = gaps
         self._compacted = compacted
-        #: Returns the first leader epochs of a partition's lives, ascending.
+        #: Returns the first leader epochs of a partition's incarnations, ascending.
         self.lives_of: Callable[[LogKey], Sequence[int]] = lambda key: (0,)
         #: The disk of each log directory.
         self.disks = tuple(disks)
         self.logs: dict[LogKey, ReplicaLog] = {}
         #: Called when readable records become unreadable: (log, end before).
         self.on_cut: Callable[[ReplicaLog, int], None] = lambda log, end_before: None
-        #: Called when a replica is hosted no more, whatever happens to its files.
+        #: Called when a replica is no longer hosted, whatever happens to its files.
         self.on_gone: Callable[[ReplicaLog], None] = lambda log: None
         #: Called for new records: (log, first offset).
         self.on_grown: Callable[[ReplicaLog, int], None] = lambda log, first: None
-        #: Partition for which the broker takes a directory without a readable topic id. A later
+        #: Partition that the broker assumes for each directory without a readable topic id. A later
         #: directory of the same name may be of another topic.
         self._adopted: dict[Directory, LogKey] = {}
         self._segments: dict[File, _Segment] = {}
         self._owners: dict[File, ReplicaLog] = {}
-        #: A file grew that belongs to no log.
+        #: Whether a scan must follow, because a file without a log has grown.
         self._must_scan = False
 
     def follow(self) -> list[ReplicaLog]:
@@ -225,7 +227,7 @@ class NodeLogs:
         gone, came = segment.follow(position)
         log = self._owners.get(file)
         if log is None:
-            # The other one of two copies of a replica may be the one that its broker keeps.
+            # The broker may now keep the other of two copies of a replica.
             self._must_scan = self._must_scan or bool(came)
             return
         changed[log] = None
@@ -247,7 +249,8 @@ class NodeLogs:
     def copy_on(self, disk: SimDisk, directory_name: str) -> ReplicaLog | None:
         """Return the log in one disk's directory of that name, as its files are now.
 
-        None if the disk has none. A broker that moves a replica has two copies for a moment.
+        Return None if the disk has no such directory. A broker that moves a replica has two copies
+        for a moment.
         """
         directory = disk.find(f"{disk.root}/{directory_name}")
         if not isinstance(directory, Directory):
@@ -281,7 +284,7 @@ class NodeLogs:
             log.skipped_before = log.start
         kept_end = log.start
         if log.start >= before_start:
-            # Removal of the first records by retention changes none of the records behind them.
+            # Retention removes the first records and changes no later records.
             known = before[log.start - before_start :]
             kept_end += _common(known, list(zip(log.epochs, log.numbers, strict=True)))
         if kept_end < end:
@@ -321,7 +324,7 @@ class NodeLogs:
             gone = self.logs.pop(key)
             end = gone.end
             for _, segment in gone.segments:
-                # The same files may be those of another life by now.
+                # The same files may belong to another incarnation by now.
                 if self._owners.get(segment.file) is gone:
                     del self._owners[segment.file]
             gone.rebuild([])
@@ -343,9 +346,10 @@ class NodeLogs:
     def _in_its_life(
         self, directory: Directory, key: LogKey, segments: list[tuple[int, _Segment]]
     ) -> LogKey:
-        """Return the partition in the life of the log's first record.
+        """Return the partition in the incarnation of the log's first record.
 
-        For a log without records, return the life that its broker assumes, or the latest life.
+        For a log without records, return the incarnation that its broker assumes, or the latest
+        one.
         """
         lives = self.lives_of(key)
         if len(lives) < 2:
@@ -362,8 +366,8 @@ class NodeLogs:
     def _segments_of(self, directory: Directory) -> list[tuple[int, _Segment]]:
         """Return the files of a log.
 
-        Compaction replaces files by a `.swap` file. The `.swap` file counts instead of them, unless
-        some file of the log is still `.cleaned`.
+        Compaction replaces files by a `.swap` file. The `.swap` file counts instead of the replaced
+        files, unless some file of the log is still `.cleaned`.
         """
         found: dict[int, _Segment] = {}
         swaps: dict[int, _Segment] = {}
@@ -391,9 +395,9 @@ class NodeLogs:
 
 
 def life_at(lives: Sequence[int], leader_epoch: int) -> int:
-    """Return the life that contains a leader epoch.
+    """Return the incarnation that contains a leader epoch.
 
-    `lives` are the first leader epochs of the lives, ascending.
+    `lives` are the first leader epochs of the incarnations, ascending.
     """
     return max((life for life in lives if life <= leader_epoch), default=0)
 
@@ -403,19 +407,19 @@ class _Copy(NamedTuple):
 
     disk: SimDisk
     segments: list[tuple[int, _Segment]]
-    #: The directories of the copies whose place it took, and the number of its moves (D11).
+    #: Directories of the copies that this copy replaced, and the number of its moves (D11).
     older: tuple[str, ...]
     moves: int
 
     def replaced(self, other: _Copy) -> bool:
-        """Return whether this copy was put in the place of another one."""
+        """Return whether this copy replaced another copy."""
         if other.disk.root not in self.older:
             return False
         return self.disk.root not in other.older or self.moves > other.moves
 
 
 def _moved_from(directory: Directory) -> tuple[tuple[str, ...], int]:
-    """Return the content of a replica's file of its moves: paths, and their number behind them."""
+    """Return the content of a replica's file of moves: paths, then the number of moves."""
     file = directory.entries.get(names.MOVED_FROM)
     lines = bytes(file.data).decode().split() if isinstance(file, File) else []
     return (tuple(lines[:-1]), int(lines[-1])) if lines else ((), 0)
@@ -424,8 +428,8 @@ def _moved_from(directory: Directory) -> tuple[tuple[str, ...], int]:
 def _is_kept(copy: _Copy, other: _Copy) -> bool:
     """Return whether a broker keeps the first of two copies of a replica.
 
-    It cannot see a copy in a failed directory. Of two others it keeps the one that was put in the
-    other's place (D11), else the one with the greater last leader epoch and end (D6).
+    The broker cannot see a copy in a failed directory. The broker keeps the visible copy that
+    replaced the other (D11), or else the copy with the greater last leader epoch and end (D6).
     """
     if copy.disk.is_failed != other.disk.is_failed:
         return other.disk.is_failed
@@ -443,7 +447,7 @@ def _last(segments: list[tuple[int, _Segment]]) -> tuple[int, int]:
 
 
 def _common(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> int:
-    """Return how many leading entries are the same in both, or were compacted since."""
+    """Return the number of leading entries that are equal in both, or were compacted since."""
     for index, (one, other) in enumerate(zip(before, after, strict=False)):
         if one != other and other[1] != GONE:
             return index

@@ -1,11 +1,11 @@
-"""Phases after the faults: something stays broken, and the rest of the cluster must go on.
+"""Phases after the faults: a part stays broken, and the rest of the cluster must work.
 
-Without them every run would end with all brokers up and all directories good. A profile names its
-phase, and `sim.run` plays it before the final phase.
+Without these phases, every run would end with all brokers up and all directories good. A profile
+names its phase, and `sim.run` plays it before the final phase.
 
 `stage` has what all phases need. The phases: `absence` (of a host, or of a directory),
-`full_directory`, `slow_directory`. `rereading` is a part: consumers that read every partition
-again.
+`full_directory`, `slow_directory`. `rereading` is a part of phases: consumers that read every
+partition again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.sim.phases.stage import LIVENESS_LIMIT_NS, Stage
 
 __all__ = ["LIVENESS_LIMIT_NS", "PHASES", "Stage"]
 
-#: Plays each phase, by its name in profiles; returns whether nothing was violated.
+#: Function that plays each phase, by its name in profiles; it returns whether nothing was violated.
 PHASES: Final[Mapping[str, Callable[[Stage], bool]]] = {
     "absence": absence.play_host,
     "offline directory": absence.play_directory,

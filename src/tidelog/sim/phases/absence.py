@@ -1,14 +1,14 @@
-"""A host or a log directory that does not return: the others must lead without it (D4, E6).
+"""Phases in which a host or a log directory stays away, and other replicas lead (D4, E6).
 
 After the faults all brokers are killed at once, and one of them stays away. Within the limit of
-liveness every partition has a leader, unless fewer members than its effective minimum are there.
-Without this phase a controller that waits for a dead member for ever would go unnoticed.
+liveness, every partition with as many live members as its effective minimum has a leader. Without
+this phase a controller that waits for a dead member for ever would go unnoticed.
 
-Or after the faults, when all replicas are in sync, one directory of one broker fails. Within the
-limit of liveness every partition has a leader elsewhere if enough of its members are good, and no
-replica of a live broker in the failed directory is in an ISR beside others. Then the directory is
-repaired. Without this phase a replica that is offline and stays in the ISR for ever would go
-unnoticed.
+In the second phase, one directory of one broker fails after the faults, when all replicas are in
+sync. Within the limit of liveness, every partition with enough good members has a leader elsewhere.
+No replica of a live broker in the failed directory stays in an ISR with other members. Then the
+directory is repaired. Without this phase a replica that is offline and stays in the ISR for ever
+would go unnoticed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.phases.stage import LIVENESS_LIMIT_NS, Stage
 from tidelog.sim.sim_cluster import SimCluster
 
-#: Time within which some call meets the failure; a directory without writes keeps its secret.
+#: Time in ns within which some call meets the failure; a directory without writes hides it.
 _MEETS_NS = 5 * NS_PER_S
-#: Range of the time that the directory stays failed after the others lead.
+#: Range in ms of the time that the directory stays failed after other replicas lead.
 _STAYS_MS = (0, 2_000)
 
 
 def play_host(stage: Stage) -> bool:
-    """Let one broker stay away; return whether the others lead in time."""
+    """Let one broker stay away; return whether other brokers lead in time."""
     _kill_all(stage)
     limit_ns = stage.after_ns(LIVENESS_LIMIT_NS)
     if not stage.wait(partial(_without_leader, stage), limit_ns, "led without a host"):

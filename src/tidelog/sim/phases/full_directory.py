@@ -1,10 +1,10 @@
-"""Log directories that stay full: reads go on, others lead, and space heals them (D14).
+"""Full log directories: reads continue, other replicas lead, and freed space helps (D14).
 
 After the faults, when all replicas are in sync, a directory of one broker is filled, or one of each
-broker. The directories turn read-only. If one broker alone is struck, it leads no partition there
-for which another member of the ISR is up. In both cases consumers that begin now read everything
-that is committed. Then the directories are freed, and the final phase finds out whether producers
-and replicas go on.
+broker. The directories turn read-only. If one broker has a full directory, it leads no partition
+there while another member of the ISR is up. In both cases consumers that begin now read everything
+that is committed. Then the directories are freed, and the final phase checks that producers and
+replicas continue.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from tidelog.sim.sim_cluster import SimCluster
 
 #: Time within which some write meets the full disk; an idle directory does not notice it.
 _MEETS_NS: Final = 12 * NS_PER_S
-#: Time within which much is read, and others lead: it needs no repair, so less than liveness.
+#: Time in ns for reads and for other leaders; it is shorter than the limit of liveness, because no
+#: repair is needed.
 _SERVES_NS: Final = 15 * NS_PER_S
-#: Records that a consumer reads in that time at least, if there are as many.
+#: Minimum number of records that a consumer reads in that time, if as many exist.
 _READS: Final = 100
 #: Share of the seeds that fill a directory of each broker.
 _EVERYWHERE: Final = 0.5
@@ -53,9 +54,9 @@ def play(stage: Stage) -> bool:
 
 
 def _all_read(stage: Stage) -> bool:
-    """Return when everything is read; False where a consumer is behind and hardly reads for long.
+    """Wait until everything is read; return False if a consumer hardly reads for long.
 
-    What there is to read depends on the run, and so does how long that takes.
+    The run determines how much there is to read, and how long the reads take.
     """
     reading = rereading.begin(stage.cluster, stage.workload, is_growing=True)
     while before := reading.behind():
@@ -91,7 +92,7 @@ def _is_read_only(broker: SimBroker, disk: SimDisk) -> bool:
 
 
 def _led(stage: Stage, broker: SimBroker, disk: SimDisk) -> str:
-    """Return a partition that a full directory still leads in vain; empty if there is none."""
+    """Return a partition led in a full directory though another member is up; empty if none."""
     if not _is_read_only(broker, disk):
         return ""
     return stage.led_in_vain([(broker.node_id, disk)], "full")

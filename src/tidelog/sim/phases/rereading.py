@@ -26,11 +26,11 @@ class Rereading(NamedTuple):
         return any(map(self.has_more, self.readers))
 
     def behind(self) -> dict[SimPartitionConsumer, int]:
-        """Return the positions of those that are behind."""
+        """Return the positions of the consumers that are behind."""
         return {each: each.position for each in self.readers if self.has_more(each)}
 
     def crawls(self, before: Mapping[SimPartitionConsumer, int], count: int) -> bool:
-        """Return whether one of them is behind and has read less than `count` since `before`."""
+        """Return whether a consumer is behind and has read less than `count` since `before`."""
         return any(
             each.position < position + count and self.has_more(each)
             for each, position in before.items()
@@ -40,14 +40,15 @@ class Rereading(NamedTuple):
 def begin(cluster: SimCluster, workload: ClientWorkload, *, is_growing: bool = False) -> Rereading:
     """Start a consumer of each consumed partition.
 
-    They are to read what is committed at the time of the question, or now if it `is_growing`.
+    Each consumer must read the records committed at the time of a check, or now if the end
+    `is_growing`.
     """
     client = workload.client()
     known = {consumer.partition: consumer.gaps for consumer in workload.consumers}
     readers = [workload.consume(client, name, None, gaps=gaps) for name, gaps in known.items()]
 
     def end_of(reader: SimPartitionConsumer) -> tuple[bytes, int] | None:
-        """Return the topic id and the end of a partition that has one and can be read."""
+        """Return the topic id and the end of a partition that has an end and can be read."""
         topic = cluster.published.topics.get(reader.partition.topic)
         if topic is None:
             return None

@@ -1,13 +1,13 @@
-"""Log directories that stay slow: others lead, and they are well again when they are quick (D13).
+"""Slow log directories: other replicas lead, and quick directories count as fast again (D13).
 
 After the faults, when all replicas are in sync, one directory of a broker is slow, or all of its
-directories, or all of all brokers. Once the brokers have found that, four things must hold. One
-broker alone leads no partition there for which another member of the ISR is up. Between brokers
-that are all slow, leadership comes to rest: it moves once to each at most. A broker whose
-directories are all slow gives none up. Quick directories count as fast again, also those without
-work.
+directories, or all of all brokers. Once the brokers have found the slow directories, four
+conditions must hold. If one broker alone is slow, it leads no partition there while another member
+of the ISR is up. Among brokers that are all slow, leadership moves at most once to each. A broker
+whose directories are all slow gives up none of them. Quick directories count as fast again, even
+without work.
 
-Then the final phase finds out whether producers and replicas go on.
+Then the final phase checks that producers and replicas continue.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tidelog.sim.phases.stage import Stage
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import SimCluster
 
-#: Time within which a directory with work counts as slow; an idle one keeps its secret.
+#: Time in ns within which a directory with work counts as slow; an idle directory goes unnoticed.
 _FOUND_NS: Final = 8 * NS_PER_S
-#: Time within which others lead.
+#: Time in ns within which other replicas lead.
 _LED_NS: Final = 15 * NS_PER_S
 #: Range of the time that the directories stay slow in the end.
 _STAYS_MS: Final = (0, 8_000)
@@ -48,7 +48,7 @@ def play(stage: Stage) -> bool:
         return False
     log_dir_failure.restart_given_up(cluster)
     found_slow = partial(_found_slow, cluster)
-    # Otherwise a directory would be slow since the faults.
+    # Without this wait, a directory could still be slow since the faults.
     if not stage.wait(found_slow, stage.after_ns(_HEALS_NS), "fast before the phase"):
         return False
     epochs = {key: state.leader_epoch for key, state in cluster.published.partitions.items()}
@@ -111,7 +111,7 @@ def _found_slow(cluster: SimCluster) -> str:
 
 
 def _led(stage: Stage, slowed: list[_Pair]) -> str:
-    """Return a partition that a directory found slow still leads in vain; empty without any."""
+    """Return a partition led in a slow directory though another member is up; empty if none."""
     if not slow_action_includes(stage.cluster.settings.of(1).log_dir_slow_action, DEMOTE):
         return ""
     slow = [(broker.node_id, disk) for broker, disk in slowed if _is_found(broker, disk)]
@@ -125,7 +125,7 @@ def _administrators_elect(workload: ClientWorkload) -> bool:
 
 
 def _check_rest(cluster: SimCluster, epochs: dict[LogKey, int]) -> None:
-    """Check that leadership does not go round brokers that are all slow."""
+    """Check that leadership does not circulate among brokers that are all slow."""
     for key, epoch in epochs.items():
         state = cluster.published.partitions.get(key)
         if state is None or cluster.published.is_over(key):
@@ -139,7 +139,7 @@ def _check_rest(cluster: SimCluster, epochs: dict[LogKey, int]) -> None:
 
 
 def _check_kept(brokers: list[SimBroker], cluster: SimCluster) -> None:
-    """Check that a broker whose directories are all slow gave none up."""
+    """Check that a broker whose directories are all slow gave up none of them."""
     for broker in brokers:
         given_up = log_dir_failure.given_up(broker)
         if given_up and all(disk.slow for disk in broker.logs.disks):

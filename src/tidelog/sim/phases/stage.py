@@ -21,8 +21,8 @@ from tidelog.sim.sim_cluster import SimCluster
 LIVENESS_LIMIT_NS: Final = 60 * NS_PER_S
 _STEP_NS: Final = 20 * NS_PER_MS
 
-#: Runs until a condition no longer holds or a limit is reached. Returns whether the condition ended
-#: in time and without a violation.
+#: A function that runs until a condition no longer holds or a limit is reached. The function
+#: returns whether the condition ended in time and without a violation.
 Wait = Callable[[Callable[[], bool], int, str], bool]
 
 
@@ -36,13 +36,13 @@ class Stage:
     run_while: Wait
 
     def after_ns(self, time_ns: int) -> int:
-        """Return the virtual time that many nanoseconds from now."""
+        """Return the virtual time `time_ns` nanoseconds from now."""
         return self.cluster.simulator.now_ns + time_ns
 
     def wait(self, problem: Callable[[], object], limit_ns: int, what: str, kind: str = "") -> bool:
-        """Run until there is no problem any more; return whether that came in time.
+        """Run until there is no problem any more; return whether the limit was kept.
 
-        A problem that is still there is noted in the trace under `kind`.
+        A remaining problem is noted in the trace under `kind`.
         """
         if self.run_while(lambda: bool(problem()), limit_ns, what):
             return True
@@ -51,11 +51,11 @@ class Stage:
         return False
 
     def wait_for_health(self) -> bool:
-        """Run until every replica is in sync; return whether that came in time."""
+        """Run until every replica is in sync; return whether the limit was kept."""
         return self.wait(self.cluster.health, self.after_ns(LIVENESS_LIMIT_NS), "in sync again")
 
     def look_for(self, is_there: Callable[[], bool], time_ns: int) -> None:
-        """Run until something is there, a time has passed, or something was violated."""
+        """Run until `is_there` returns true, a time has passed, or an invariant was violated."""
         simulator, until_ns = self.cluster.simulator, self.after_ns(time_ns)
         while not is_there() and simulator.now_ns < until_ns and not simulator.violations:
             simulator.run_until(simulator.now_ns + _STEP_NS)
@@ -80,7 +80,8 @@ class Stage:
     def led_in_vain(self, struck: Sequence[tuple[int, SimDisk]], how: str) -> str:
         """Return a partition that is led in a struck directory though another member is up.
 
-        `struck` are brokers and disks; `how` names their state. Empty without any.
+        `struck` are brokers and disks; `how` names their state. Returns an empty text if there is
+        no such partition.
         """
         present = self.present
         for name, state in self.partitions():

@@ -3,7 +3,7 @@
 Every seed draws its own subset of a profile's kinds of faults and its own rates. `sim/faults` has
 the kinds; a test compares their names with the names in profiles.
 
-`profile` is the definition, with the weights that hold where a profile names none. Each other
+`profile` is the definition, with default weights for kinds that a profile does not name. Each other
 module has the profiles of one concern: `general_profiles`, `topic_profiles`, `replica_profiles`,
 `controller_profiles`, `disk_profiles`.
 """

@@ -7,9 +7,9 @@ Brokers shut down in a controlled way, alone or together; processes pause beyond
 Clients look for the next leaders.
 
 Leaders write state nodes themselves (A12): all brokers are below protocol level 2.7, or some are
-and others are not. The store loses requests and responses, sessions end, and controllers die
-between a leader's write and its notification's removal. All invariants hold as in other profiles;
-in addition every ISR must reach every broker.
+and others are not. Leaders write state nodes themselves (A12): all brokers are below protocol level
+2.7, or only some brokers are. All invariants hold as in other profiles; in addition every ISR must
+reach every broker.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ CONTROLLERS: Final = (
         config="controller.activity.timeout.ms=400",
         scenario="unanswered_controllers",
     ),
-    # Brokers write the cluster's events to a topic of the cluster, while these happen (V80).
+    # Brokers write the cluster's events to a topic as the events happen (V80).
     Profile(
         "told_events",
         faults="crash_leader 3, crash_any 2, crash_controller 3, expire_session 3,"
@@ -82,7 +82,8 @@ CONTROLLERS: Final = (
         " cut_store 1",
         pace=Pace(left_out=0.2, interval_ms=(200, 900), down_ms=((20, 400), (200, 1_500))),
     ),
-    # The metadata store is put back from an older copy, which names stopped replicas in sync (E8).
+    # The metadata store is restored from an older copy, which lists stopped replicas as in sync
+    # (E8).
     Profile(
         "older_stores",
         faults="slow_link 2, slow_disk 1, lose_answer 1, late_watches 1",
@@ -92,7 +93,7 @@ CONTROLLERS: Final = (
         has_groups=False,
         config="leader.recovery.wait.ms=3000",
     ),
-    # A peer asks for ISR changes in the leaders' names, and gets the responses (A3).
+    # A peer requests ISR changes in the leaders' names, and gets the responses (A3).
     Profile(
         "rogue_isr_changes",
         faults="rogue_isr_change 6, slow_link 1, late_watches 1",
@@ -119,8 +120,8 @@ CONTROLLERS: Final = (
         recreates=0.3,
         churn=("brokers_followed",),
     ),
-    # Leaders end, and clients ask for the next ones at once (V83). Nothing else cuts a connection,
-    # so that no response may wait for another reason.
+    # Leaders end, and clients request the next leaders at once (V83). Nothing else cuts a
+    # connection, so that no response may wait for another reason.
     Profile(
         "leaders_end",
         faults="crash_leader 5, crash_controller 2, crash_any 1, stop 3",
@@ -129,7 +130,7 @@ CONTROLLERS: Final = (
         churn=("leaders_followed",),
         watches_leader_waits=True,
     ),
-    # Every leader writes by itself, while followers fall behind and return.
+    # Every leader writes state nodes itself, while followers fall behind and return.
     Profile(
         "direct",
         faults="slow_link 5, cut_two_ways 2, cut_one_way 2, crash_leader 2, crash_any 2,"
@@ -151,7 +152,8 @@ CONTROLLERS: Final = (
         protocol_levels=("2.6",),
         store_latency_ms=(5.0, 150.0),
     ),
-    # Leaders write the nodes of members that have restarted, before the controller hears (V10).
+    # Leaders write the nodes of restarted members before the controller learns of the restart
+    # (V10).
     Profile(
         "direct_quick_restarts",
         faults="slow_link 2, crash_any 1, expire_session 0.5",
@@ -160,7 +162,7 @@ CONTROLLERS: Final = (
         protocol_levels=("2.6",),
         scenario="unheard_restarts",
     ),
-    # Brokers restart at other levels all the time, up and down (rolling bumps).
+    # Brokers restart repeatedly at other protocol levels, up and down (rolling bumps).
     Profile(
         "mixed_levels",
         faults="slow_link 4, cut_two_ways 2, crash_any 1, crash_controller 1, expire_session 2,"

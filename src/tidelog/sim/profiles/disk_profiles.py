@@ -29,8 +29,8 @@ DISKS: Final = (
         pace=Pace(left_out=0.2, interval_ms=(200, 800), down_ms=((20, 400), (200, 2_500))),
         config="log.flush.interval.messages=20",
     ),
-    # Records count only when they are synced (V69). The power fails everywhere, again and again,
-    # while disks are slow or fail syncs.
+    # Records are committed only once they are synced (V69). The power of all brokers fails
+    # repeatedly, while disks are slow or fail syncs.
     Profile(
         "power_failures",
         faults="lose_power 2, crash_leader 2, sync_errors 1, slow_disk 2, slow_link 2,"
@@ -39,8 +39,8 @@ DISKS: Final = (
         config="flush.before.ack=true, log.segment.bytes=6000",
         scenario="power_fails_everywhere",
     ),
-    # A topic's records count when they are synced, or not, and the setting changes again and again
-    # (V69). The checker compares each commit with the disks.
+    # A topic's records are committed only once synced, or earlier, and the setting changes
+    # repeatedly (V69). The checker compares each commit with the disks.
     Profile(
         "flush_policies",
         faults="lose_power 3, crash_leader 2, slow_disk 4, slow_link 2, cut_two_ways 1,"
@@ -49,8 +49,8 @@ DISKS: Final = (
         config="log.segment.bytes=6000",
         churn=("flush_policy_changed",),
     ),
-    # The power fails when a segment was rolled and nothing of it is synced; replicas are new again
-    # and again, so that the first segment is often the one.
+    # The power fails after a segment was rolled, before any of it is synced. Replicas are recreated
+    # repeatedly, so that the first segment is often the unsynced one.
     Profile(
         "rolled_segments",
         faults="lose_power_at_sync 6, slow_disk 2, replaced_disk 2, crash_leader 1, slow_link 1",
@@ -59,7 +59,7 @@ DISKS: Final = (
         recreates=1.0,
         config="log.segment.bytes=1500",
     ),
-    # Files are damaged on one broker at a time, while it is down; disks are replaced.
+    # Files are damaged on one stopped broker at a time; disks are replaced.
     Profile(
         "damaged_disks",
         faults="damaged_batches 5, damaged_indexes 3, damaged_checkpoints 3, replaced_disk 1,"
@@ -67,8 +67,8 @@ DISKS: Final = (
         pace=Pace(left_out=0.2, interval_ms=(200, 800), down_ms=((20, 400), (200, 1_500))),
         config="log.flush.interval.messages=20, log.segment.bytes=6000",
     ),
-    # Files are damaged under a leader that runs, too, and consumers read from the beginning again
-    # and again (V68).
+    # Files are damaged under a running leader, too, and consumers repeatedly read from the
+    # beginning (V68).
     Profile(
         "damaged_leaders",
         faults="damaged_batches 5, damaged_indexes 3, damaged_checkpoints 3, damaged_leaders 8,"
@@ -78,8 +78,8 @@ DISKS: Final = (
         churn=("records_reread",),
         scenario="damaged_member",
     ),
-    # The same under controllers that cannot be asked to replace a damaged member, as Kafka's: the
-    # replica is offered to them as an offline one (V68).
+    # Files are damaged under controllers that, like Kafka's, have no request to replace a damaged
+    # member. Brokers report the replica to such controllers as offline (V68).
     Profile(
         "damaged_leaders_offline",
         faults="damaged_batches 4, damaged_leaders 8, crash_leader 2, crash_controller 1,"
@@ -107,8 +107,8 @@ DISKS: Final = (
     ),
     # Replicas move between the log directories of their brokers all the time, throttled or not
     # (D11). Meanwhile brokers die with and without their unsynced data, directories fail and
-    # return, disks are full, leaders change, and topics are deleted and created again. Commits of
-    # one topic count when they are synced, or not (V69).
+    # return, disks are full, leaders change, and topics are deleted and created again. One topic's
+    # records are committed only once synced, or earlier (V69).
     Profile(
         "directory_moves",
         faults="crash_leader 2, stop 1.5, strike 3, expire_session 1, crash_controller 0.5,"
@@ -159,9 +159,9 @@ DISKS: Final = (
         log_dirs=(1, 2),
         phase="full directory",
     ),
-    # Log directories are slow for seconds, one by one, all of a broker, or all of the cluster, and
-    # brokers report them, move their leaders away, or give them up (D13). Notes of the controller
-    # do not last long, so that brokers repeat them.
+    # Log directories are slow for seconds: one by one, all of a broker, or all of the cluster.
+    # Brokers report slow directories, move leaders away, or give the directories up (D13). The
+    # controller's notes do not last long, so that brokers repeat their reports.
     Profile(
         "slow_directories",
         faults="slow_directory 8, crash_leader 2, stop 1.5, lose_power 1, fill_directory 1,"
@@ -177,8 +177,8 @@ DISKS: Final = (
         log_dirs=(1, 2),
         phase="slow directory",
     ),
-    # Records carry no timestamps, and retention is short, so that their age is that of the last
-    # write to their file (D21). Brokers die and lose unsynced data, and replicas move between log
+    # Records carry no timestamps and retention is short, so records are as old as the last write to
+    # their file (D21). Brokers die and lose unsynced data, and replicas move between log
     # directories.
     Profile(
         "untimed_records",
@@ -191,7 +191,8 @@ DISKS: Final = (
         log_dirs=(1, 2),
     ),
     # Devices of log directories hang for seconds or for good, one directory at a time (D13). A
-    # broker with another good one gives the directory up and goes on, the last one ends it.
+    # broker with another good directory gives the hanging one up and continues; a hang of the last
+    # directory ends the broker.
     Profile(
         "hanging_directories",
         faults="hang_directory 6, slow_disk 1, crash_leader 1, stop 1.5, expire_session 1,"
@@ -201,8 +202,8 @@ DISKS: Final = (
         brokers=4,
         log_dirs=(2, 3),
     ),
-    # Sessions end as soon as they have begun, in starts and registrations, while log directories
-    # are slow or hang: brokers register again all the same (V4, D13).
+    # Sessions end right after their begin, in starts and registrations, while log directories are
+    # slow or hang. Brokers register again all the same (V4, D13).
     Profile(
         "short_sessions",
         faults="hang_directory 3, slow_disk 4, stop 1, crash_controller 0.5, lose_answer 1,"
@@ -211,10 +212,9 @@ DISKS: Final = (
         log_dirs=(2, 3),
         scenario="sessions_end_early",
     ),
-    # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile
+    # Disks are full and ISRs small for one batch, but not for the following batches. Meanwhile
     # leaders of other partitions die with batches that are stored and not acknowledged. An
-    # idempotent producer of all these partitions bumps its epoch for a batch out of sequence
-    # (V38).
+    # idempotent producer of all these partitions bumps its epoch for a batch out of sequence (V38).
     Profile(
         "refused_batches",
         faults="full_disk 5, slow_disk 2, crash_leader 3, slow_link 3, cut_two_ways 1,"
@@ -223,8 +223,8 @@ DISKS: Final = (
         recreates=0.0,
         shared_producer=True,
     ),
-    # An idempotent producer sends a new batch to a new leader before it resends those that the
-    # former leader refused. A bump of its epoch would store batches of other partitions twice
+    # An idempotent producer sends a new batch to a new leader before it resends the batches that
+    # the former leader rejected. A bump of its epoch would store batches of other partitions twice
     # (V38).
     Profile(
         "overtaken_batches",

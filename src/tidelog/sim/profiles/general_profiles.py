@@ -59,8 +59,8 @@ GENERAL: Final = (
     # Leaders compress the batches that they append.
     Profile("recompressed", config="compression.type=gzip"),
     # Crowds of clients take all connections, or read none of their responses. Connections of
-    # brokers break meanwhile, so that each must connect again through the crowd (L1). Nothing fails
-    # but connections, which a broker restores at once. So no follower may leave.
+    # brokers break meanwhile, so that each broker must reconnect through the crowd (L1). Only
+    # connections fail, and a broker restores them at once. So no follower may leave an ISR.
     Profile(
         "crowded",
         faults="reset_connections 1",

@@ -25,8 +25,8 @@ def properties_of(text: str) -> dict[str, str]:
     return dict(each.strip().partition("=")[::2] for each in text.split(","))
 
 
-#: Weight of each kind where a profile names none. A seed multiplies each by a factor that it draws,
-#: and leaves some kinds out.
+#: Default weight of each kind that a profile does not name. A seed multiplies each weight by a
+#: drawn factor, and leaves some kinds out.
 DEFAULT_WEIGHTS: Final[Mapping[str, float]] = weights(
     "strike 5, crash_leader 3, crash_any 2, crash_controller 1.5, stop 1.5, cut_one_way 2,"
     " cut_two_ways 2, isolate 1.5, cut_store 1.5, slow_link 2, pause 2.5, expire_session 3,"
@@ -66,12 +66,12 @@ class Profile:
     #: Share of recreated topics with an explicit assignment, which may name dead brokers. The
     #: creation of other topics needs all brokers.
     chosen_replicas: float = 0.5
-    #: Name of a scenario to play over and over beside the drawn faults.
+    #: Name of a scenario that is played repeatedly beside the drawn faults.
     scenario: str = ""
-    #: Name of the phase behind the faults in which something stays broken (`sim/phases`).
+    #: Name of the phase after the faults in which a part stays broken (`sim/phases`).
     phase: str = ""
     keeps_budget: bool = True
-    #: Whether acknowledged records must survive; False where losses exceed the budget. Then these
+    #: Whether acknowledged records must survive; False if losses exceed the budget. Then these
     #: invariants are still checked: published state (epochs never go back, one leader an epoch,
     #: leaders in their ISR, one controller an epoch, no write of an expired session); no two
     #: records at one epoch and offset; no epoch goes back within an incarnation; no consumer gets
@@ -80,13 +80,13 @@ class Profile:
     #: configurations and elections. Liveness is checked, too: within a minute all replicas are in
     #: sync, everything sent is acknowledged, and every member of a group works.
     keeps_promises: bool = True
-    #: Whether each follower is healthy throughout, so that none may leave an ISR (F5).
+    #: Whether all followers are healthy throughout, so that none may leave an ISR (F5).
     isr_stands: bool = False
     #: Whether no fault delays the controller's commands for seconds, so that every leader knows its
     #: published ISR (A9).
     leaders_hear: bool = False
-    #: Whether a follower that has kept up with a leader stays in the ISR for as long as both live,
-    #: whatever becomes of other brokers (F7).
+    #: Whether a follower that has kept up with a leader stays in the ISR while both live, even if
+    #: other brokers fail (F7).
     healthy_stay: bool = False
     #: Whether rates of the replication throttle change, and brokers are checked for it (R15).
     throttles: bool = False
@@ -94,7 +94,8 @@ class Profile:
     patient_fetches: bool = False
     #: Whether responses that wait for the next leader are checked (V83).
     watches_leader_waits: bool = False
-    #: Session timeout of the brokers, which the store does not shorten; 0: a seed draws both.
+    #: Session timeout of the brokers, at which the store notices a dead process; with 0, a seed
+    #: draws both times.
     session_timeout_ms: int = 0
     #: Configuration of the brokers, beside the simulator's own settings.
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -108,13 +109,13 @@ class Profile:
     churn_share: float = 0.0
     #: Kinds of churn that every seed plays.
     churn: tuple[str, ...] = ()
-    #: Whether consumer groups take part. Offsets are judged as if no session ended before its
-    #: broker can know. So groups stay away where the session of a broker ends that is cut off.
+    #: Whether consumer groups take part. Checks of offsets assume that no session ends before its
+    #: broker can know. So groups take no part if sessions of cut-off brokers end.
     has_groups: bool = True
     #: Whether one idempotent producer writes to several partitions, as librdkafka does.
     shared_producer: bool = False
-    #: How often that producer sends a new batch to a new leader before it resends refused ones, as
-    #: a share of the changes of leader.
+    #: Share of the leader changes at which that producer sends a new batch before it resends
+    #: rejected batches.
     overtaking_share: float = 0.0
     #: Number of brokers; each partition has three replicas.
     brokers: int = 3
@@ -122,14 +123,15 @@ class Profile:
     log_dirs: tuple[int, ...] = (1,)
     #: APIs that no broker serves, because Kafka's controllers do not.
     withheld_apis: tuple[int, ...] = ()
-    #: Size of each disk, of which all replicas of a broker take a part that can be balanced (D15).
+    #: Size of each disk; the replicas of a broker occupy a part of it that can be balanced (D15).
     disk_bytes: int = DEFAULT_CAPACITY_BYTES
-    #: Levels of the protocol between brokers; each broker draws one. Empty: the newest (A12).
+    #: Levels of the protocol between brokers; each broker draws one. Empty means the newest level
+    #: (A12).
     protocol_levels: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store, in ms.
     store_latency_ms: tuple[float, float] = (0.1, 1.5)
-    #: Whether all kinds of faults take part, with equal probability. `weights` are then ignored,
-    #: and a seed's draws for one kind do not change those for another.
+    #: Whether all kinds of faults take part, with equal probability. Then `weights` are ignored,
+    #: and a seed's draws for one kind do not change the draws for another kind.
     has_all_kinds: bool = False
     #: Whether all faults draw from one stream, so that the omission of one changes later ones.
     shares_stream: bool = False
@@ -141,5 +143,5 @@ class Profile:
             object.__setattr__(self, "properties", properties_of(config))
 
 
-#: Makes a profile that plays its scenario, beside few faults that matter little.
+#: Makes a profile that plays its scenario beside few unimportant faults.
 played: Final = partial(Profile, faults="slow_link 1", pace=Pace(interval_ms=(2_000, 5_000)))

@@ -4,8 +4,8 @@ Roles and ISR changes arrive late. Followers fall behind. Replicas return with f
 other brokers expect. Leaders are elected again and again.
 
 Reads of some leaders are slow: their page cache is cold and their disks take seconds, while
-followers and producers are as quick as ever. With pending reads a follower that waits for its
-leader stays in the ISR, and one that died leaves it all the same (F5 to F8).
+followers and producers are as quick as ever. With pending reads, a follower that waits for its
+leader stays in the ISR, but a dead follower leaves the ISR (F5 to F8).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Final
 from tidelog.sim.profiles.profile import Pace, Profile, played
 
 _PENDING: Final = "follower.fetch.pending.reads.insync.enable=true"
-#: A follower falls out of sync within a single slow read, and waits for many of them. A response
-#: ends at the end of a segment: small ones would keep followers from reaching the LEO of their
-#: fetch before.
+#: A follower falls out of sync within a single slow read, and waits for many such reads. A response
+#: ends at the end of a segment, so small segments would keep followers from reaching the leader's
+#: log end offset at an earlier fetch.
 _SHORT_LAG: Final = (
     "replica.lag.time.max.ms=600, replica.socket.timeout.ms=20000, log.segment.bytes=4194304"
 )
@@ -39,8 +39,8 @@ REPLICAS: Final = (
         config="replica.fetch.max.bytes=300",
         shares_stream=True,
     ),
-    # Leaders die while the links to their followers are slow or cut. Records that they
-    # acknowledged before their followers had them are lost.
+    # Leaders die while the links to their followers are slow or cut. Records that the leaders
+    # acknowledged before followers had them are lost.
     Profile(
         "slow_followers",
         faults="slow_link 6, cut_two_ways 3, crash_leader 3",
@@ -98,11 +98,11 @@ REPLICAS: Final = (
         has_groups=False,
         pace=Pace(left_out=0.0, interval_ms=(2_000, 5_000)),
     ),
-    # Records of two leader epochs are truncated, and are back after a power loss.
+    # Records of two leader epochs are truncated, and reappear after a power loss.
     played(
         "two_terms_lost",
         pace=Pace(left_out=0.0, interval_ms=(2_000, 5_000)),
-        # The truncated records are on disk already, and the records behind them not yet.
+        # The truncated records are already on disk, but the following records are not.
         config="log.flush.interval.ms=300, replica.high.watermark.checkpoint.interval.ms=40",
         scenario="two_terms_lost",
         has_groups=False,
@@ -120,8 +120,8 @@ REPLICAS: Final = (
         keeps_budget=False,
         keeps_promises=False,
     ),
-    # The controller returns leadership to preferred replicas all the time, while these crash,
-    # come back and catch up (V46).
+    # The controller returns leadership to preferred replicas all the time, while the replicas
+    # crash, return and catch up (V46).
     Profile(
         "balance",
         faults="crash_any 1, crash_controller 0.3, elect_preferred 2, expire_session 1,"
@@ -135,8 +135,8 @@ REPLICAS: Final = (
     played("a_host_stays_away", scenario="every_member_ends", phase="absence", shares_stream=True),
     played("older_disks", scenario="older_disk_returns", shares_stream=True),
     played("last_replica_standing", scenario="last_replica_standing", shares_stream=True),
-    # Requests for ISR changes stay without a response, while other members fall behind and catch
-    # up: newer changes supersede those whose outcome is open (A8).
+    # Requests for ISR changes get no response, while other members fall behind and catch up. Newer
+    # changes supersede the changes whose outcome is open (A8).
     Profile(
         "superseded_changes",
         faults="slow_link 6, cut_one_way 4, reset_connections 4, crash_any 2, crash_controller 1,"
@@ -145,7 +145,7 @@ REPLICAS: Final = (
         config="request.timeout.ms=150, replica.lag.time.max.ms=600",
         store_latency_ms=(5.0, 120.0),
     ),
-    # The controller holds expansions back, while members crash, catch up and fall behind (A11).
+    # The controller delays ISR expansions, while members crash, catch up and fall behind (A11).
     Profile(
         "held_expansions",
         faults="slow_link 5, cut_one_way 2, crash_any 4, crash_controller 1, expire_session 1",
@@ -182,7 +182,8 @@ REPLICAS: Final = (
         isr_stands=True,
         session_timeout_ms=4_000,
     ),
-    # The same without pending reads: followers leave ISRs, and acknowledged records survive.
+    # Only reads are slow, and pending reads do not count: followers leave ISRs, and acknowledged
+    # records survive.
     Profile(
         "slow_leaders_unaided",
         faults="slow_reads 1",
@@ -201,8 +202,9 @@ REPLICAS: Final = (
         config=f"{_SHORT_LAG}, {_PENDING}, replica.socket.timeout.ms=6000",
         session_timeout_ms=9_000,
     ),
-    # Brokers die while leaders read for the others: the controller takes them out of the ISRs, and
-    # the same leaders lead on under other epochs (F7). Their healthy followers stay.
+    # Brokers die while leaders read for the other followers. The controller removes the dead
+    # members from the ISRs, and the same leaders continue under other epochs (F7). The healthy
+    # followers stay in the ISRs.
     Profile(
         "readers_led_on",
         faults="slow_reads 4, crash_any 1, stop 1, expire_session 0.5",
@@ -213,7 +215,7 @@ REPLICAS: Final = (
         healthy_stay=True,
         session_timeout_ms=2_000,
     ),
-    # Leaders whose reads hang hand their leaderships over (F11).
+    # Leaders whose reads hang transfer their leadership (F11).
     Profile(
         "hung_leaders",
         faults="hung_reads 4, slow_reads 1, crash_any 0.5, slow_link 0.5",

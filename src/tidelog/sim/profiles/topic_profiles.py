@@ -1,7 +1,7 @@
 """Profiles whose topics change while faults happen.
 
 Topics are recreated, altered, lost from the store. Partitions are added, removed and reassigned.
-The nodes of both are edited or unreadable.
+The nodes of topics and partitions are edited or unreadable.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ TOPICS: Final = (
         recreates=0.0,
         churn=("topics_mislaid",),
     ),
-    # Links are cut while topics are deleted and recreated. Commands are retried, and the first of
-    # them arrive when the link is healed.
+    # Links are cut while topics are deleted and recreated. Commands are retried, and the earliest
+    # attempts arrive when the link is healed.
     Profile(
         "late_commands",
         faults="cut_two_ways 4, cut_one_way 4, isolate 2",
@@ -89,7 +89,7 @@ TOPICS: Final = (
         brokers=5,
         churn=("moves_redirected",),
     ),
-    # Moves wait in a queue, are frozen, and are asked for by nodes of the store (R8, R11, R12).
+    # Moves wait in a queue, are frozen, and are requested by nodes of the store (R8, R11, R12).
     Profile(
         "queued_moves",
         faults="crash_any 2, crash_controller 4, expire_controller 3, expire_session 1, strike 3,"
@@ -98,13 +98,13 @@ TOPICS: Final = (
         recreates=0.3,
         brokers=5,
         churn=("moves_queued",),
-        # With these in-sync replicas a member that bounces makes moves pause.
+        # With this minimum of in-sync replicas, moves pause when a member restarts.
         config="reassignment.max.concurrent.partitions=2,"
         " reassignment.max.concurrent.partitions.per.broker=1, min.insync.replicas=3",
         scenario="controller_lost_at_each_write",
     ),
-    # Partitions move while the rates of the replication throttle are set, changed and removed, of
-    # brokers that are down too (R15). Reads are small, so that low rates hold replicas back.
+    # Partitions move while rates of the replication throttle are set, changed and removed, also on
+    # stopped brokers (R15). Reads are small, so that low rates hold replicas back.
     Profile(
         "throttled_moves",
         faults="crash_any 2, crash_leader 1, expire_session 1, slow_link 1, cut_two_ways 1,"

@@ -1,7 +1,7 @@
 """The story of a run: the facts that matter, in plain words, in order of time.
 
-`watching` collects `facts` while the run goes on. `report` selects the facts that matter and
-formats them as lines. `verdict` adds the rule and the logs after a violation.
+`watching` collects `facts` during the run. `report` selects the facts that matter and formats them
+as lines. `verdict` adds the rule and the logs after a violation.
 """
 
 from tidelog.sim.story.report import story_lines

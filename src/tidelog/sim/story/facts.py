@@ -1,7 +1,7 @@
 """The facts of a story: one a line, about a partition, a group or the whole cluster.
 
-Facts about records are many and alike. They carry an actor and offsets, so that `report` can
-summarize them.
+Facts about records are many and alike. Facts about records carry an actor and offsets, so that
+`report` can summarize them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Selection of the facts that matter, formatted as lines with the simulated time.
 
 The story of a violation has the facts about the partitions or the group that the violation names,
-and those about the whole cluster. The story of a run without a violation has all partitions,
-without facts about records. A long stretch of facts about records is summarized; the last ones
+and the facts about the whole cluster. The story of a run without a violation has all partitions,
+without facts about records. A long stretch of facts about records is summarized; the last facts
 before a violation have a line each.
 """
 

@@ -1,8 +1,8 @@
 """The verdict of a story: the violated rule, and the records of each replica around the offset.
 
-The text of the violation determines the rule. The offset is the one that the violation names, or
-the first at which a log differs from the committed records. The logs are shown as the files were at
-the end of the run.
+The text of the violation determines the rule. The violation names the offset; otherwise it is the
+first offset at which a log differs from the committed records. The logs are shown as the files were
+at the end of the run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.sim.observed.replica_logs import LogKey, ReplicaLog
 if TYPE_CHECKING:
     from tidelog.sim.story.watching import Watcher
 
-#: Number of offsets shown before and behind the offset in question.
+#: Number of offsets shown before and after the violation's offset.
 _AROUND: Final = 3
 #: Patterns of the offset in a violation, the most reliable first.
 _OFFSETS: Final = (
@@ -99,7 +99,8 @@ def _logs(watcher: Watcher, key: LogKey, violation: str) -> list[str]:
 def _offset(violation: str, logs: Sequence[ReplicaLog | None], committed: Sequence[int]) -> int:
     """Return the offset that a violation names.
 
-    Without one, return the first committed offset at which a log differs or has already ended.
+    If the violation names no offset, return the first committed offset at which a log differs or
+    has already ended.
     """
     for pattern in _OFFSETS:
         found = pattern.search(violation)
@@ -125,8 +126,8 @@ def _cell(log: ReplicaLog | None, offset: int) -> str:
 def _record(number: int) -> str:
     """Return a record number as text, a long one shortened to its last digits.
 
-    Long numbers belong to coordinators' records and are checksums. Their last digits suffice to
-    distinguish them.
+    Long numbers belong to coordinators' records and are checksums. The last digits suffice to
+    distinguish such numbers.
     """
     text = str(number)
     return text if len(text) <= 8 else f"..{text[-5:]}"

@@ -1,8 +1,8 @@
 """The watcher of a run, which records the facts of its story.
 
 The watcher follows the brokers' traces (`core.ports.Tracer`), commits of the store, the files, the
-claims of leaders and the responses to clients. For each of these it uses callbacks of a checker
-that follows them anyway, so a watched run does the same as an unwatched one.
+claims of leaders and the responses to clients. The watcher uses callbacks of checkers, so a watched
+run does the same as an unwatched run.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class Watcher:
             reasons.append(f"member {state.leader} of the last ISR is there")
         if not reasons:
             topic = self._cluster.published.all_topics[state.key.topic_id]
-            # An administrator may have edited the partition's replicas away.
+            # An administrator may have removed the partition's replicas by an edit.
             preferred = topic.assignment.get(state.key.partition, ())[:1]
             if state.leader in preferred and state.leader != before.leader:
                 reasons.append("it is the preferred replica")
@@ -326,5 +326,5 @@ def _records(numbers: tuple[int, ...] | list[int]) -> str:
     return f"records {numbers[0]}-{numbers[-1]}"
 
 
-#: Numbers above are checksums of coordinators' records (`sim/batches`).
+#: Larger record numbers are checksums of coordinators' records (`sim/batches`).
 _CLIENTS_NUMBERS: Final = 1 << 60

@@ -1,8 +1,8 @@
 """Kinds of churn: changes by administrators, producers and members while faults happen.
 
-Each kind is a class, registered here under its name in snake case. It acts until it is stopped, and
-counts acknowledged operations. `sim.client_workload` starts the kinds that a seed draws. After the
-faults, `sim.final_phase` waits until they are done and settled.
+Each kind is a class, registered here under its name in snake case. A kind acts until it is stopped,
+and counts acknowledged operations. `sim.client_workload` starts the kinds that a seed draws. After
+the faults, `sim.final_phase` waits until all kinds are done and settled.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ChurnKind(ABC):
         """Make one change, or a few that belong together."""
 
     async def finish(self) -> None:  # noqa: B027  # few kinds leave anything behind
-        """Put right what would keep the run from its end; by default nothing."""
+        """Undo changes that would keep the run from its end; by default nothing."""
 
     def unsettled(self) -> str:
         """Return a condition that does not hold yet after the churn is done; empty if all hold.
@@ -98,7 +98,7 @@ class ChurnKind(ABC):
 
     @contextmanager
     def tried(self, what: str, *, forgets: bool = False) -> Iterator[None]:
-        """Trace an error of an operation within the context, which then ends without it.
+        """Trace and suppress an error of an operation, which ends the context.
 
         With `forgets` the client also forgets the cluster's metadata.
         """
@@ -134,7 +134,7 @@ class ChurnKind(ABC):
     ) -> bool:
         """Set keys in one request, and remove those without a value.
 
-        Return whether that is acknowledged, which is then traced with its `detail`.
+        Return whether the request is acknowledged; an acknowledgement is traced with its `detail`.
         """
         changes = [
             ConfigChange(_REMOVE if value is None else ConfigOperation.SET, key, value)
@@ -185,7 +185,7 @@ def churn(kind: T) -> T:
 
 
 def churn_of_profiles(kind: T) -> T:
-    """Register a kind of churn that only the profiles play that name it."""
+    """Register a kind of churn that only profiles that name the kind play."""
     return _register(kind, is_drawn=False)
 
 

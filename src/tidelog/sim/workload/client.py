@@ -1,8 +1,8 @@
 """A client node: connections to brokers, API versions, and a driver for `tidelog.client`.
 
-A connection negotiates versions first and pipelines requests after that. Like Kafka's clients, it
-closes if a request gets no response in time. `run` drives the client package's operations
-(metadata, topics, producer ids), so that these run under simulation, too.
+A connection negotiates versions first and pipelines requests after that. As in Kafka's clients, a
+connection closes if a request gets no response in time. `run` drives the client package's
+operations (metadata, topics, producer ids), so that these run under simulation, too.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ClientConnection:
             _fail(future, ConnectionLost(f"{self._transport.peer}: {reason}"))
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Ignore this: clients do not wait for their queue."""
+        """Do nothing, because clients do not wait for their queue."""
 
     def _arm(self) -> None:
         if self._timer is None:
@@ -168,7 +168,7 @@ class ClientNode:
         )
 
     async def leader_of(self, partition: TopicPartition) -> tuple[BrokerNode, TopicMetadata]:
-        """Return the leader of a partition, and what that broker's cluster shows of its topic."""
+        """Return the leader of a partition, and the metadata of its topic."""
         router = self.router
 
         def attempt(patience: Patience) -> Operation[tuple[BrokerNode, TopicMetadata]]:
@@ -178,7 +178,7 @@ class ClientNode:
         return await self.run(router.repeat(f"finding the leader of {partition}", attempt))
 
     async def topic(self, name: str) -> TopicMetadata | None:
-        """Return what a broker shows of a topic now; None without the topic or a response."""
+        """Return a topic's current metadata from a broker; None without the topic or a response."""
         try:
             return (await self.run(self.router.metadata([name]))).topics.get(name)
         except TidelogError:

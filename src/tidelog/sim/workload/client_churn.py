@@ -1,16 +1,15 @@
 """Churn of clients: producers and group members come and go, others look for leaders and brokers.
 
-The batches, joins and commits of those that come and go are operations like those of the clients
-that stay: the same checkers judge them.
+The same checkers judge the operations of clients that come and go and of clients that stay.
 
-One client keeps a connection to the leader of a partition. When the connection ends, it asks
-another broker at once. Where the answer names no other leader, it waits for a long timer, as
-librdkafka does for a second. `checkers.answer_checker` judges the answers (V83).
+One client keeps a connection to the leader of a partition. When the connection ends, this client
+queries another broker at once. If the response names no other leader, the client waits for a long
+timer, as librdkafka does for a second. `checkers.answer_checker` judges the responses (V83).
 
-Another client knows only the brokers of the last Metadata response. It decommissions a broker that
-the response does not list, and drops its bootstrap addresses once it knows a broker. After an empty
-list the client has no broker left and hangs for ever. The steady topic exists all the time, so no
-broker may respond that it is unknown.
+Another client knows only the brokers of the last Metadata response. This client decommissions a
+broker that the response does not list, and drops its bootstrap addresses once it knows a broker.
+After an empty list the client has no broker left and hangs for ever. The steady topic exists all
+the time, so no broker may respond that it is unknown.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ _MOST_GUESTS = 4
 _METADATA_VERSION: Final = 12
 _FIND_VERSION: Final = 4
 _TIMEOUT_MS: Final = 1_500
-#: The timer of a client that got no other leader.
+#: Timer in ms of a client that got no other leader.
 _TIMER_MS: Final = 800
-#: How often a client that waits looks whether the run is over.
+#: Interval in ms at which a waiting client checks whether the run is over.
 _LOOK_MS: Final = 200
 
 
@@ -72,7 +71,7 @@ class _Visits(ChurnKind):
         self._guests: list[SimMember] = []
 
     def _member(self, name: str, number: int, instance_id: str | None) -> SimMember:
-        """Return a member on a client of its own, as each process has; its draws have a name."""
+        """Return a member on its own client, as each process has; its random stream has a name."""
         is_static = instance_id is not None
         return SimMember(
             self.work.client(),
@@ -191,7 +190,7 @@ class LeadersFollowed(ChurnKind):
         connection.close("the client is done")
 
     async def _ask(self, partition: TopicPartition, lost: Address | None) -> Address | None:
-        """Ask one broker for the leader; return one other than the lost one, or None."""
+        """Ask one broker for the leader; return a leader other than the lost one, or None."""
         others = [each for each in self.client.bootstrap if each != lost]
         address = self.draw.choice(others)
         try:
@@ -226,7 +225,7 @@ class LeadersFollowed(ChurnKind):
 
 
 async def _metadata(kind: ChurnKind, address: Address, topic: str) -> MetadataResponse:
-    """Ask one broker for the metadata of a topic, without its creation."""
+    """Request the metadata of a topic from one broker, without creating the topic."""
     connection = await kind.client.connection(address)
     topics = [MetadataRequestTopic(name=topic)]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)

@@ -1,7 +1,8 @@
 """Churn of crowds: clients that take all connections, read no responses, or send no UTF-8.
 
-The brokers must serve each other and their steady clients meanwhile: no follower leaves an ISR for
-a crowd (L1), unread responses have a bound (L2), and text that is no UTF-8 is answered.
+Meanwhile the brokers must serve each other and their steady clients: no follower leaves an ISR
+because of a crowd (L1). Unread responses have a bound (L2), and text that is no UTF-8 gets a
+response.
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRe
 
 #: Connections that a crowd opens above the limit.
 _ABOVE: Final = 10
-#: Connections of a crowd where the limit is higher.
+#: Maximum number of connections of a crowd, if the limit is higher.
 _MOST: Final = 90
-#: Readers of nothing, and the fetches that each of them sends at once.
+#: Number of clients that read no responses, and of the fetches that each sends at once.
 _READERS: Final = 12
 _FETCHES: Final = 100
-#: How often a crowd breaks all connections to its broker.
+#: Share of the crowds that break all connections to their broker.
 _BREAKS: Final = 0.5
 _CONNECT_TIMEOUT_MS: Final = 1_500
 _LOOK_MS: Final = 20
-#: Looks until an answer must be here, where the connection is not lost.
+#: Number of checks until a response must have arrived, unless the connection is lost.
 _ANSWER_LOOKS: Final = 150
-#: Requests in a row of which one must be answered: connections break.
+#: Number of consecutive requests of which one must get a response, because connections break.
 _ODD_REQUESTS: Final = 10
 _METADATA_VERSION: Final = 1
 _FETCH_VERSION: Final = 11
 _NAME: Final = b"NAME"
 _VERSIONS: Final = ApiVersionsRequest()
-#: How often a follower of Kafka connects through a crowd, and the requests with which it may begin.
-#: It names a broker of the cluster, from a host that is not that broker's, and asks for nothing.
+#: Share of the crowds through which a follower of Kafka connects, and its possible first requests.
+#: Such a request names a broker of the cluster from another broker's host, and requests no data.
 _FOLLOWS: Final = 0.3
 _REPLICA: Final = 1
 _OF_FOLLOWERS: Final = (
@@ -66,11 +67,11 @@ class CrowdConnection:
         self.frames += len(frames)
 
     def connection_lost(self, reason: str) -> None:
-        """Note the end."""
+        """Note the end of the connection."""
         self.is_open = False
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Ignore this: a crowd does not wait."""
+        """Do nothing, because a crowd does not wait."""
 
 
 @churn_of_profiles
@@ -137,7 +138,7 @@ class Crowds(ChurnKind):
         return opened
 
     async def _take_all(self) -> None:
-        """Take all connections of a broker for a while; again and again, those to it break."""
+        """Take all connections of a broker for a while; sometimes break all connections to it."""
         address = self.draw.choice(self.client.bootstrap)
         crowd: list[CrowdConnection] = []
         until_ns = self.client.now_ns + self.draw.randrange(3_000, 7_000) * NS_PER_MS
@@ -152,13 +153,13 @@ class Crowds(ChurnKind):
                     await self._follow(address.host, address.port)
                 if self.draw.random() < _BREAKS:
                     self._break_connections(address.host)
-                    crowd.clear()  # and it is back at once
+                    crowd.clear()  # the crowd is back at once
             self.succeeded(f"{len(crowd)} connections to {address.host}")
         finally:
             _close(crowd)
 
     def _ask(self, crowd: list[CrowdConnection]) -> None:
-        """Let some of a crowd send requests, so that the others are idle for longer."""
+        """Let some of a crowd send requests, so that the other connections are idle for longer."""
         for number, each in enumerate(crowd):
             if number % 3 and each.is_open:
                 each.transport.send(encode_request(apis.API_VERSIONS, 0, 1, "crowd", _VERSIONS))
@@ -211,7 +212,7 @@ class Crowds(ChurnKind):
             _close(crowd)
 
     async def _no_utf_8(self) -> None:
-        """Ask for a topic whose name is no UTF-8: connections break, but one answer comes (L3)."""
+        """Request a topic whose name is no UTF-8: connections break, one response comes (L3)."""
         for _ in range(_ODD_REQUESTS):
             if await self._is_answered():
                 self.succeeded("a name that is no UTF-8 was answered")

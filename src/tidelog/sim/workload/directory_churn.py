@@ -1,13 +1,12 @@
 """Churn of log directories: moves within brokers (D11), drains and balancing (D12, D15).
 
-Requests for moves go to all brokers at any time: for other directories, for the present one, for
-replicas that are not there, for directories that do not exist. Rates are set and changed meanwhile.
-After the faults the rates are removed, and every move must end: no broker has a future replica any
-more.
+All brokers get requests for moves at any time: to other directories, to the current directory, of
+absent replicas, and to directories that do not exist. Rates are set and changed meanwhile. After
+the faults the rates are removed, and every move must end: no broker has a future replica any more.
 
-As `tidelog log-dirs drain` does, the operator sets a drain and a cordon in one request, of brokers
-that are in trouble too, and ends both later. Balancing is enabled and disabled, with limits that
-change. After the faults some directories stay drained, and must be empty in the end.
+As `tidelog log-dirs drain` does, the operator sets a drain and a cordon in one request, also on
+brokers in trouble, and ends both later. Balancing is enabled and disabled, with limits that change.
+After the faults some directories stay drained, and must be empty in the end.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from tidelog.core.throttle_keys import DIRECTORY_MOVE_RATE
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
 from tidelog.sim.workload.work import Workload
 
-#: Bytes a second; 0 holds all moves until it changes.
+#: Rates of moves in bytes a second; 0 stops all moves until the rate changes.
 _MOVE_RATES: Final = (0, 3_000, 20_000, 200_000)
 _RATE_SHARE: Final = 0.1
 _UNKNOWN_SHARE: Final = 0.05
 _CORDONED: Final = "cordoned.log.dirs"
 _DRAINING: Final = "draining.log.dirs"
 _BALANCE: Final = "log.dir.balance.enable"
-#: Bytes a second; the first lets no move end in a while.
+#: Rates of balancing in bytes a second; the first rate lets no move end for a while.
 _BALANCE_RATES: Final = (500, 5_000, 50_000)
 _LAST_RATE: Final = 200_000
 _DRAINS: Final = 0.45
@@ -82,7 +81,7 @@ class DirectoriesChanged(ChurnKind):
         return self.draw.choice(self.work.cluster.settings.log_directories)
 
     async def _set_rate(self, broker_id: int, rate: str | None) -> bool:
-        """Set or remove the rate of a broker; return whether that is acknowledged."""
+        """Set or remove the rate of a broker; return whether the request is acknowledged."""
         what = f"the rate of moves of broker {broker_id}"
         resource = ConfigResource(BROKER, str(broker_id))
         return await self.alter(resource, {DIRECTORY_MOVE_RATE: rate}, what, f": {rate}")
@@ -139,7 +138,7 @@ class DirectoriesDrained(ChurnKind):
         return self.draw.sample(directories, max(0, self.draw.randrange(-2, len(directories) + 1)))
 
     async def _set(self, broker_id: int, values: dict[str, str]) -> bool:
-        """Set keys of a broker in one request; return whether that is acknowledged."""
+        """Set keys of a broker in one request; return whether the request is acknowledged."""
         resource = ConfigResource(BROKER, str(broker_id))
         return await self.alter(resource, values, f"{values} of broker {broker_id}")
 

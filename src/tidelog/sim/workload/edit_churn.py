@@ -1,12 +1,12 @@
 """An editor that changes the nodes of a topic in the store with foreign tools (V25).
 
 The editor creates a topic by its node, adds partitions, removes the highest partition, deletes all
-nodes of the topic and recreates it. In between it writes invalid content: no JSON, truncated JSON,
-gaps, brokers that do not exist, other replicas, an invalid state. The controller must treat a valid
-edit like a request. It must leave an invalid edit alone, and no acknowledged record may be lost;
-the editor repairs it after a while. A controller that was elected meanwhile read the invalid node
-first. So the editor, like an administrator, replaces that controller by another one, which reads
-the repaired node.
+nodes of the topic and recreates it. In between the editor writes invalid content: no JSON,
+truncated JSON, gaps, brokers that do not exist, other replicas, an invalid state. The controller
+must treat a valid edit like a request. The controller must ignore an invalid edit, and no
+acknowledged record may be lost; the editor repairs the node after a while. A controller that was
+elected meanwhile read the invalid node first. So the editor, like an administrator, replaces that
+controller by another one, which reads the repaired node.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class NodesEdited(OfTopics):
         published.removed[published.key(self._topic_id, number)] = None
         del self._partitions[number]
         await self._write()
-        # The controller takes no removal while another one of the topic is under way.
+        # The controller begins no removal while another removal of the topic is under way.
         await self._until(lambda: not self._is_held(number))
         self.succeeded(f"partition {number} removed from its node")
 
@@ -133,7 +133,8 @@ class NodesEdited(OfTopics):
         await self.pause(20, 1_500)
         await self._available()
         node = cluster.store.tree.get(path)
-        if node is not None and node.data == data:  # else a requested change replaced it
+        # otherwise a requested change replaced the content
+        if node is not None and node.data == data:
             cluster.store.write_from_outside(path, before)
         self.succeeded("invalid content repaired")
         if cluster.published.controller_epoch != epoch:
@@ -226,7 +227,7 @@ class NodesEdited(OfTopics):
     async def _another_controller(self) -> None:
         """End the session of the active controller, again and again, until another is elected.
 
-        Where the fault budget spares that broker, its controller node is deleted instead.
+        If the fault budget spares that broker, the controller node is deleted instead.
         """
         cluster = self.work.cluster
         epoch = cluster.published.controller_epoch

@@ -1,10 +1,10 @@
 """Members of groups: they join, share partitions, commit, pause, leave, crash, and join again.
 
 A member finds its coordinator, joins, assigns partitions if it leads, and fetches committed
-offsets, all on one connection. Then it commits ever higher offsets. It also makes the mistakes of
-real clients. It commits after a pause in which it lost its membership, forgets its member id, or
-drops its connection while it waits. A committer has no membership. Any error that no fault explains
-is an anomaly.
+offsets, all on one connection. Then the member commits ever higher offsets. A member also makes the
+mistakes of real clients. For example, a member commits after a pause in which it lost its
+membership, forgets its member id, or drops its connection while it waits. A committer has no
+membership. Any error that no fault explains is an anomaly.
 """
 
 from __future__ import annotations
@@ -367,7 +367,8 @@ class SimMember(_Speaker):
         version = self._version(connection, apis.JOIN_GROUP)
         metadata = SUBSCRIPTION.encode(ConsumerProtocolSubscription([self.plan.topic]), 1)
         if self._draw.random() < 0.3:
-            # Other bytes with the same meaning: the coordinator makes all members join again.
+            # The subscription has other bytes with the same meaning, so the coordinator makes all
+            # members join again.
             subscription = ConsumerProtocolSubscription([self.plan.topic], self._draw.randbytes(2))
             metadata = SUBSCRIPTION.encode(subscription, 1)
         request = JoinGroupRequest(
@@ -501,7 +502,7 @@ class SimMember(_Speaker):
             )
 
     async def _commit_late(self, connection: ClientConnection) -> None:
-        """Commit under the former generation, after the member joined another one."""
+        """Commit under the former generation, after the member joined another generation."""
         if not 0 <= self._former_generation < self._generation or not self._owned:
             return
         try:

@@ -1,14 +1,15 @@
 """Churn of preferred leader elections by request (ElectLeaders, KIP-183), and of descriptions.
 
 If a response says that a partition's preferred leader was elected, that leader must have led at
-some time since the request. This module does not check whether it leads in the end, which depends
-on automatic balance.
+some time since the request. This module does not check the final leader, which depends on automatic
+balance.
 
-Operators ask why replicas are out, and why there is no leader. Each answer is compared with the
-published state of the partition epoch that it names. Leader, ISR and eligible replicas are those of
-that state. Every replica outside the ISR has a cause, and no member has one. A partition without a
-leader names its members, and one with a leader names none. A cause that blames a broker's end is
-false for a broker that was registered all the time.
+Operators ask why replicas are out of the ISR, and why partitions have no leader. Each response is
+compared with the published state of the partition epoch in the response. Leader, ISR and eligible
+replicas must match that published state. Every replica outside the ISR has a cause, and no member
+of the ISR has a cause. The response names the members of a partition without a leader, but none for
+a partition with a leader. A cause that blames a broker's end is false if the broker was registered
+all the time.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class LeadersElected(ChurnKind):
         published = self.work.cluster.published
         topic = published.topics.get(partition.topic)
         if topic is None or topic.created_ns >= begin_ns:
-            return  # it was recreated meanwhile: the request may mean either topic
+            return  # the topic was recreated meanwhile, so the request may mean either topic
         if topic.assigned_ns.get(partition.partition, -1) >= begin_ns:
             return  # another replica is preferred since then
         key = published.key(topic.topic_id, partition.partition)

@@ -1,12 +1,13 @@
 """Churn of offset lookups (ListOffsets), by time and at the end, and of retention.
 
-Each lookup is compared with the committed records (V36). "Latest" is never above their end. It is
-never below the end of what leaders of earlier epochs committed, nor below an earlier response of
-the same leader. A record found by time is committed, has that time, and is the first as new. If the
-published leader finds none and still leads, there was none at the time of the request.
+Each lookup is compared with the committed records (V36). The "latest" offset is never above the end
+of the committed records. The "latest" offset is never below the end of what leaders of earlier
+epochs committed, nor below an earlier response of the same leader. A record found by time is
+committed, has the reported time, and is the first record as new as requested. If the published
+leader finds no record and still leads, there was no such record at the time of the request.
 
 Retention and DeleteRecords of everything remove only committed records. `replication_checker`
-checks this: for it, any committed record of such a topic may be gone.
+checks the removals; for such a topic it accepts that any committed record is gone.
 """
 
 from __future__ import annotations
@@ -122,7 +123,8 @@ class OffsetsLookedUp(ChurnKind):
     ) -> None:
         """Check that a lookup missed none of the records committed at the time of the request.
 
-        The newest record of all may be uncommitted. Then the response has no record.
+        The newest record of all may be uncommitted. If it is uncommitted, the response has no
+        record.
         """
         newest = max(self._times(truth)[:committed], default=-1)
         if listed.offset == _NONE and 0 <= wanted <= newest:
@@ -158,7 +160,7 @@ class RecordsExpire(ChurnKind):
     async def begin(self) -> None:
         work, partition = self.work, TopicPartition(self.topic, 0)
         await self.create(self.topic, configs=self.configs)
-        # The time of retention and the records that it removes are not known here.
+        # The client does not know the time of retention and the records that it removes.
         self.client.records_may_go(partition, self.topic_id(self.topic), 1 << 62)
         work.produce(work.client(), partition)
         work.produce(work.client(), partition)

@@ -7,8 +7,8 @@ replicas set aside do not count.
 
 Moves and brokers have throttles (R4, R15): rates and lists of replicas are set, changed and
 removed. As `kafka-reassign-partitions --throttle` does, the administrator lists replicas by topic
-and sets rates by broker, of brokers that are down too. Afterwards all of it is removed, and no
-broker may throttle anything. The rates are low enough for moved replicas to wait.
+and sets rates by broker, also on stopped brokers. In the end all throttles are removed, and no
+broker may throttle any replica. The rates are low enough for moved replicas to wait.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _BY_NODE: Final = 0.2
 _BACK: Final = 0.15
 _ALL_BACK: Final = 0.08
 _OTHER_FACTOR: Final = 0.15
-#: How long a move may take until one of its new replicas is in sync.
+#: Number of checks for the first in-sync new replica of a move.
 _LOOKS: Final = 300
 _LOOK_MS: Final = 5
-#: Bytes a second; 0 holds replicas outside the ISR back until it changes.
+#: Rates in bytes a second; 0 stops replicas outside the ISR until the rate changes.
 _THROTTLES: Final = (0, 300, 1_000, 4_000, 20_000)
 _LISTS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _ALL_REPLICAS: Final = 0.5
@@ -72,9 +72,10 @@ class PartitionsMoved(ChurnKind):
         queued: bool = False,
         throttle: int | None = None,
     ) -> list[TopicPartition]:
-        """Ask for reassignments; return the partitions for which they begin or are queued.
+        """Request reassignments; return the partitions whose reassignments begin or are queued.
 
-        The check of the queue hears of each request: a newer one ends a queued one (R8, R20).
+        The checker of the queue gets each request, because a newer request ends a queued one (R8,
+        R20).
         """
         if not queued:
             self._queue.opened(targets)
@@ -90,7 +91,7 @@ class PartitionsMoved(ChurnKind):
         return [each for each in results if results[each].error is ErrorCode.NONE]
 
     def _throttle(self) -> int | None:
-        """Return the throttle that goes with the next moves; None asks for none."""
+        """Return the throttle of the next moves; None requests no throttle."""
         return None
 
     def _some(self) -> list[TopicPartition]:
@@ -151,7 +152,7 @@ class PartitionsMoved(ChurnKind):
 
 @churn_of_profiles
 class MovesRedirected(PartitionsMoved):
-    """Moves that get another target as soon as a new replica is in sync, which that drops (R10)."""
+    """Moves that get another target, without a new replica, as soon as it is in sync (R10)."""
 
     pause_ms = 100, 900
 
@@ -171,7 +172,7 @@ class MovesRedirected(PartitionsMoved):
         return False
 
     async def _first_in_sync(self, partition: TopicPartition) -> int:
-        """Return the first added replica that is in sync; -1 where the move ends before."""
+        """Return the first added replica that is in sync; -1 if the move ends before."""
         published = self.work.cluster.published
         for _ in range(_LOOKS):
             move = published.topics[partition.topic].moving.get(partition.partition)
@@ -187,14 +188,14 @@ class MovesRedirected(PartitionsMoved):
 
 @churn_of_profiles
 class MovesThrottled(PartitionsMoved):
-    """Moves that bring a throttle along, which is changed meanwhile (R4)."""
+    """Moves with a throttle that is changed meanwhile (R4)."""
 
     def _throttle(self) -> int | None:
-        """Return the throttle of the next moves; None keeps what they have."""
+        """Return the throttle of the next moves; None keeps their current throttle."""
         return self.draw.choice((None, NO_THROTTLE, 300, 1_000, 4_000, 20_000))
 
     async def finish(self) -> None:
-        """Remove the throttles of moves under way: they are too low for moves to end in time."""
+        """Remove the throttles of moves under way, which are too low for moves to end in time."""
         while True:
             with self.tried("the throttle of moves", forgets=True):
                 moves = await self.client.run(self._moves.list_reassignments())
@@ -242,7 +243,7 @@ class ThrottlesChanged(ChurnKind):
         )
 
     async def _remove(self) -> bool:
-        """Remove every rate and list; return whether all is acknowledged."""
+        """Remove every rate and list; return whether all removals are acknowledged."""
         resources = [(ConfigResource(TOPIC, topic), _LISTS) for topic in self._topics]
         resources += [
             (ConfigResource(BROKER, str(each)), THROTTLE_RATES)

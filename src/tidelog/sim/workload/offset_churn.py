@@ -1,14 +1,14 @@
-"""Churn of committed offsets: an administrator commits, resets and deletes them, and the group.
+"""Churn of committed offsets: commits, resets and deletions, and deletions of the group.
 
-The group has no members, and the administrator sends one request after the other. So the group's
-offsets are known: they are those of the last acknowledged request. A request that was retried, or
-got no response, may also hold, because any of its attempts may take effect at any later time.
+The group has no members, and the administrator sends one request after the other. So the offsets of
+the last acknowledged request are the group's offsets. A request that was retried, or got no
+response, may also hold, because any of its attempts may take effect at any later time.
 
 A topic is deleted and created again while groups have offsets of it (G6). The groups of such a
-topic have no members, and their clerk sends one request after the other. When every broker shows
-the new topic, the offsets of the former one are over: no group may read the new topic from one of
-them. A commit that was acknowledged since then holds. A commit that was retried, or got no
-response, may take effect at any later time.
+topic have no members, and one client sends their requests one after the other. Once every broker
+shows the new topic, no group may read it from an offset of the former topic. A commit that was
+acknowledged since then holds. A commit that was retried, or got no response, may take effect at any
+later time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 _GROUP: Final = "ledger"
 _PARTITIONS: Final = 3
-#: No offset.
+#: Offset of a partition without a committed offset.
 _NO_OFFSET: Final = -1
 _WRITES: Final = (OFFSET_COMMIT, OFFSET_DELETE, DELETE_GROUPS)
 _READERS: Final = ("rereaders", "returners", "repeaters", "recaller")
@@ -84,7 +84,7 @@ class OffsetLedger:
         self._since, self._rule = since, rule
 
     async def commit(self, wanted: dict[TopicPartition, int]) -> None:
-        """Commit new offsets; to the group this is also a reset."""
+        """Commit new offsets, which for the group is also a reset."""
         offsets = {each: FetchedOffset(offset) for each, offset in wanted.items()}
         await self.change(wanted, self.admin.commit(self.group, offsets), "committed")
 
@@ -110,7 +110,7 @@ class OffsetLedger:
             self._possible[partition][offset] = None
 
     def _check_gone(self) -> None:
-        """Check a response that the group does not exist: no offset may be required then."""
+        """Check a response that the group does not exist, when no offset may be required."""
         for partition, certain in self.certain.items():
             if certain != _NO_OFFSET and _NO_OFFSET not in self._possible[partition]:
                 self._kind.client.history.broken_promise(
@@ -135,7 +135,7 @@ class OffsetLedger:
         return False
 
     async def look_at_last(self) -> None:
-        """Read the offsets once more, unless their coordinator waits for an operator."""
+        """Read the offsets once more, unless the group's coordinator waits for an operator."""
         waits_for_operator = self._kind.work.cluster.group_waits_for_operator
         while not waits_for_operator(self.group) and not await self.look():
             await self._kind.pause(50, 300)

@@ -23,7 +23,7 @@ from tidelog.wire.registry import FETCH
 MAX_WAIT_MS: Final = 300
 _ANSWER_MARGIN_MS: Final = 1_500
 _PARTITION_MAX_BYTES: Final = 4_096
-#: Share of a patient consumer's fetches that ask for many bytes, which few responses can have.
+#: Share of a patient consumer's fetches that request more bytes than most responses can have.
 _PATIENT: Final = 0.5
 _MANY_BYTES: Final = (1_000, 4_096, 100_000)
 _LONG_WAIT_MS: Final = 2_500
@@ -49,7 +49,7 @@ class SimPartitionConsumer:
         gaps: bool = False,
         is_patient: bool = False,
     ) -> None:
-        """`is_patient`: some fetches ask for many bytes and wait for long (V61)."""
+        """`is_patient` means that some fetches request many bytes and wait for long (V61)."""
         self.client = client
         self.partition = partition
         self.stopping = False
@@ -61,7 +61,7 @@ class SimPartitionConsumer:
         self._draw = draw
         self._highest_version = highest_version
         self._is_patient = is_patient
-        #: Whether the topic is compacted: offsets may be missing.
+        #: Whether the topic is compacted, so that offsets may be missing.
         self.gaps = gaps
 
     async def run(self) -> None:
@@ -221,7 +221,7 @@ class SimPartitionConsumer:
         raise _BeginAgainError(ErrorCode.OFFSET_OUT_OF_RANGE, f"fetch of {self.partition}")
 
     def _is_sent_on(self, data: PartitionData) -> bool:
-        """Return whether a request deleted the records at the position; then continue behind them.
+        """Return whether a request deleted the records at the position; if so, continue after them.
 
         The consumer continues at the log start, which must not be above the requested offset.
         """

@@ -1,9 +1,10 @@
 """Producers of one partition each: idempotent like librdkafka's, plain, and fire-and-forget.
 
-An idempotent producer keeps up to five batches in flight. After any failure it retries all
-unacknowledged batches in order, with their sequences. It takes a new producer id only if the broker
-does not know the old one, or if acknowledged data may be lost. A plain producer (acks=all, one
-batch in flight) retries, too, so it may store a batch twice. With acks=1 or 0 it never retries.
+An idempotent producer keeps up to five batches in flight. After any failure, an idempotent producer
+retries all unacknowledged batches in order, with their sequences. An idempotent producer takes a
+new producer id only if the broker does not know the old id, or if acknowledged data may be lost. A
+plain producer (acks=all, one batch in flight) retries, too, so it may store a batch twice. A
+producer with acks=1 or 0 never retries.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ UNCERTAIN: Final = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.NETWORK_EXCEPTION,
-        # A deposed leader responds with it to all waiting requests, appended or not (V38).
+        # A deposed leader responds with this error to all waiting requests, appended or not (V38).
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
@@ -104,7 +105,7 @@ class PartitionProducer:
         self._timed = timed
         self.idempotent = idempotent
         self.pace_ms = pace_ms
-        #: The producer begins no new batches, and finishes open ones.
+        #: Whether the producer begins no new batches, and only finishes open batches.
         self.stopping = False
         self._numbers = numbers
         self._draw = draw
@@ -179,7 +180,7 @@ class PartitionProducer:
                 return
 
     def _check_order(self, refused: UnsettledBatch, waiting: UnsettledBatch) -> None:
-        """Report the acknowledgement of a batch behind one that the same broker refused (V38)."""
+        """Report an acknowledged batch after a batch that the same broker rejected (V38)."""
         first, second = refused.operation, waiting.operation
         history = self.client.history
         remade = history.was_remade_since(first.topic, first.begin_ns)
@@ -275,13 +276,13 @@ class PartitionProducer:
 
     def _refused(self, waiting: UnsettledBatch, error: ErrorCode) -> bool:
         if waiting not in self._waiting:
-            return False  # given up with the producer id that an earlier response made useless
+            return False  # the batch was given up with its producer id
         if error in NOT_APPENDED or error in UNCERTAIN:
             if not self._repeats:
                 self._end(waiting, Outcome.UNKNOWN if error in UNCERTAIN else Outcome.REFUSED)
             return False
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._waiting[0] is not waiting:
-            return False  # a batch before it was rejected
+            return False  # an earlier batch was rejected
         operation = waiting.operation
         remade = self.client.history.was_remade_since(operation.topic, operation.begin_ns)
         if error in _NEW_ID or (error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and remade):
@@ -293,7 +294,7 @@ class PartitionProducer:
             history = self.client.history
             history.sequence_refused(operation, self._broker_id)
             if not history.keeps_promises or operation.numbers[0] in history.expired_open:
-                self._renew()  # earlier batches are lost, or removed: it never fits again
+                self._renew()  # earlier batches are lost or removed, so this batch never fits
             return False  # another broker may lead by now
         self.client.history.anomaly(f"{error.name} for the oldest open {operation}")
         self._end(waiting, Outcome.UNKNOWN)

@@ -1,7 +1,7 @@
 """Churn of queued reassignments: queues, freezes and requests below /admin (R8, R11, R12, R20).
 
-Clients and an administrator use every way of asking for a move, some of them at once. After the
-faults reassignments are unfrozen; then every queue and every request is carried out.
+Clients and an administrator use every way to request a move, some of them at once. After the faults
+reassignments are unfrozen; then every queued move and every request is executed.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from tidelog.metadata.store import Create, Op
 from tidelog.sim.workload.churning import churn_of_profiles
 from tidelog.sim.workload.move_churn import PartitionsMoved
 
-#: What is done next, with its weight.
+#: Kinds of the next act, each with its weight.
 _ACTS: Final = {
     "queue": 6.0, "queue_by_node": 2.0, "freeze": 3.0, "freeze_by_node": 1.0, "request": 3.0,
     "single": 2.0, "move": 2.0, "cancel": 1.5, "cancel_all": 1.0, "wait": 4.0,
 }  # fmt: skip
-#: How often a request has a node below it, which should not be there.
+#: Share of the requests with a child node, which should not exist.
 _BELOW: Final = 0.3
 
 
 @churn_of_profiles
 class MovesQueued(PartitionsMoved):
-    """Moves that are queued, frozen, and asked for by nodes of the store."""
+    """Moves that are queued, frozen, and requested by nodes of the store."""
 
     pause_ms = 30, 1_200
 
@@ -84,7 +84,7 @@ class MovesQueued(PartitionsMoved):
         self._queue.is_frozen = True
         self.succeeded("a freeze")
         await self.pause(100, 1_500)
-        # Refused, or it is no freeze.
+        # The controller rejects this request if the freeze holds.
         await self._asks(self._targets(), queued=False)
         await self.pause(100, 1_500)
         self._queue.is_frozen = False
@@ -122,7 +122,7 @@ class MovesQueued(PartitionsMoved):
                 self._write(Create(f"{path}/below", b""))
 
     def _write(self, *ops: Op) -> bool:
-        """Create nodes by hand, unless the last one exists; return whether that was done."""
+        """Create nodes by hand, unless the last one exists; return whether they were created."""
         store = self.work.cluster.store
         if not store.is_available or store.tree.get(ops[-1].path) is not None:
             return False

@@ -1,17 +1,19 @@
-"""Churn of records: they are deleted (KIP-107), expire without timestamps (D21), are read again.
+"""Churn of records: deletion (KIP-107), expiry without timestamps (D21), repeated reads.
 
-Deleted records are below a requested offset; a log that begins above it breaks a promise. An
-acknowledged deletion has reached all live replicas, so its low watermark is at least the requested
-offset. From then on the log start is never below it, unless the leader's broker dies or all brokers
-die that knew it. As in Kafka, brokers write log starts to disk only from time to time.
+Deleted records are below a requested offset; a log that begins above that offset breaks a promise.
+An acknowledged deletion has reached all live replicas, so its low watermark is at least the
+requested offset. From then on the log start is never below that low watermark, unless the leader's
+broker or all brokers that knew it die. As in Kafka, brokers write log starts to disk only from time
+to time.
 
-Records without a timestamp are as old as their segment. They may be gone when `retention.ms` have
-passed since a replica first stored them. A replica may keep them for longer. A log that begins
-above a younger record breaks a promise; the replication checker compares the start of each log with
-the offset below which records may be gone.
+Records without a timestamp are as old as their segment. Records without a timestamp may be gone
+when `retention.ms` have passed since a replica first stored them. A replica may keep such records
+for longer. A log that begins above a younger record breaks a promise. The replication checker
+compares the start of each log with the offset below which records may be gone.
 
-Consumers read a partition from its beginning, one after the other, while others stay at the ends of
-their logs, where every record was just written. They read the old records from the leaders' disks.
+Consumers read a partition from its beginning, one after the other, while other consumers stay at
+the log ends, where every record was just written. The consumers at the beginning read old records
+from the leaders' disks.
 """
 
 from __future__ import annotations
@@ -32,11 +34,13 @@ if TYPE_CHECKING:
     from tidelog.log.partition_log import PartitionLog
     from tidelog.sim.sim_broker import SimBroker
 
-#: Shorter than the time of the faults, longer than it takes to fill a segment.
+#: Retention in ms: shorter than the time of the faults, longer than it takes to fill a segment.
 _RETENTION_MS: Final = 2_500
-#: Interval of looks at the records; a look allows for what expires until the next one.
+#: Interval in ms of the checks of the records; a check includes records that expire before the next
+#: check.
 _AGE_LOOK_MS: Final = 20
-#: How often a reader's progress is looked at, and how many times before it ends anyway.
+#: Interval in ms of the checks of a reader's progress, and the number of checks before it ends
+#: anyway.
 _READER_LOOK_MS = (20, 60)
 _READER_LOOKS = 60
 
@@ -97,9 +101,9 @@ class _Deletions(ChurnKind):
     def _ends(self, known_end: int) -> list[int]:
         """Return ends of replicas' logs that a deletion may request.
 
-        The log of an isolated old leader may end where its successors' logs begin. Then only the
-        start of the epoch shows that records below differ (V67). A random offset hardly ever meets
-        that end.
+        The log of an isolated old leader may end where its successors' logs begin. In this case,
+        only the start of the epoch shows that records below differ (V67). A random offset hardly
+        ever meets that end.
         """
         logs = map(self._log, self.work.cluster.brokers.values())
         found = [log.log_end_offset for log in logs if log is not None]
@@ -113,7 +117,7 @@ class _Deletions(ChurnKind):
     def _who_knows(self) -> dict[int, int]:
         """Return the brokers that know the low watermark, with their incarnations.
 
-        A broker does not forget it within an incarnation.
+        A broker does not forget the low watermark within an incarnation.
         """
         return {
             broker.node_id: broker.incarnation
@@ -125,8 +129,8 @@ class _Deletions(ChurnKind):
     def _known_low_watermark(self) -> int:
         """Return the acknowledged low watermark while the leader knows it, else 0.
 
-        As in Kafka, a broker that dies may forget it and lead again. Then it is no longer promised,
-        even if other brokers know it.
+        As in Kafka, a broker that dies may forget the low watermark and lead again. In this case,
+        the low watermark is no longer promised, even if other brokers know it.
         """
         cluster = self.work.cluster
         self._knowing |= self._who_knows()

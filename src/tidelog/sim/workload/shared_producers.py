@@ -1,17 +1,16 @@
 """An idempotent producer of several partitions, like librdkafka's.
 
 All partitions share one producer id and one epoch. Each partition has up to five batches in flight.
-After a failure it waits for all open responses, then sends all batches again, in order.
-OUT_OF_ORDER_SEQUENCE_NUMBER for a batch behind an unacknowledged one makes the producer bump its
+After a failure, a partition waits for all open responses, then sends all batches again, in order.
+OUT_OF_ORDER_SEQUENCE_NUMBER for a batch after an unacknowledged batch makes the producer bump its
 epoch as soon as no partition has a batch in flight. Then every partition sends all unacknowledged
-batches under the new epoch, from sequence 0 on. This stores a batch twice that was stored without a
-response. The acknowledgement of a batch acknowledges all batches before it, because a broker
-accepts no batch out of sequence. With a share of the changes of leader, the first batch that the
-new leader gets is a new one. Only then does the producer resend the batches that the former leader
-refused: librdkafka's threads can race so. Sources: rdkafka_idempotence.c
-(rd_kafka_idemp_drain_done); rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error,
-rd_kafka_dr_implicit_ack, rd_kafka_msgbatch_handle_Produce_result); rdkafka_broker.c
-(rd_kafka_toppar_producer_serve).
+batches under the new epoch, from sequence 0 on. The new epoch stores a batch twice if it was stored
+without a response. The acknowledgement of a batch acknowledges all batches before it, because a
+broker accepts no batch out of sequence. At a share of the leader changes, the new leader first gets
+a new batch. Only then does the producer resend the batches that the former leader rejected, as in a
+race of librdkafka's threads. Sources: rdkafka_idempotence.c (rd_kafka_idemp_drain_done);
+rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error, rd_kafka_dr_implicit_ack,
+rd_kafka_msgbatch_handle_Produce_result); rdkafka_broker.c (rd_kafka_toppar_producer_serve).
 """
 
 from __future__ import annotations

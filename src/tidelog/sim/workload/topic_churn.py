@@ -1,8 +1,7 @@
 """Churn of topics: they are created, deleted, recreated, extended and reconfigured.
 
 Each kind has topics of its own, with a producer and a consumer. Acknowledged changes must hold. The
-history shows this for deletions and creations; partitions and configurations are checked after the
-faults.
+history checks deletions and creations; partitions and configurations are checked after the faults.
 
 The setting `flush.before.ack` of one topic changes while producers wait (V69). Brokers learn of a
 change at different times. The checker of synced commits compares each commit with the disks, under
@@ -45,7 +44,7 @@ class TopicsComeAndGo(OfTopics):
         consumers = [self.work.consume(self.reader, each) for each in partitions]
         await self.pause(100, 2_500)
         if self.stopping:
-            return  # it stays, and all its records are read in the end
+            return  # the topic stays, and all its records are read in the end
         await self.admin.delete(topic)
         self.succeeded(f"{topic} deleted")
         for producer in producers:
@@ -135,7 +134,7 @@ class ConfigsChanged(_Altered):
 class PartitionsRemoved(OfTopics):
     """Removals and additions of a topic's highest partition, over and over.
 
-    Records that are written to it belong to its present life alone.
+    Records that are written to the partition belong only to its current incarnation.
     """
 
     topic: ClassVar[str] = "shrinking"

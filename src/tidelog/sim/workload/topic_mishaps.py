@@ -1,9 +1,9 @@
 """An operator's mistake: the nodes of a topic are removed from the store, and restored later.
 
-In between the topic's replicas are strays. One of them is restored, by the first broker that takes
-it. Then every record acknowledged before is read again. This module checks these records, because
-for other checkers no promise covers the topic meanwhile. Brokers die at any step, without loss of
-data (V25, V35).
+In between the topic's replicas are strays. The first broker that accepts the request restores one
+of the strays. Then every record acknowledged before is read again. This module checks these
+records, because for other checkers no promise covers the topic meanwhile. Brokers die at any step,
+without loss of data (V25, V35).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog.sim.workload.work import Workload
 
 _KEY: Final = TopicPartition("mislaid", 0)
 _STATE: Final = partition_state_path(_KEY)
-#: Parents first.
+#: Paths of the topic's nodes, parents first.
 _PATHS: Final = (
     topic_path(_KEY.topic),
     f"{topic_path(_KEY.topic)}/partitions",
@@ -67,8 +67,8 @@ class TopicsMislaid(OfTopics):
         self.succeeded("restored")
 
     async def finish(self) -> None:
-        # If the nodes were restored at once, a broker that learned of it late may have set its
-        # replica aside since.
+        # If the nodes were restored at once, a broker that learned of the removal late could set
+        # its replica aside afterwards.
         await self._restore()
 
     async def _write(self) -> None:

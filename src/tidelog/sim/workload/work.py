@@ -99,7 +99,7 @@ class Workload:
         *,
         gaps: bool = False,
     ) -> SimPartitionConsumer:
-        """Start a consumer of one partition; `gaps`: its records may be compacted."""
+        """Start a consumer of one partition; `gaps` means that its records may be compacted."""
         number = len(self.consumers)
         consumer = SimPartitionConsumer(
             client,
