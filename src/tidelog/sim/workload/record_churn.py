@@ -6,10 +6,9 @@ requested offset. From then on the log start is never below that low watermark, 
 broker or all brokers that knew it die. As in Kafka, brokers write log starts to disk only from time
 to time.
 
-Records without a timestamp are as old as their segment. Records without a timestamp may be gone
-when `retention.ms` have passed since a replica first stored them. A replica may keep such records
-for longer. A log that begins above a younger record breaks a promise. The replication checker
-compares the start of each log with the offset below which records may be gone.
+Records without a timestamp are as old as their segment. Such records may be gone when
+`retention.ms` have passed since a replica first stored them. A log that begins above a younger
+record breaks a promise; the replication checker compares log starts with the expired offset.
 
 Consumers read a partition from its beginning, one after the other, while other consumers stay at
 the log ends, where every record was just written. The consumers at the beginning read old records
