@@ -276,7 +276,7 @@ class SimCluster:
         is_explained = broker is not None and (
             broker.has_met_failed_call
             or broker.was_damaged
-            or self.log_dirs.has_hung(incarnation.node_id)
+            or incarnation.node_id in self.log_dirs.hung
         )
         if not (is_explained and reason.startswith(_EXPECTED_HALTS)):
             self.simulator.violate(f"node {incarnation.node_id} halted: {reason}")

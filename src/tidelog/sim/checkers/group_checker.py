@@ -12,6 +12,7 @@ an operation with unknown outcome. The checker knows neither brokers nor logs.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -106,15 +107,12 @@ class GroupChecker(Checker):
         self._last_coordinator: dict[int, int] = {}
         #: Every commit, by group and partition.
         self.commits: dict[tuple[str, int], list[Commit]] = {}
-        self._groups: dict[str, _Group] = {}
+        self._groups: defaultdict[str, _Group] = defaultdict(_Group)
 
     @property
     def rebalances(self) -> int:
         """Number of generations of which a member got its assignment."""
         return sum(len(group.generations) for group in self._groups.values())
-
-    def _group(self, name: str) -> _Group:
-        return self._groups.setdefault(name, _Group())
 
     # Coordinators
 
@@ -155,7 +153,7 @@ class GroupChecker(Checker):
         """
         if term < 0:
             return
-        known = self._group(group).leaders.setdefault((generation, term), leader)
+        known = self._groups[group].leaders.setdefault((generation, term), leader)
         if known != leader:
             self._violate(
                 f"group {group} generation {generation}: {known} leads it and {leader} does"
@@ -164,7 +162,7 @@ class GroupChecker(Checker):
     def synced(self, group: str, generation: int, owner: str, partitions: list[int]) -> None:
         """Check the assignment that a member got in a generation."""
         self.on_synced(group, generation, owner, partitions)
-        generations = self._group(group).generations
+        generations = self._groups[group].generations
         found = generations.setdefault(generation, _Generation(self._now_ns()))
         for partition in partitions:
             known = found.owners.setdefault(partition, owner)
@@ -186,7 +184,7 @@ class GroupChecker(Checker):
         The member sent its JoinGroup request at `asked_ns`. The assignment is in the log, and with
         it the replacement of the place's former holder.
         """
-        places = self._group(group).places.setdefault(instance, [])
+        places = self._groups[group].places.setdefault(instance, [])
         if all(place.member != member for place in places):
             places.append(_Place(member, asked_ns, self._now_ns()))
 
@@ -205,7 +203,7 @@ class GroupChecker(Checker):
         self.acknowledged_commits += 1
         if commit.generation < 0:
             return
-        for number, generation in self._group(commit.group).generations.items():
+        for number, generation in self._groups[commit.group].generations.items():
             if number > commit.generation and generation.handed_out_ns < commit.begin_ns:
                 self._promise(
                     f"acknowledged although generation {number} was handed out at"
@@ -219,7 +217,7 @@ class GroupChecker(Checker):
         The later member requested the place after the committer had it, and got its assignment
         before the commit was sent. From then on only the later member may commit.
         """
-        places = self._group(commit.group).places.get(commit.instance or "", [])
+        places = self._groups[commit.group].places.get(commit.instance or "", [])
         own = next((place for place in places if place.member == commit.member), None)
         if own is None:
             return
@@ -240,7 +238,7 @@ class GroupChecker(Checker):
         broker replaced it may still respond to members of an older generation. Commits of these
         members are rejected.
         """
-        if self._group(group).newest == generation:
+        if self._groups[group].newest == generation:
             self._check(group, partition, offset, asked_ns, "the owner of the partition received")
 
     def fetched_last(self, group: str, partition: int, offset: int, asked_ns: int) -> None:
@@ -284,7 +282,7 @@ class GroupChecker(Checker):
             return _NEVER
         fences = [
             generation.handed_out_ns
-            for number, generation in self._group(commit.group).generations.items()
+            for number, generation in self._groups[commit.group].generations.items()
             if number > commit.generation
         ]
         return min(fences, default=_NEVER)

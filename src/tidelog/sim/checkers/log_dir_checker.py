@@ -41,17 +41,9 @@ class LogDirChecker(Checker):
         #: unusable at its start.
         self._bad: dict[int, tuple[int, dict[str, None]]] = {}
         #: Brokers with a disk that has hung.
-        self._hung: dict[int, None] = {}
+        self.hung: dict[int, None] = {}
         #: Number of failed directories that brokers have found.
         self.found = 0
-
-    def hangs(self, node_id: int) -> None:
-        """Record that a disk of a broker hangs from now on."""
-        self._hung[node_id] = None
-
-    def has_hung(self, node_id: int) -> bool:
-        """Return whether a disk of a broker has hung in this run."""
-        return node_id in self._hung
 
     def failed(self, incarnation: Incarnation, directory: str) -> None:
         """Record that a broker gave up a log directory."""

@@ -26,19 +26,12 @@ from tidelog.sim.sim_broker import SimBroker
 _ATTEMPTS_MS: Final = 500
 #: Calls by operation. `close` is not listed, because the kernel has the data by then.
 OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "open": ("open",),
-    "read": ("pread", "pread_cached", "read_file"),
-    "write": ("pwritev",),
-    "sync": ("fsync", "sync_volume"),
-    "sync of a directory": ("fsync_directory",),
-    "truncate": ("truncate",),
-    "rename": ("rename",),
-    "unlink": ("unlink", "rmdir", "remove_tree"),
-    "mkdir": ("mkdir",),
-    "listdir": ("listdir",),
-    "stat": ("exists", "size", "volume_place"),
-    "statvfs": ("volume_size",),
-}
+    "open": ("open",), "read": ("pread", "pread_cached", "read_file"), "write": ("pwritev",),
+    "sync": ("fsync", "sync_volume"), "sync of a directory": ("fsync_directory",),
+    "truncate": ("truncate",), "rename": ("rename",),
+    "unlink": ("unlink", "rmdir", "remove_tree"), "mkdir": ("mkdir",), "listdir": ("listdir",),
+    "stat": ("exists", "size", "volume_place"), "statvfs": ("volume_size",),
+}  # fmt: skip
 _FREQUENT: Final = ("open", "read", "write", "stat")
 _SYNCS: Final = ("sync", "sync of a directory")
 #: Errors of a full disk (D14), and the operations that need space.
@@ -87,7 +80,7 @@ def hang_directory(context: FaultContext, broker: SimBroker, disk: SimDisk) -> b
     disk.hangs = True
     name = context.named(broker, disk)
     context.note(f"{name} hangs")
-    context.cluster.log_dirs.hangs(broker.node_id)
+    context.cluster.log_dirs.hung[broker.node_id] = None
     _watch_hang(context, broker, disk)
 
     def come_back() -> None:

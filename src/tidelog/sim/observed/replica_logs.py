@@ -73,7 +73,7 @@ class ReplicaLog:
     """The records of one replica on one node, as far as its files can be read."""
 
     __slots__ = (
-        "_gaps", "_segments", "agreed", "disk", "epochs", "key", "node_id", "numbers",
+        "_gaps", "agreed", "disk", "epochs", "key", "node_id", "numbers", "segments",
         "skipped_before", "start", "version",
     )  # fmt: skip
 
@@ -95,7 +95,8 @@ class ReplicaLog:
         self.version = 0
         #: Offset below which `replication_checker` found the records to be the committed ones.
         self.agreed = 0
-        self._segments: list[tuple[int, _Segment]] = []
+        #: Base offset and mirror of each log file.
+        self.segments: list[tuple[int, _Segment]] = []
 
     @property
     def end(self) -> int:
@@ -109,7 +110,7 @@ class ReplicaLog:
         that starts over has no file for a moment, or for good if its disk fails then. Such a log is
         empty at its former start.
         """
-        self._segments = segments
+        self.segments = segments
         if segments:
             self.start = segments[0][0]
         self.epochs.clear()
@@ -125,12 +126,7 @@ class ReplicaLog:
 
     def is_last(self, segment: _Segment) -> bool:
         """Return whether appends to that file extend the log."""
-        return bool(self._segments) and self._segments[-1][1] is segment
-
-    @property
-    def segments(self) -> list[tuple[int, _Segment]]:
-        """Base offset and mirror of each log file."""
-        return self._segments
+        return bool(self.segments) and self.segments[-1][1] is segment
 
     def extend(self, batches: list[ReadBatch]) -> bool:
         """Append batches; return False at the first batch that does not continue the log."""
