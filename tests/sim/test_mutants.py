@@ -16,7 +16,7 @@ from functools import cache
 import pytest
 from tests.sim.test_seeds import OTHER_PROFILES, OTHER_SEEDS
 from tests.support.mutants import MUTANTS, kills
-from tests.support.mutants.kills import SOUND_SEED
+from tests.support.mutants.kills import SOUND_SEED, Kill
 from tests.support.mutants.lines import ROOT
 from tests.support.mutants.page import variants
 from tests.support.mutants.trials import not_running
@@ -77,25 +77,32 @@ def test_a_whole_run_of_the_sound_seed_is_made_under_each_profile() -> None:
 
 
 @cache
-def violation_without(profile: str, seed: int, only: str) -> str:
-    """Return the violation of a seed without a mutant, up to the last event that kills one."""
-    last = max(
+def violation_without(profile: str, seed: int, only: str, events: int) -> str:
+    """Return the violation of a seed without a mutant, up to an event."""
+    return kills.run_without(profile, seed, only, events).violation
+
+
+def shown_without(name: str, killed: Kill) -> str:
+    """Return the violation of a kill's run without its mutant, up to the event of the kill."""
+    if kills.is_sound_elsewhere(name, killed):
+        return ""
+    run = (MUTANTS[name].profile, killed.seed, killed.only)
+    # Mutants that the same run kills share the run without them, unless it has to recover in time.
+    others = [
         kill.events
-        for name, kill in KILLS.items()
-        if (MUTANTS[name].profile, kill.seed, kill.only) == (profile, seed, only)
-    )
-    return kills.run_without(profile, seed, only, last).violation
+        for other, kill in KILLS.items()
+        if (MUTANTS[other].profile, kill.seed, kill.only) == run and not kill.is_late
+    ]
+    return violation_without(*run, max([killed.events, *([] if killed.is_late else others)]))
 
 
 @pytest.mark.parametrize("name", BY_SEEDS)
 def test_a_mutant_is_killed_and_only_the_mutant(name: str) -> None:
-    profile, recorded = MUTANTS[name].profile, KILLS[name]
-    run = (recorded.seed, recorded.only)
-    killed = kills.run_with(name, *run)
+    recorded = KILLS[name]
+    run = f"{recorded.seed} {recorded.only} of {MUTANTS[name].profile}"
+    result = kills.run_with(name, recorded.seed, recorded.only)
     again = f"python -m tests.support.mutants record {name}"
-    assert killed.violation, f"{name} survived {run} of {profile}: {again}"
-    assert not not_running(killed.violation), f"{name} does not run: {killed.violation}"
-    if killed.events > recorded.events:
-        assert kills.run_without(profile, *run, killed.events).violation == ""
-    elif not kills.is_sound_elsewhere(name, recorded._replace(violation=killed.violation)):
-        assert violation_without(profile, *run) == ""
+    assert result.violation, f"{name} survived {run}: {again}"
+    assert not not_running(result.violation), f"{name} does not run: {result.violation}"
+    killed = recorded._replace(events=result.events, violation=result.violation)
+    assert shown_without(name, killed) == ""

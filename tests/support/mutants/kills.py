@@ -47,6 +47,11 @@ class Kill(NamedTuple):
     #: The reduction of the run; empty for the run as the seed has it.
     only: str = ""
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the cluster did not recover, instead of doing something wrong."""
+        return _NOT_IN_TIME in self.violation
+
 
 def is_sound_elsewhere(name: str, kill: Kill) -> bool:
     """Return whether a whole run shows that the seed violates nothing without the mutant.
@@ -54,7 +59,7 @@ def is_sound_elsewhere(name: str, kill: Kill) -> bool:
     No whole run shows that the cluster recovers within `RECOVERY_S`.
     """
     is_run = (kill.seed, kill.only) == (SOUND_SEED, "") and MUTANTS[name].profile != "default"
-    return is_run and _NOT_IN_TIME not in kill.violation
+    return is_run and not kill.is_late
 
 
 def cost_events(name: str, kill: Kill) -> int:
@@ -115,7 +120,7 @@ def search(name: str, seeds: Iterable[int] = SEEDS) -> Kill | None:
             if kill is not None:
                 best, cost = kill, cost_events(name, kill)
                 last = seed + AFTER_FIRST if last is None else last
-            if best is None or best.seed != seed or _NOT_IN_TIME not in best.violation:
+            if best is None or best.seed != seed or not best.is_late:
                 break
     return best
 
