@@ -1,12 +1,12 @@
 """A small Kafka client without I/O: operations as generators that yield calls and pauses.
 
-A driver (`runtime/blocking.py` over plain sockets) makes the calls. The client has no transactions.
-A driver makes one call after the other.
+A driver makes the calls one after the other; `runtime/blocking.py` is a driver over plain sockets.
+The client has no transactions.
 
 Begin with `steps`, the calls and pauses between an operation and its driver. `bootstrap` parses
 addresses, `versions` negotiates API versions, `cluster` is the Metadata response. `routing` finds
 the broker for a request, `coordinators` the coordinator of a group. `retries` decides which errors
-pass by themselves.
+are retriable.
 
 Produce: `partitioning` (the partition of a record), `producing` (one batch), `sending` (batches
 with a producer id), `produce_queue` (their order).

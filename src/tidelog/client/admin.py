@@ -1,10 +1,10 @@
 """Admin calls at the controller: topics and their partitions; a wait until a topic has leaders.
 
 A try has an unknown outcome when the connection broke or the broker timed out. The client repeats
-it. The errors "exists already" and "no such topic" may then be effects of the earlier try. The
-client takes these errors as success only after a try with an unknown outcome. For a creation the
-topic must also have the requested number of partitions. The client handles the error "has that many
-partitions already" in the same way.
+such a try. The errors "exists already" and "no such topic" may then be effects of the earlier try.
+The client treats these errors as success only after a try with an unknown outcome. For a creation
+the topic must also have the requested number of partitions. The client handles the error "has that
+many partitions already" in the same way.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class TopicAdmin:
     ) -> Operation[TopicId]:
         """Create a topic and return its id (zeros from a broker that sends none).
 
-        -1 takes the cluster's default. With `assignment`, partition to replicas with the preferred
-        leader first, the two counts do not matter. Raises KafkaError.
+        A count of -1 means the cluster's default. `assignment` lists the replicas of each
+        partition, preferred leader first, and replaces both counts. Raises KafkaError.
         """
         uncertain = _Uncertain()
         request = CreatableTopic(
@@ -124,10 +124,10 @@ class TopicAdmin:
     def add_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None
     ) -> Operation[None]:
-        """Create more partitions of a topic, up to `count` in all.
+        """Create partitions until the topic has `count` of them.
 
-        `assignments` holds the replicas of each new one; None lets the controller choose. Raises
-        KafkaError.
+        `assignments` holds the replicas of each new partition; None lets the controller choose.
+        Raises KafkaError.
         """
         uncertain = _Uncertain()
         request = CreatePartitionsTopic(name=name, count=count)
@@ -154,10 +154,10 @@ class TopicAdmin:
     def remove_partitions(
         self, name: str, count: int, *, drain: bool = False, validate_only: bool = False
     ) -> Operation[None]:
-        """Request that the highest partitions of a topic be removed, so that `count` are left.
+        """Request the removal of the highest partitions of a topic; `count` partitions remain.
 
-        With `drain` they are removed after every consumer group has read them. The removal goes on
-        after the response. Raises KafkaError: UNSUPPORTED_VERSION from brokers other than
+        With `drain`, a partition is removed after every consumer group has read it. The removal
+        goes on after the response. Raises KafkaError, with UNSUPPORTED_VERSION if a broker is not
         tidelog's.
         """
         uncertain = _Uncertain()
@@ -191,7 +191,7 @@ class TopicAdmin:
         return self._router.repeat(f"counting partitions of topic {name!r}", attempt)
 
     def live_on(self, name: str) -> Operation[list[int]]:
-        """Return the live brokers that know a topic; none once all of them know its deletion."""
+        """Return the live brokers that know a topic; after a deletion the list becomes empty."""
 
         def attempt(patience: Patience) -> Operation[list[int]]:
             views = yield from self._views(name, patience)
@@ -249,7 +249,7 @@ class TopicAdmin:
 
 
 class _Uncertain:
-    """Whether an earlier try may have had its effect."""
+    """Whether an earlier try may have taken effect."""
 
     __slots__ = ("tried",)
 

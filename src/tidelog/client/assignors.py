@@ -1,8 +1,8 @@
 """Assignors of a group's leader: range and cooperative-sticky, as Kafka's consumers.
 
 An assignor gets each member's subscription and owned partitions, and the number of partitions of
-each topic. Equal input gives equal output. The names are Kafka's, because the group may have
-members of other clients. Sources: RangeAssignor, CooperativeStickyAssignor, KIP-429.
+each topic. Equal input gives equal output. The assignors have Kafka's names, because a group may
+mix clients. Sources: RangeAssignor, CooperativeStickyAssignor, KIP-429.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Assignor(Protocol):
 
     #: The protocol name that members agree on.
     name: str
-    #: Members keep what they own while they join; a moved partition is revoked first (KIP-429).
+    #: Whether members keep their partitions while they join; moved ones are revoked first
+    #: (KIP-429).
     is_cooperative: bool
 
     def assign(
@@ -42,7 +43,7 @@ class Assignor(Protocol):
 
 
 class RangeAssignor:
-    """The assignor of adjacent partitions: a run of each topic; the first members get one more."""
+    """The assignor of ranges: each member gets a run of adjacent partitions of each topic."""
 
     name = "range"
     is_cooperative = False
@@ -67,10 +68,10 @@ class RangeAssignor:
 
 
 class CooperativeStickyAssignor:
-    """The assignor that keeps partitions with their members as far as that is fair.
+    """The assignor that keeps partitions with their owners as far as shares stay balanced.
 
-    A moved partition takes two rounds. In the first round its owner learns that it is revoked, and
-    no member owns it. The owner rejoins without it, and only then another member gets it.
+    A moved partition takes two rounds. In the first round its owner revokes the partition, and no
+    member owns it. The owner then rejoins, and only then another member gets the partition.
     """
 
     name = "cooperative-sticky"
@@ -79,7 +80,7 @@ class CooperativeStickyAssignor:
     def assign(
         self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
     ) -> Shares:
-        """Return shares; they differ by at most one where all members have the same topics."""
+        """Return shares; their sizes differ by at most one if all members have the same topics."""
         owners = _owners(partition_counts, members)
         wanted = _sticky(partition_counts, members, owners)
         return {

@@ -1,6 +1,6 @@
 """Parsing of `bootstrap.servers` as Kafka writes it: `host:port,host:port`, IPv6 in brackets.
 
-Knows nothing of reachability. A list that cannot be right is a ConfigError with the right form.
+The parser contacts no address. An invalid list raises a ConfigError that states the right form.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def parse_bootstrap(servers: str) -> tuple[Address, ...]:
 
 
 def _parse_address(text: str, servers: str) -> Address:
-    _scheme, separator, rest = text.rpartition("://")  # Kafka takes PLAINTEXT://host:port as well
+    _scheme, separator, rest = text.rpartition("://")  # Kafka accepts PLAINTEXT://host:port, too
     if separator and _scheme.upper() != "PLAINTEXT":
         raise ConfigError(
             f"bootstrap.servers has {text!r}: only PLAINTEXT listeners are supported, without TLS"

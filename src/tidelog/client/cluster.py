@@ -21,7 +21,7 @@ from tidelog.wire.messages.metadata import (
 
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
-    """A live broker at the listener of the request."""
+    """A live broker, with its address on the listener that received the request."""
 
     broker_id: int
     host: str
@@ -36,7 +36,7 @@ class BrokerNode:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """A partition; leader -1: none. `offline`: replicas whose broker or directory is down."""
+    """A partition; `leader` is -1 for none; `offline` replicas are on dead brokers or disks."""
 
     partition: int
     leader: int
@@ -62,7 +62,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """A topic, or why there is none (`error`)."""
+    """A topic, or the `error` for which there is none."""
 
     name: str
     topic_id: TopicId = ZERO_TOPIC_ID
@@ -72,7 +72,7 @@ class TopicMetadata:
 
     @classmethod
     def from_response(cls, answer: MetadataResponseTopic) -> TopicMetadata:
-        """Return the value of one topic in a response; its partitions in order of their numbers."""
+        """Return one topic of a response; its partitions ascend."""
         partitions = [PartitionMetadata.from_response(each) for each in answer.partitions]
         partitions.sort(key=lambda each: each.partition)
         return cls(
@@ -86,7 +86,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """One broker's view of the cluster; `controller_id` -1: none known."""
+    """One broker's view of the cluster; `controller_id` -1 means that none is known."""
 
     brokers: dict[int, BrokerNode]
     controller_id: int
@@ -106,12 +106,12 @@ class ClusterMetadata:
         )
 
     def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
-        """Return the partition, None when the topic or the partition does not exist."""
+        """Return the partition; None if the topic or the partition does not exist."""
         topic = self.topics.get(tp.topic)
         return topic.partitions.get(tp.partition) if topic is not None else None
 
     def leader_of(self, tp: TopicPartition) -> BrokerNode | None:
-        """Return the live leader, None when there is none."""
+        """Return the live leader; None if the partition has none."""
         partition = self.partition(tp)
         if partition is None or partition.leader == NO_LEADER:
             return None

@@ -1,9 +1,9 @@
 """Reads and changes of the configuration of topics, one broker, and all brokers (KIP-226, 339).
 
-Only a broker itself serves requests for its own settings. Any live broker serves all others, and
-the rates of the replication throttle of brokers that are down (R15). A change names single keys:
-other keys stay as they are. A change may be repeated. Appends to and subtractions from a list are
-idempotent, too: brokers neither append a present element nor fail on a missing one.
+Only the broker itself serves requests for its own settings. Any live broker serves all other
+requests, and the rates of the replication throttle of dead brokers (R15). A change names single
+keys and leaves other keys unchanged. A change may be repeated. List changes are idempotent, too:
+brokers neither append a present element nor fail to subtract a missing one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tidelog.wire.registry import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 TOPIC: Final = 2
 BROKER: Final = 4
 
-#: Where a value comes from (DescribeConfigsResponse.ConfigSource).
+#: Names of the sources of values (DescribeConfigsResponse.ConfigSource).
 SOURCES: Final = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",
@@ -50,7 +50,7 @@ SOURCES: Final = {
 
 
 class ConfigResource(NamedTuple):
-    """The owner of a configuration; a broker without a name stands for all brokers."""
+    """The owner of a configuration; a broker without a name means all brokers."""
 
     type: int
     name: str
@@ -62,12 +62,12 @@ class ConfigResource(NamedTuple):
 
     @property
     def owner(self) -> int | None:
-        """The only broker that may be asked; None where any broker may."""
+        """The only broker that serves requests for the resource; None if any broker does."""
         return int(self.name) if self.type == BROKER and self.name else None
 
 
 class ConfigChange(NamedTuple):
-    """One key's change; `value` None where the operation is DELETE."""
+    """One key's change; `value` is None if the operation is DELETE."""
 
     operation: ConfigOperation
     name: str
@@ -85,9 +85,9 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """One key with the value in force; sensitive values are null.
+    """One key with its effective value; a sensitive value is null.
 
-    `synonyms`: all values that were set, the one in force first.
+    `synonyms` are all values that were set, the effective one first.
     """
 
     name: str
@@ -100,7 +100,7 @@ class ConfigValue:
 
     @property
     def is_default(self) -> bool:
-        """Whether the value is Kafka's default, set nowhere."""
+        """Whether the value is Kafka's default and no source sets it."""
         return self.source == "DEFAULT_CONFIG"
 
     @classmethod
@@ -132,7 +132,7 @@ class ConfigAdmin:
         *,
         with_synonyms: bool = False,
     ) -> Operation[list[ConfigValue]]:
-        """Return the configuration of a resource by key, or some keys of it. Raises KafkaError."""
+        """Return a resource's configuration, or only `keys` of it. Raises KafkaError."""
         found = yield from self.describe_all([resource], keys, with_synonyms=with_synonyms)
         return found[resource]
 
@@ -213,7 +213,7 @@ class ConfigAdmin:
 
 
 def is_of_any_broker(changes: Sequence[ConfigChange]) -> bool:
-    """Return whether any live broker takes these changes of one broker, which may be down (R15)."""
+    """Return whether any live broker accepts these changes of one broker, even a dead one (R15)."""
     return bool(changes) and all(change.name in FOREIGN_RATES for change in changes)
 
 

@@ -1,10 +1,10 @@
 """Consumers: positions, records fetched ahead, and groups.
 
 `PartitionConsumer` reads the partitions that its caller names. `GroupConsumer` reads the partitions
-that its group assigns: it joins, reads on from the committed offsets, and gives partitions up when
-other members join. Records that `poll` returned count as processed at the next call of `poll`,
-`commit` or `close`. None is lost; those since the last commit may be delivered twice. Consumers
-leave out aborted transactions for read_committed (KIP-98), and control records always.
+that its group assigns, from the committed offsets. Records that `poll` returned count as processed
+at the next call of `poll`, `commit` or `close`. No record is lost; records since the last commit
+may be delivered twice. Consumers skip control records, and with read_committed also aborted
+transactions (KIP-98).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tidelog.records.reader import Record, iter_records
 
 FETCH_BYTES: Final = 8 * MIB
 PARTITION_FETCH_BYTES: Final = MIB
-#: Leaders are fetched from one after the other: an idle one must not delay the others for long.
+#: Fetches go to one leader after the other, so an idle leader must not delay the next for long.
 _LEAST_WAIT_MS: Final = 10
 _MOST_SHARES: Final = 5
 _COMMIT_INTERVAL_MS: Final = 5_000
@@ -51,9 +51,9 @@ class ConsumedRecord(NamedTuple):
 
 
 class Skip(NamedTuple):
-    """Offsets `start` to `end` - 1, gone before they were read (retention, DeleteRecords).
+    """Offsets `start` to `end` - 1, deleted before they were read (retention, DeleteRecords).
 
-    `end` < `start`: the log ends before the requested offset.
+    `end` < `start` means that the log ends before the requested offset.
     """
 
     tp: TopicPartition
@@ -69,36 +69,36 @@ class _Progress:
     position: int
     #: The next offset to fetch.
     fetch_from: int
-    #: Records fetched ahead, and the offset behind them and behind records left out at their end.
+    #: Records fetched ahead. The second field is the offset after them and after skipped records.
     ahead: deque[Record] = field(default_factory=deque)
     ahead_end: int = 0
-    #: The end of readable records in the last response; -1 before the first.
+    #: The end of readable records in the last response; -1 before the first response.
     end: int = -1
 
 
 class PartitionConsumer:
-    """A consumer of partitions from given offsets on."""
+    """A consumer of partitions that starts at given offsets."""
 
     def __init__(self, reader: LogReader, isolation_level: int = READ_UNCOMMITTED) -> None:
         self._reader = reader
         self._isolation_level = isolation_level
         self._progress: dict[TopicPartition, _Progress] = {}
         self._is_idle = False
-        #: Offsets that could not be read, since the start; the caller may clear the list.
+        #: All offset ranges that could not be read; the caller may clear the list.
         self.skips: list[Skip] = []
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """The next offset of each partition to be returned."""
+        """The offset of the next record that `poll` returns, by partition."""
         return {tp: each.position for tp, each in self._progress.items()}
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all records readable at the last fetch were returned."""
+        """Whether `poll` has returned all records that were readable at the last fetch."""
         return all(0 <= each.end <= each.position for each in self._progress.values())
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Read this partition from here on."""
+        """Set the position of a partition."""
         self._progress[tp] = _Progress(offset, offset)
 
     def drop(self, tp: TopicPartition) -> None:
@@ -106,7 +106,7 @@ class PartitionConsumer:
         self._progress.pop(tp, None)
 
     def poll(self, max_records: int, max_wait_ms: int) -> Operation[list[ConsumedRecord]]:
-        """Return the next records, at most `max_records`; none where none came in `max_wait_ms`.
+        """Return at most `max_records` next records; wait up to `max_wait_ms` for the first.
 
         Records of a partition are in order. Raises KafkaError, ProtocolError (a damaged batch),
         ConnectionLost, RequestTimeout.
@@ -165,7 +165,7 @@ class PartitionConsumer:
         progress.fetch_from = progress.ahead_end = end
 
     def _skip(self, tp: TopicPartition) -> Operation[None]:
-        """Continue where the log begins, or ends, when the position is outside of it."""
+        """Move a position outside the log to the log's start or end."""
         wanted = self._progress[tp].fetch_from
         listed = yield from self._reader.list_offsets({tp: EARLIEST}, self._isolation_level)
         target = listed[tp].offset
@@ -183,9 +183,8 @@ def read_records(
 ) -> tuple[list[Record], int]:
     """Return the records of fetched batches from `position` on, and the next offset to fetch.
 
-    Control batches and the transactions in `aborted` are left out. Keys of headers keep bytes that
-    are not UTF-8 as surrogates. Raises CorruptBatch, whose position counts from the start of
-    `data`.
+    Control batches and the transactions in `aborted` are skipped. Bytes of header keys that are not
+    UTF-8 become surrogates. Raises CorruptBatch, whose position counts from the start of `data`.
     """
     records: list[Record] = []
     is_aborted = AbortedTransactions(aborted)
@@ -201,8 +200,7 @@ def read_records(
 class GroupConsumer:
     """A consumer of the partitions that its group assigns; it commits its progress.
 
-    `start` chooses offsets for partitions without a committed offset. It is called with these
-    partitions and returns an offset for each.
+    `start` is a function from partitions without a committed offset to their start offsets.
     """
 
     def __init__(
@@ -215,8 +213,8 @@ class GroupConsumer:
         heartbeats: Heartbeats,
     ) -> None:
         self.member = member
-        #: The caller of `poll` also has `heartbeats.beat` run, or the member loses its membership
-        #: while it is busy.
+        #: The caller must run `heartbeats.beat` beside `poll`; otherwise a busy member loses its
+        #: membership.
         self.heartbeats = heartbeats
         self.partitions = partitions
         self._groups = groups
@@ -253,7 +251,7 @@ class GroupConsumer:
         return (yield from self.partitions.poll(max_records, max_wait_ms))
 
     def commit(self) -> Operation[bool]:
-        """Commit the progress of every partition; return False where the membership was lost."""
+        """Commit the progress of every partition; return False if the membership was lost."""
         self._commit_due_ms = self._now_ms() + _COMMIT_INTERVAL_MS
         positions = {
             tp: offset
@@ -267,16 +265,16 @@ class GroupConsumer:
         return is_member
 
     def close(self) -> Operation[None]:
-        """Commit and leave."""
+        """Commit, and leave the group."""
         yield from self.commit()
         yield from self.member.leave()
 
     def _rebalance(self) -> Operation[None]:
         """Rejoin the group.
 
-        An eager member has committed before. A cooperative one keeps reading the partitions that it
-        still has. It commits those that it lost in the new generation, before other members get
-        them.
+        An eager member commits before it rejoins. A cooperative member keeps reading the partitions
+        that it still owns. Such a member commits its revoked partitions in the new generation,
+        before other members get them.
         """
         yield from self.commit()
         assignment = yield from self.member.join()
@@ -284,7 +282,7 @@ class GroupConsumer:
         is_cooperative = self.member.options.assignor.is_cooperative
         known = self.partitions.positions
         for tp in known:
-            # While this consumer was no member, other members may have read on.
+            # A partition that was not kept may have been read by other members meanwhile.
             if tp not in self.member.kept or not is_cooperative:
                 self.partitions.drop(tp)
                 self._committed.pop(tp, None)

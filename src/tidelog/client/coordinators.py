@@ -1,7 +1,7 @@
-"""Coordinators of groups: found through any broker, remembered until one rejects.
+"""Coordinators of groups: any broker finds them, and a rejection invalidates them.
 
-When a broker is no coordinator any more, or its connection breaks, the next try looks up the
-coordinator again. From version 4 on the lookup has the form of KIP-699.
+After a rejection or a broken connection, the next try looks up the coordinator again. From version
+4 on the lookup has the form of KIP-699.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTi
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.wire.registry import FIND_COORDINATOR
 
-#: From this version on one request names many keys.
+#: From this version on, one FindCoordinator request names many keys.
 _KEYS_VERSION: Final = 4
-#: The broker is the group's coordinator no longer, or not yet.
+#: Errors of a broker that is not the group's coordinator.
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _FIND_MS: Final = 5_000
 
@@ -33,10 +33,7 @@ class Coordinators:
         self._nodes: dict[str, BrokerNode] = {}
 
     def find(self, group: str, patience: Patience) -> Operation[BrokerNode]:
-        """Return the coordinator of a group.
-
-        Raises KafkaError, COORDINATOR_NOT_AVAILABLE above all.
-        """
+        """Return a group's coordinator; raise KafkaError, mostly COORDINATOR_NOT_AVAILABLE."""
         node = self._nodes.get(group)
         if node is None:
             node = self._nodes[group] = yield from self._look_up(group, patience)
@@ -50,7 +47,7 @@ class Coordinators:
         patience: Patience,
         timeout_ms: int | None = None,
     ) -> Operation[Response]:
-        """Send one request to a group's coordinator; `timeout_ms` where it may wait on purpose."""
+        """Send one request to a group's coordinator; `timeout_ms` replaces the usual timeout."""
         node = yield from self.find(group, patience)
         wait_ms = max(1, patience.remaining_ms if timeout_ms is None else timeout_ms)
         try:
@@ -60,7 +57,7 @@ class Coordinators:
             raise
 
     def check(self, group: str, number: int, what: str = "") -> None:
-        """Raise KafkaError for an error in a coordinator's response, and forget one that moved."""
+        """Raise KafkaError for an error of a coordinator; forget a coordinator that has moved."""
         code = error_code(number)
         if code is ErrorCode.NONE:
             return

@@ -1,8 +1,8 @@
 """Moves of replicas between the log directories of their broker (D11, KIP-113).
 
 Each broker moves its own replicas. An acknowledgement says that the move has begun; `PartitionAdmin
-.describe_log_dirs` shows the future replica until it has taken the place of the present one. The
-request may be repeated: a replica is where it was asked to be, or on its way there.
+.describe_log_dirs` shows the future replica until it replaces the current one. The request may be
+repeated without a second move.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidelog.wire.registry import ALTER_REPLICA_LOG_DIRS, PLAN_LOG_DIR_MOVES
 
 @dataclass(frozen=True, slots=True)
 class PlannedDirectoryMove:
-    """A replica that a broker would move; `target` None: it fits nowhere, for the reason."""
+    """A replica that a broker would move; `target` is None if the replica fits nowhere."""
 
     tp: TopicPartition
     source: str
@@ -42,7 +42,7 @@ class PlannedDirectoryMove:
 
 
 class DirectoryMoveAdmin:
-    """Operations on the places of replicas within their brokers."""
+    """Operations on the log directories of replicas."""
 
     def __init__(self, router: ClusterRouter) -> None:
         self._router = router
@@ -50,12 +50,12 @@ class DirectoryMoveAdmin:
     def move(
         self, broker_id: int, directories: Mapping[TopicPartition, str]
     ) -> Operation[dict[TopicPartition, ErrorCode]]:
-        """Have replicas of a broker in these log directories (absolute paths); return the outcomes.
+        """Move replicas of a broker to these log directories (absolute paths); return the outcomes.
 
-        The present directory of a replica cancels its move. Outcomes are NONE, LOG_DIR_NOT_FOUND,
-        KAFKA_STORAGE_ERROR (a failed directory, or no room), REPLICA_NOT_AVAILABLE (remembered for
-        the creation) and INVALID_TOPIC_EXCEPTION; the broker's log has the reasons. Raises
-        KafkaError for an answer that lacks a replica.
+        A request for a replica's current directory cancels its move. Outcomes are NONE,
+        LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (a failed directory, or no room),
+        REPLICA_NOT_AVAILABLE (remembered for the creation) and INVALID_TOPIC_EXCEPTION; the
+        broker's log has the reasons. Raises KafkaError for a response that lacks a replica.
         """
         by_path: dict[str, list[TopicPartition]] = {}
         for tp, path in directories.items():
@@ -90,19 +90,19 @@ class DirectoryMoveAdmin:
     def plan_drain(
         self, broker_id: int, paths: Sequence[str]
     ) -> Operation[list[PlannedDirectoryMove]]:
-        """Return where the replicas of log directories would go; nothing moves by it (D12).
+        """Return the moves that would empty log directories, without starting them (D12).
 
-        The API is tidelog's own. Raises KafkaError where the directories cannot be drained.
+        The API is tidelog's own. Raises KafkaError if the directories cannot be drained.
         """
         return self._plan(broker_id, PlanLogDirMovesRequest(list(paths)))
 
     def plan_balance(
         self, broker_id: int, threshold_percent: int | None = None
     ) -> Operation[list[PlannedDirectoryMove]]:
-        """Return the moves that balance the log directories of a broker; nothing moves (D15).
+        """Return the moves that would balance a broker's log directories, without starting them
+        (D15).
 
-        The threshold is that of the broker unless given. The API is tidelog's own. Raises
-        KafkaError.
+        A threshold of None means the broker's own. The API is tidelog's own. Raises KafkaError.
         """
         threshold = OWN_THRESHOLD if threshold_percent is None else threshold_percent
         return self._plan(broker_id, PlanLogDirMovesRequest([], threshold))

@@ -1,8 +1,8 @@
 """Reads of record batches and offsets from partition leaders.
 
-Fetches carry the leader epoch, so that a stale leader rejects instead of responding (KIP-320), and
-no fetch session. Records come as the broker stored them, in whole batches. The first batch may
-begin below the requested offset, and the last one may be incomplete. Nothing is decoded here.
+A fetch carries the leader epoch, so that a stale leader rejects it (KIP-320); the client uses no
+fetch sessions. A broker returns batches as it stored them. The first batch may begin below the
+requested offset, and the last batch may be incomplete. This module decodes no batch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tidelog.wire.messages.list_offsets import (
 )
 from tidelog.wire.registry import FETCH, LIST_OFFSETS
 
-#: Timestamps with a meaning of their own in ListOffsets.
+#: Special timestamps of ListOffsets.
 LATEST: Final = -1
 EARLIEST: Final = -2
 
@@ -43,7 +43,7 @@ _ANSWER_MARGIN_MS: Final = 5_000
 
 
 class ListedOffset(NamedTuple):
-    """A listed offset; -1: no record is that new. `timestamp` is -1 for earliest and latest."""
+    """A listed offset; -1 if no record is that new. `timestamp` is -1 for earliest and latest."""
 
     offset: int
     timestamp: int
@@ -59,7 +59,7 @@ class AbortedRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """The response for one partition; offsets are -1 where `error` hides them."""
+    """The response for one partition; an offset is -1 if `error` hides it."""
 
     high_watermark: int
     log_start_offset: int
@@ -67,7 +67,7 @@ class FetchedPartition:
     records: memoryview
     error: ErrorCode = ErrorCode.NONE
     aborted: tuple[AbortedRange, ...] = ()
-    #: The topic's id when it was fetched; zero where the cluster has no topic ids.
+    #: The topic's id at the fetch; zero if the cluster has no topic ids.
     topic_id: TopicId = ZERO_TOPIC_ID
 
 
@@ -83,7 +83,7 @@ class FetchOptions:
 
 
 class LogReader:
-    """Operations that read."""
+    """Operations that read batches and offsets."""
 
     def __init__(self, router: ClusterRouter) -> None:
         self._router = router
@@ -95,7 +95,7 @@ class LogReader:
     ) -> Operation[dict[TopicPartition, ListedOffset]]:
         """Return the first offset not older than each timestamp (milliseconds; LATEST, EARLIEST).
 
-        Raises KafkaError naming the partition.
+        Raises KafkaError with the partition in its message.
         """
         found: dict[TopicPartition, ListedOffset] = {}
 
@@ -115,7 +115,7 @@ class LogReader:
     def positions(
         self, starts: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
     ) -> Operation[dict[TopicPartition, int]]:
-        """Return where to read from: as `list_offsets`, but the end where no record is that new."""
+        """Return offsets like `list_offsets`, but the end of a log that has no record that new."""
         listed = yield from self.list_offsets(starts, isolation_level)
         too_new = {tp: LATEST for tp, each in listed.items() if each.offset < 0}
         if too_new:
@@ -143,8 +143,8 @@ class LogReader:
     ) -> Operation[dict[TopicPartition, FetchedPartition]]:
         """Fetch records from each offset on, one request per leader, one after the other.
 
-        The result has the errors of single partitions that do not pass by themselves
-        (OFFSET_OUT_OF_RANGE above all). Errors that pass are retried, then raised.
+        The result has the errors of partitions that are not retriable (mostly OFFSET_OUT_OF_RANGE).
+        Retriable errors are retried, then raised.
         """
         done: dict[TopicPartition, FetchedPartition] = {}
 

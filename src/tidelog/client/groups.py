@@ -1,8 +1,7 @@
 """Administration of groups: list, describe and delete them; read, set and delete their offsets.
 
 Every broker lists the groups that it coordinates; all other requests go to the coordinator. Offsets
-are set as by a consumer that is no member (generation -1), which a coordinator allows only while
-the group has no members.
+are committed with generation -1, which a coordinator accepts only while the group has no members.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ from tidelog.wire.registry import (
 DEAD: Final = "Dead"
 #: The state of a group that has no members.
 EMPTY: Final = "Empty"
-#: From this version on OffsetFetch names many groups.
+#: From this version on, OffsetFetch names many groups.
 _GROUPS_VERSION: Final = 8
 #: From this version on OffsetFetch can return all offsets of a group.
 _ALL_OFFSETS_VERSION: Final = 2
@@ -70,7 +69,7 @@ class GroupListing:
     """A group; `coordinator` is a broker's id."""
 
     group: str
-    #: Empty from a broker that sends none.
+    #: The state; empty if the broker sends none.
     state: str
     protocol_type: str
     coordinator: int
@@ -78,7 +77,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member; `assignment` is None where it is not a consumer's, or illegible."""
+    """A member; `assignment` is None if it is unreadable or not a consumer's."""
 
     member_id: str
     instance_id: str | None
@@ -89,7 +88,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group; `assignor` is the protocol its members agreed on, empty without members."""
+    """A group; `assignor` is the protocol that its members agreed on, empty without members."""
 
     name: str
     state: str
@@ -100,7 +99,7 @@ class GroupDescription:
 
 
 class FetchedOffset(NamedTuple):
-    """A committed offset, the next to be read; `leader_epoch` is -1 where the broker sent none."""
+    """A committed offset, the next to read; `leader_epoch` is -1 if the broker sent none."""
 
     offset: int
     leader_epoch: int = -1
@@ -108,7 +107,7 @@ class FetchedOffset(NamedTuple):
 
 
 class GroupAdmin:
-    """Operations on groups by clients that are no members."""
+    """Operations on groups by clients that are not members."""
 
     def __init__(self, router: ClusterRouter, coordinators: Coordinators) -> None:
         self._router = router
@@ -140,7 +139,7 @@ class GroupAdmin:
                 group, DESCRIBE_GROUPS, always(message), patience
             )
             for each in expect(answer, DescribeGroupsResponse).groups:
-                if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # no such group, in Kafka 4
+                if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # Kafka 4: the group is missing
                     each.error_code, each.group_state = 0, DEAD
                 self._coordinators.check(group, each.error_code)
                 node = yield from self._coordinators.find(group, patience)
@@ -169,7 +168,7 @@ class GroupAdmin:
     def committed(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> Operation[dict[TopicPartition, FetchedOffset]]:
-        """Return a group's committed offsets, of these partitions or of all."""
+        """Return a group's committed offsets, for these partitions or for all."""
         wanted = None if partitions is None else list(partitions)
 
         def attempt(patience: Patience) -> Operation[dict[TopicPartition, FetchedOffset]]:
@@ -204,9 +203,10 @@ class GroupAdmin:
         member_id: str = "",
         instance_id: str | None = None,
     ) -> Operation[None]:
-        """Commit offsets: as a member, or without a member id for a group without members.
+        """Commit offsets as a member, or without a member id for a group without members.
 
-        Raises KafkaError naming the partition: UNKNOWN_MEMBER_ID where the group has members.
+        Raises KafkaError with the partition; the error is UNKNOWN_MEMBER_ID if the group has
+        members.
         """
         message = OffsetCommitRequest(
             group_id=group,
@@ -232,7 +232,7 @@ class GroupAdmin:
         return self._router.repeat(f"committing offsets of group {group!r}", attempt)
 
     def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> Operation[None]:
-        """Delete a group's committed offsets of these partitions. Raises KafkaError."""
+        """Delete a group's committed offsets for these partitions. Raises KafkaError."""
         topics = topics_of(
             partitions,
             OffsetDeleteRequestTopic,
@@ -289,14 +289,14 @@ def _member(answer: DescribedGroupMember, is_consumer: bool) -> MemberDescriptio
         try:
             assignment = read_assignment(answer.member_assignment)
         except ProtocolError:
-            assignment = None  # another client's own format: shown as unknown
+            assignment = None  # another client's format counts as unknown
     return MemberDescription(
         answer.member_id, answer.group_instance_id, answer.client_id, answer.client_host, assignment
     )
 
 
 def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """Return the partitions in a consumer's assignment; none in an empty one.
+    """Return the partitions in a consumer's assignment, none for empty data.
 
     Raises ProtocolError.
     """

@@ -1,13 +1,13 @@
-"""Heartbeats between polls: they keep a member alive while its application processes records.
+"""Heartbeats between polls, which keep a member alive while its application processes records.
 
-The driver runs the operation `beat` repeatedly, beside the polls of a GroupConsumer: in a thread of
-its own, or a task of the simulator. The member stays alive as long as its application polls within
+The driver runs `beat` repeatedly beside the polls of a GroupConsumer, in its own thread or as a
+task of the simulator. The member stays alive as long as its application polls within
 `max_poll_interval_ms`. After that it leaves the group, so that other members take over from a stuck
-application (KIP-62). `beat` does not act upon the coordinator's responses. The next poll does, so
-that no partition is given up while its records are processed.
+application (KIP-62). Only the next poll acts on the coordinator's responses, so that no partition
+is revoked while its records are processed.
 
-`beat` may run in another thread than the polls. So it has a router of its own, reads the membership
-as one value, and hands a response over as one value.
+`beat` may run in another thread than the polls. `Heartbeats` therefore has a router of its own,
+reads the membership as one value, and stores a response as one value.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tidelog.client.routing import ClusterRouter
 from tidelog.client.steps import Operation
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 
-#: Pause when nothing is due, or after a failed try.
+#: Pause in ms when no heartbeat is due, or after a failed try.
 _LEAST_MS: Final = 100
-#: One try ends before the next heartbeat is due, unless the interval is very short.
+#: Minimum timeout of a try in ms; a try otherwise ends before the next heartbeat is due.
 _LEAST_PATIENCE_MS: Final = 1_000
 #: Errors that the next poll must handle; any other error may not recur at the next heartbeat.
 _TOLD: Final = LOST | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
@@ -34,7 +34,7 @@ _TOLD: Final = LOST | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANC
 class Heard(NamedTuple):
     """The fate of a membership: an error of the coordinator.
 
-    It is UNKNOWN_MEMBER_ID where the member left because its application did not poll.
+    The error is UNKNOWN_MEMBER_ID if the member left because its application did not poll.
     """
 
     membership: Membership
@@ -42,7 +42,7 @@ class Heard(NamedTuple):
 
 
 class Heartbeats:
-    """The heartbeats of one member; `router` is for the calls of `beat` alone."""
+    """The heartbeats of one member; only `beat` uses `router`."""
 
     def __init__(
         self, member: GroupMember, router: ClusterRouter, now_ms: Callable[[], int]
@@ -55,7 +55,7 @@ class Heartbeats:
         self._due_ms = 0
         self._polled_ms = now_ms()
         self._is_polling = False
-        #: The membership that is over, as far as this object knows.
+        #: The last membership that ended, as far as this object knows.
         self._over: Membership | None = None
         self._heard: deque[Heard] = deque(maxlen=1)
 
@@ -71,7 +71,7 @@ class Heartbeats:
         self._due_ms = self._now_ms() + self._member.options.heartbeat_interval_ms
 
     def poll_begins(self) -> Heard | None:
-        """Return what `beat` received since the last poll."""
+        """Return the error that `beat` received since the last poll."""
         self._is_polling = True
         return self._heard.pop() if self._heard else None
 
@@ -83,7 +83,7 @@ class Heartbeats:
     # -- called beside them ---------------------------------------------------------------------
 
     def beat(self) -> Operation[int]:
-        """Send a due heartbeat; return after how many milliseconds to call again."""
+        """Send a due heartbeat; return the milliseconds until the next call."""
         options, membership = self._member.options, self._member.membership
         if membership is None or membership == self._over:
             return max(_LEAST_MS, options.heartbeat_interval_ms)
@@ -92,7 +92,7 @@ class Heartbeats:
         if left_ms <= 0 and not self._is_polling:
             self._over = membership
             self._heard.append(Heard(membership, ErrorCode.UNKNOWN_MEMBER_ID))
-            if options.instance_id is None:  # a static member is expected back (KIP-345)
+            if options.instance_id is None:  # a static member does not leave (KIP-345)
                 yield from self._leave(membership)
             return _LEAST_MS
         if now_ms >= self._due_ms:

@@ -1,11 +1,11 @@
 """A member of a group: joins, assigns as leader, sends heartbeats, commits, leaves.
 
-One state machine without a clock of its own. Its driver calls `heartbeat` in time (between polls
-`heartbeats` does that) and `join` while `must_join` holds. Members join groups together with
-Kafka's consumers: the protocol type is "consumer", assignors have Kafka's names, subscriptions and
-assignments Kafka's form. With a cooperative assignor a member keeps its partitions while it joins,
-and rejoins after it had to give one up (KIP-429). A new member gets its id first and joins with it
-(KIP-394); a member with an instance id is static (KIP-345).
+The member is a state machine without a clock. Its driver calls `join` while `must_join` holds, and
+`heartbeat` in time; between polls, `heartbeats` sends heartbeats. A group may mix these members
+with Kafka's consumers: protocol type, assignors, subscriptions and assignments are Kafka's. With a
+cooperative assignor a member keeps its partitions while it joins, and rejoins after it revoked one
+(KIP-429). A new member gets its id first and joins with it (KIP-394); a member with an instance id
+is static (KIP-345).
 """
 
 from __future__ import annotations
@@ -40,25 +40,26 @@ from tidelog.wire.messages.sync_group import (
 )
 from tidelog.wire.registry import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 
-#: From this version on a list names the members that leave.
+#: From this version on, LeaveGroup has a list of members.
 _LEAVING_MEMBERS_VERSION: Final = 3
-#: Versions in which subscriptions and assignments are written: the first with owned partitions and
-#: their generation, and the one that all consumers read.
+#: Versions of written subscriptions and assignments. Subscriptions need owned partitions and their
+#: generation; all consumers read version 0 assignments.
 _SUBSCRIPTION_VERSION: Final = 2
 _ASSIGNMENT_VERSION: Final = 0
 _ANSWER_MARGIN_MS: Final = 5_000
-#: Leaving is a courtesy: without it the session times out.
+#: Timeout of a LeaveGroup in ms; if that fails, the session times out.
 _LEAVE_MS: Final = 5_000
-#: The membership is over: other members own its partitions.
+#: Errors that end a membership: other members own its partitions.
 LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
 @dataclass(frozen=True, slots=True)
 class MemberOptions:
-    """The settings of a member, which a coordinator removes after a silent session timeout.
+    """The settings of a member; a coordinator removes a member that is silent for the session
+    timeout.
 
-    A member that does not poll for `max_poll_interval_ms` leaves. A coordinator waits as long for
-    members that have to rejoin (KIP-62). A heartbeat interval of 0 means one heartbeat with every
+    A member that does not poll for `max_poll_interval_ms` leaves. A coordinator waits that long for
+    members that must rejoin (KIP-62). A heartbeat interval of 0 means one heartbeat with every
     poll, and none between polls.
     """
 
@@ -81,8 +82,8 @@ class Membership(NamedTuple):
 class GroupMember:
     """One member of a group.
 
-    `assignment` is what it may read and commit. It changes only in `join`, and is empty once the
-    membership is lost.
+    `assignment` has the partitions that the member may read and commit. Only `join` changes the
+    assignment; the loss of the membership clears it.
     """
 
     def __init__(
@@ -96,17 +97,17 @@ class GroupMember:
         self.member_id = ""
         self.generation = -1
         self.assignment: frozenset[TopicPartition] = frozenset()
-        #: Partitions of the assignment that it has kept without a break since before it joined.
+        #: Partitions that the member has owned without a break since before its last join.
         self.kept: frozenset[TopicPartition] = frozenset()
-        #: None while it joins, or is no member.
+        #: The current membership; None while the member joins or is not in the group.
         self.membership: Membership | None = None
-        #: `join` is due: at the start, when the group rebalances, when the membership is lost.
+        #: Whether `join` is due: at the start, after a rebalance, or after a lost membership.
         self.must_join = True
         self.is_leader = False
         self._router = router
         self._coordinators = coordinators
         self._groups = groups
-        #: Partition counts of the last assignment; empty except at the leader.
+        #: The leader's partition counts of the last assignment; empty at other members.
         self._counts: dict[str, int] = {}
 
     # -- joining --------------------------------------------------------------------------------
@@ -114,9 +115,9 @@ class GroupMember:
     def join(self) -> Operation[frozenset[TopicPartition]]:
         """Join or rejoin until the group agrees; return the new assignment.
 
-        Before it, an eager member (`options.assignor`) commits its progress: other members may read
-        on from there. A cooperative one commits the partitions that it lost, then rejoins where
-        `must_join` still holds. Raises KafkaError, also for topics that do not exist.
+        An eager member must commit its progress before `join`: other members may continue from
+        there. A cooperative member commits its revoked partitions afterwards, and rejoins while
+        `must_join` holds. Raises KafkaError, also for missing topics.
         """
         what = f"joining group {self.options.group!r}"
         timeout_ms = self.options.max_poll_interval_ms + self._router.timeout_ms
@@ -155,9 +156,9 @@ class GroupMember:
         self.must_join = bool(given_up) and self.options.assignor.is_cooperative
 
     def _known_topics(self, patience: Patience) -> Operation[dict[str, TopicMetadata]]:
-        """Return the subscribed topics as of now.
+        """Return fresh metadata of the subscribed topics.
 
-        A missing topic is an error: a member would wait for it silently.
+        A missing topic is an error, because a member would silently wait for the topic.
         """
         self._router.forget()
         found = {}
@@ -192,7 +193,7 @@ class GroupMember:
     def _shares(
         self, joined: JoinGroupResponse, known: Mapping[str, TopicMetadata], patience: Patience
     ) -> Operation[list[SyncGroupRequestAssignment]]:
-        """Return every member's share, as the leader assigns it."""
+        """Return every member's share; this member is the group's leader."""
         members = {}
         for each in joined.members:
             subscription = protocol.SUBSCRIPTION.decode(each.metadata)
@@ -247,7 +248,7 @@ class GroupMember:
             ) from error
 
     def _wait(self, api_key: int, message: Any, patience: Patience) -> Operation[Any]:
-        """Send a request whose response waits for the other members to join."""
+        """Send a request whose response waits until other members join."""
         timeout_ms = self.options.max_poll_interval_ms + _ANSWER_MARGIN_MS
         return (
             yield from self._coordinators.ask(
@@ -258,9 +259,9 @@ class GroupMember:
     # -- being a member -------------------------------------------------------------------------
 
     def heartbeat(self) -> Operation[None]:
-        """Send a heartbeat to the coordinator; set `must_join` where the response demands it.
+        """Send a heartbeat to the coordinator; set `must_join` if the response requires a join.
 
-        Raises KafkaError FENCED_INSTANCE_ID where another member took this one's instance id.
+        Raises KafkaError FENCED_INSTANCE_ID if another member uses the same instance id.
         """
         membership = Membership(self.generation, self.member_id)
         beating = self._router.repeat(
@@ -272,13 +273,13 @@ class GroupMember:
     def hear(self, membership: Membership, error: ErrorCode) -> None:
         """Apply the response to a heartbeat between polls to its membership (KIP-62).
 
-        Raises KafkaError as `heartbeat` does.
+        Raises the errors of `heartbeat`.
         """
         if membership == self.membership:
             self._judge(KafkaError(error, f"group {self.options.group!r}"))
 
     def look_for_partitions(self) -> Operation[None]:
-        """Rejoin, as leader, when a topic of the group has more partitions."""
+        """Rejoin as leader if a topic of the group has new partitions."""
         if not self._counts:
             return
         metadata = yield from self._router.metadata(sorted(self._counts))
@@ -290,8 +291,7 @@ class GroupMember:
     def commit(self, offsets: Mapping[TopicPartition, FetchedOffset]) -> Operation[bool]:
         """Commit offsets of assigned partitions.
 
-        Returns False where the membership was lost, so that they are not this member's any more.
-        Raises KafkaError.
+        Returns False if the membership, and with it the assignment, was lost. Raises KafkaError.
         """
         assert self.assignment.issuperset(offsets), "others own what it does not have assigned"
         if not offsets:
@@ -302,9 +302,9 @@ class GroupMember:
         return (yield from self._judged(committing))
 
     def leave(self) -> Operation[None]:
-        """Leave, so that the other members need not wait for the session timeout.
+        """Leave, so that other members need not wait for the session timeout.
 
-        A static member stays: the coordinator expects it back (KIP-345).
+        A static member does not leave, because the coordinator expects its return (KIP-345).
         """
         if self.member_id and self.options.instance_id is None:
             membership = Membership(self.generation, self.member_id)
@@ -316,7 +316,7 @@ class GroupMember:
         self._lose()
 
     def _judged(self, operation: Operation[None]) -> Operation[bool]:
-        """Run an operation; return whether the membership survived it."""
+        """Run an operation; return whether the membership survived its errors."""
         try:
             yield from operation
         except KafkaError as error:
@@ -325,7 +325,7 @@ class GroupMember:
         return True
 
     def _judge(self, error: KafkaError) -> None:
-        """React to the coordinator's error; raise it where no reaction helps."""
+        """React to a coordinator's error; raise an error that the member cannot handle."""
         if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
             self.must_join = True
         elif error.code in LOST:
@@ -357,7 +357,7 @@ def send_heartbeat(
 def leave_group(
     coordinators: Coordinators, group: str, membership: Membership, patience: Patience
 ) -> Operation[None]:
-    """End a membership; no error where it is over already."""
+    """End a membership; do nothing if the membership is already over."""
 
     def build(version: int) -> LeaveGroupRequest:
         if version < _LEAVING_MEMBERS_VERSION:

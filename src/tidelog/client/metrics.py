@@ -1,6 +1,6 @@
-"""The numbers that a broker keeps of itself, read by tidelog's own API DescribeMetrics.
+"""Metrics of a broker, read by tidelog's own API DescribeMetrics.
 
-Brokers serve it on the listener between brokers.
+Brokers serve the API on the listener between brokers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.wire.registry import DESCRIBE_METRICS
 
 @dataclass(frozen=True, slots=True)
 class MetricBucket:
-    """The observations of a histogram up to a bound and above the one before; null: all larger."""
+    """The observations of a histogram from the previous bound to this bound; null has no bound."""
 
     upper_bound: int | None
     count: int
@@ -25,7 +25,7 @@ class MetricBucket:
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetric:
-    """A number that a broker keeps of itself; `kind` is counter, gauge or histogram.
+    """A metric of a broker; `kind` is counter, gauge or histogram.
 
     `value` of a histogram is the sum of its observations.
     """
@@ -42,7 +42,7 @@ class BrokerMetric:
 def broker_metrics(
     router: ClusterRouter, broker_id: int, names: Sequence[str] | None = None
 ) -> Operation[list[BrokerMetric]]:
-    """Return the numbers of a broker, of the metrics named (None: all), sorted by name and labels.
+    """Return a broker's metrics of these names (None for all), sorted by name and labels.
 
     Raises KafkaError for a broker that is not tidelog's, or not in the cluster.
     """

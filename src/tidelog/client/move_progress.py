@@ -1,8 +1,8 @@
-"""Progress of reassignments: bytes done and left, rate, time to the end, and state (R16).
+"""Progress of reassignments: copied and remaining bytes, rate, remaining time, state (R16).
 
-Pure: `ProgressMeter` takes samples of what brokers report and the time at which they did. A copy is
-measured by its bytes against those of the leader, so it is exact to the segments that retention or
-compaction has removed on one of them only. Rates are averages over the last `window_ms`.
+`ProgressMeter` is pure: its input is what brokers report, with the time of the sample. Progress
+compares the bytes of a copy with the leader's bytes; segments that only one of the two has deleted
+or compacted cause an error. Rates are averages over the last `window_ms`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MoveState(StrEnum):
     ADDING = "adding"
     #: Added replicas do not copy for the moment: too few replicas are in sync.
     PAUSED = "paused"
-    #: All added replicas are in sync: the others are being removed.
+    #: All added replicas are in sync; the replicas to remove are being removed.
     COMPLETING = "completing"
     #: Replicas are removed, and none was added.
     REMOVING = "removing"
@@ -36,7 +36,7 @@ class MoveState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MoveSample:
-    """One look at a move. `sizes`: bytes by broker, without brokers that did not report them."""
+    """One sample of a move. `sizes` has bytes by broker, without brokers that did not report."""
 
     move: MoveUnderWay
     leader: int
@@ -46,27 +46,27 @@ class MoveSample:
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """A move and how far it is. None: not known."""
+    """A move and its progress; None means unknown."""
 
     tp: TopicPartition
     state: MoveState
     move: MoveUnderWay
-    #: Bytes of all added replicas together.
+    #: Copied bytes of all added replicas together.
     done_bytes: int | None
     left_bytes: int | None
-    #: Bytes per second that are copied; None before the second sample.
+    #: Copied bytes a second; None before the second sample.
     rate: float | None
-    #: Time until nothing is left, at the rate at which the leader grows meanwhile.
+    #: Remaining ms at the current rate, given the growth of the leader.
     left_ms: int | None
-    #: Whether the leader grows as fast as its copies or faster: the move does not end so.
+    #: Whether the leader grows at least as fast as its copies, so that the move cannot end.
     is_never: bool
-    #: The lowest configured throttle of its copies, in bytes a second (KIP-73); None without one,
-    #: or before they were read.
+    #: The lowest configured throttle of the copies, in bytes a second (KIP-73); None for no
+    #: throttle, or before the throttles were read.
     configured_rate: int | None = None
 
     @property
     def total_bytes(self) -> int | None:
-        """Bytes done and left."""
+        """Copied and remaining bytes together."""
         if self.done_bytes is None or self.left_bytes is None:
             return None
         return self.done_bytes + self.left_bytes
@@ -91,7 +91,7 @@ class _Point:
 
 
 class ProgressMeter:
-    """Turns samples into progress; one meter for all moves of a cluster."""
+    """Conversion of samples into progress; one meter serves all moves of a cluster."""
 
     def __init__(self, window_ms: int = WINDOW_MS) -> None:
         self._window_ms = window_ms
@@ -102,8 +102,8 @@ class ProgressMeter:
     ) -> list[MoveProgress]:
         """Return the progress of each move, in the order of their partitions.
 
-        `now_ms` is a monotonic time. A move that is not among the samples is over and forgotten; a
-        move with other added replicas than before begins again.
+        `now_ms` is a monotonic time. A move without a sample is over and forgotten. A move whose
+        added replicas changed starts from zero.
         """
         kept = {(tp, sample.move.adding) for tp, sample in samples.items()}
         self._points = {key: points for key, points in self._points.items() if key in kept}
@@ -130,7 +130,8 @@ class ProgressMeter:
             if gained > 0:
                 left_ms = left * passed_ms // gained
             elif left:
-                # Copies begin only after a while: a short look does not say that they never end.
+                # Copies begin with a delay, so a short observation cannot show that a move never
+                # ends.
                 is_never = 2 * passed_ms >= self._window_ms
         if not left:
             left_ms = 0
@@ -138,7 +139,7 @@ class ProgressMeter:
 
 
 def _measured(now_ms: int, sample: MoveSample) -> _Point | None:
-    """Return the bytes of a move; None where the leader or an added replica did not report them."""
+    """Return the bytes of a move; None if the leader or an added replica reported none."""
     adding = sample.move.adding
     if not adding:
         return _Point(now_ms, 0, 0)

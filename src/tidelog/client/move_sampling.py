@@ -1,8 +1,8 @@
-"""Samples of reassignments: what the controller lists, and the bytes that brokers report (R16).
+"""Samples of reassignments: the controller's list, and the bytes that brokers report (R16).
 
-The controller says which partitions move. Each broker that leads one, or adds a replica, reports
-its bytes (DescribeLogDirs). A broker that does not respond leaves its moves without bytes; its
-error is in the result, because the other moves are still worth a sample.
+The controller lists the moving partitions. Each broker that leads such a partition, or adds a
+replica, reports its bytes (DescribeLogDirs). If a broker does not respond, its moves have no bytes,
+and the result has its error; other moves are sampled all the same.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tidelog.client.upkeep import PartitionAdmin, sizes_of
 from tidelog.core.errors import ConnectionLost, KafkaError, RequestTimeout
 from tidelog.core.types import NO_LEADER, TopicPartition
 
-#: Time for the bytes of one broker. A broker that hangs must not keep back all others.
+#: Timeout in ms of one broker's report: a hanging broker must not delay all others.
 _SIZES_TIMEOUT_MS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class MoveSamples:
-    """Samples by partition, why brokers did not report their bytes, and whether more moves come."""
+    """Samples by partition, errors of brokers that did not report, and whether more moves come."""
 
     samples: Mapping[TopicPartition, MoveSample]
     silent: Mapping[int, str]
@@ -35,7 +35,7 @@ class MoveSamples:
 
 
 class MoveSampler:
-    """Takes samples of all reassignments under way."""
+    """A source of samples of all reassignments under way."""
 
     def __init__(self, router: ClusterRouter, moves: MoveAdmin, partitions: PartitionAdmin) -> None:
         self._router = router
@@ -43,7 +43,7 @@ class MoveSampler:
         self._partitions = partitions
 
     def sample(self) -> Operation[MoveSamples]:
-        """Return one sample of each move. Raises KafkaError where the controller does not list."""
+        """Return one sample of each move. Raises KafkaError if the controller lists no moves."""
         moves = yield from self._moves.moves()
         moving, has_queued = moves.under_way, bool(moves.queued) and not moves.is_frozen
         if not moving:
@@ -76,7 +76,7 @@ def _reporters(
     moving: Mapping[TopicPartition, MoveUnderWay],
     placed: Mapping[TopicPartition, PartitionMetadata],
 ) -> dict[int, list[TopicPartition]]:
-    """Return the partitions whose bytes each broker has to report: leaders and added replicas."""
+    """Return the partitions whose bytes each broker must report: leaders and added replicas."""
     found: dict[int, list[TopicPartition]] = {}
     for tp, partition in sorted(placed.items()):
         adding = moving[tp].adding

@@ -1,7 +1,7 @@
 """Reassignments of partitions to other brokers: start, queue, freeze, cancel, list (KIP-455).
 
-The controller serves them. All requests may be repeated: a partition that moves already, or has
-arrived, is no error.
+The controller serves these requests. All of them may be repeated: a partition that already moves,
+or has its target, is no error.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from tidelog.wire.messages.list_partition_reassignments import (
 from tidelog.wire.registry import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 
 _ANSWER_MARGIN_MS: Final = 2_000
-#: Time for one try. A controller that hangs loses its session, and the next try goes to another
-#: one; a list is read, and a change waits a second for the brokers that take it.
+#: Timeouts in ms of one try. A hanging controller loses its session, so the next try goes to a new
+#: controller. A change takes longer than a list, because it waits a second for brokers.
 _LIST_MS: Final = 5_000
 _ALTER_MS: Final = 10_000
 
@@ -51,19 +51,20 @@ class MoveAsked:
 
 @dataclass(frozen=True, slots=True)
 class MoveUnderWay:
-    """A partition that is being moved; `replicas` are all at present, the target first."""
+    """A partition that is being moved; `replicas` are all current ones, the target first."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
-    #: The replicas that a cancel returns to, in their order; empty where they are not known, as
-    #: with a controller of Apache Kafka (R1).
+    #: The replicas that a cancel restores, in their order; empty if unknown, as with a controller
+    #: of Apache Kafka (R1).
     original: tuple[int, ...] = ()
-    #: The transaction that accepted the request node of this very move; -1 without one (R12).
+    #: The store transaction that accepted this move's request node; -1 if there is no such node
+    #: (R12).
     request_id: int = NO_REQUEST
-    #: The throttle that came with the move, in bytes a second; 0 without one (R4).
+    #: The throttle that was requested with the move, in bytes a second; 0 means none (R4).
     throttle: int = 0
-    #: Why the added replicas do not copy for the moment; empty where they do.
+    #: The reason for which the added replicas pause their copies; empty if they copy.
     paused: str = ""
 
     @property
@@ -74,7 +75,7 @@ class MoveUnderWay:
 
 @dataclass(frozen=True, slots=True)
 class MoveQueued:
-    """A move that waits in the queue (R8); `reason` is empty where it is about to begin."""
+    """A move that waits in the queue (R8); `reason` is empty if the move is about to begin."""
 
     target: tuple[int, ...]
     reason: str
@@ -85,13 +86,13 @@ class Moves:
     """The moves of a cluster; controllers of Apache Kafka have neither a queue nor a freeze."""
 
     under_way: dict[TopicPartition, MoveUnderWay]
-    #: In the order of the queue.
+    #: Queued moves, in the order of the queue.
     queued: dict[TopicPartition, MoveQueued]
-    #: No move begins (R11).
+    #: Whether reassignments are frozen: no move begins (R11).
     is_frozen: bool
-    #: The controller has a queue and a freeze.
+    #: Whether the controller supports a queue and a freeze.
     knows_queue: bool
-    #: How the metadata store shows to be older than the logs; empty where it is not (E8).
+    #: The evidence that the metadata store is older than the logs; empty if it is not older (E8).
     went_back: str = ""
 
 
@@ -108,17 +109,17 @@ class MoveAdmin:
         queued: bool = False,
         throttle: int | None = None,
     ) -> Operation[dict[TopicPartition, MoveAsked]]:
-        """Move each partition to these brokers, the first of which is to lead it.
+        """Move each partition to these brokers; the first becomes its preferred leader.
 
-        None cancels a move. A partition among `expected` is refused where it has other replicas by
-        now (R18). `queued` moves begin one after the other, as the limits of the queue allow (R8).
-        A `throttle` is in bytes a second for each broker that the moves copy from or to, and goes
-        with them; 0 removes that of a move under way, None keeps it (R4).
+        None cancels a move. A partition in `expected` is refused if its replicas have changed
+        (R18). `queued` moves begin one after the other, as the limits of the queue allow (R8). A
+        `throttle` is in bytes a second for each broker that the moves copy from or to, and ends
+        with the moves. A throttle of 0 removes that of a move under way; None keeps it (R4).
 
         Returns when the moves have begun or are queued; errors of single partitions are in the
-        result. Raises KafkaError where the whole request failed. Controllers of Apache Kafka pass
-        over `expected`; a queue or a throttle is UNSUPPORTED_VERSION there, as it is where the
-        brokers cannot forbid another number of replicas.
+        result. Raises KafkaError if the whole request failed. Controllers of Apache Kafka ignore
+        `expected`, and a queue or a throttle then raises UNSUPPORTED_VERSION. That error also comes
+        from brokers that cannot forbid another number of replicas.
         """
         before = expected or {}
         topics = topics_of(
@@ -135,11 +136,12 @@ class MoveAdmin:
     def cancel(
         self, ended: Mapping[TopicPartition, Collection[tuple[int, ...]]]
     ) -> Operation[dict[TopicPartition, MoveAsked]]:
-        """End moves to these targets, under way or queued; without targets those to any.
+        """End moves to these targets, under way or queued; an empty collection of targets ends any
+        move.
 
-        What was listed may be over, and a newer move may be there: it goes on, and the result is
-        NO_REASSIGNMENT_IN_PROGRESS. Raises KafkaError where the whole request failed. Controllers
-        of Apache Kafka pass over the targets.
+        If a newer move has another target, that move continues, and the result is
+        NO_REASSIGNMENT_IN_PROGRESS. Raises KafkaError if the whole request failed. Controllers of
+        Apache Kafka ignore the targets.
         """
         topics = topics_of(
             ended,
@@ -152,10 +154,10 @@ class MoveAdmin:
         return self._alter("cancelling reassignments", request)
 
     def freeze(self, is_frozen: bool) -> Operation[dict[TopicPartition, MoveAsked]]:
-        """Let no move begin from now on, or end that (R11). Raises KafkaError.
+        """Set or end a freeze, during which no move begins (R11). Raises KafkaError.
 
-        Moves under way go on, and can be cancelled. UNSUPPORTED_VERSION where the controller is one
-        of Apache Kafka.
+        Moves under way continue, and can be cancelled. A controller of Apache Kafka gives
+        UNSUPPORTED_VERSION.
         """
         yield from self._check_knows_queue()
         what = "freezing reassignments" if is_frozen else "unfreezing reassignments"
@@ -163,7 +165,7 @@ class MoveAdmin:
         return (yield from self._alter(what, AlterPartitionReassignmentsRequest(freeze=freeze)))
 
     def _check_knows_queue(self) -> Operation[None]:
-        """Raise KafkaError where the controller would ignore a queue, a freeze or a throttle."""
+        """Raise KafkaError if the controller would ignore a queue, a freeze or a throttle."""
         found = yield from self.moves(())
         if not found.knows_queue:
             raise KafkaError(
@@ -175,7 +177,7 @@ class MoveAdmin:
     def _alter(
         self, what: str, request: AlterPartitionReassignmentsRequest
     ) -> Operation[dict[TopicPartition, MoveAsked]]:
-        """Send a request with the timeout of each try; return the result of each partition."""
+        """Send a request within the timeout of each try; return the result of each partition."""
 
         def attempt(patience: Patience) -> Operation[dict[TopicPartition, MoveAsked]]:
             controller = yield from self._router.controller(patience)
@@ -201,14 +203,15 @@ class MoveAdmin:
     def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> Operation[dict[TopicPartition, MoveUnderWay]]:
-        """Return the moves under way, of these partitions or of all. Raises KafkaError."""
+        """Return the moves under way, for these partitions or for all. Raises KafkaError."""
         found = yield from self.moves(partitions)
         return found.under_way
 
     def moves(self, partitions: Iterable[TopicPartition] | None = None) -> Operation[Moves]:
-        """Return the moves under way and queued, of these partitions or of all. Raises KafkaError.
+        """Return the moves under way and queued, for these partitions or for all. Raises
+        KafkaError.
 
-        A move that the controller takes from the queue is in one of both at any time.
+        A move that the controller starts from the queue is always in one of the two lists.
         """
         topics = None
         if partitions is not None:

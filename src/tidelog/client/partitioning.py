@@ -1,7 +1,7 @@
 """The partition of a record, chosen as Kafka's own producers do, so that keys stay together.
 
-With a key: murmur2 of the key, modulo the number of partitions. Without: one partition for a batch,
-another for the next (KIP-480). Sources: BuiltInPartitioner, Utils.murmur2.
+A key's partition is its murmur2 hash modulo the number of partitions. Records without a key stay in
+one partition for a batch, then change it (KIP-480). Sources: BuiltInPartitioner, Utils.murmur2.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The batches of one partition between an idempotent producer and the leader, in order.
 
-Decides which batch may be sent next, and what a response or a lost connection means for the batches
-behind it. Several batches may be in flight. After a failure the queue waits until none is, and then
-resends all that were not acknowledged, in their order. Brokers then find the sequence numbers that
-they expect (KIP-98), and recognise the batches that they have. Knows no sockets and no clock.
+The queue decides which batch to send next, and how a response or a lost connection affects later
+batches. Several batches may be in flight. After a failure the queue waits until no batch is in
+flight, then resends all unacknowledged batches in order. Brokers then get the sequence numbers that
+they expect (KIP-98), and recognise duplicates. The queue uses no sockets and no clock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from tidelog.records.reader import iter_records
 
 #: Errors that a smaller batch may avoid.
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-#: The oldest batch was refused as out of order so often: the leader lacks an acknowledged batch.
+#: After so many out-of-order errors for the oldest batch, the leader must lack an acknowledged
+#: batch.
 _MAX_GAPS: Final = 5
 
 
@@ -38,7 +39,7 @@ class BatchState(Enum):
 
 @dataclass(slots=True, eq=False)
 class ProduceBatch:
-    """A whole record batch, with the rows that it was made of."""
+    """A whole record batch, and the rows of the caller that it contains."""
 
     tp: TopicPartition
     data: bytearray
@@ -72,7 +73,7 @@ class ProduceBatch:
 
 
 class Refused(Enum):
-    """What a failed try of a batch means."""
+    """The consequence of a failed try of a batch."""
 
     RETRY = "retry"
     SPLIT = "split"
@@ -84,7 +85,7 @@ class ProduceQueue:
     """The unacknowledged batches of one partition, oldest first."""
 
     tp: TopicPartition
-    #: How many batches may be in flight; brokers remember the last five of a producer.
+    #: Maximum number of batches in flight; brokers remember a producer's last five batches.
     max_in_flight: int
     batches: deque[ProduceBatch] = field(default_factory=deque)
     in_flight: int = 0
@@ -95,22 +96,23 @@ class ProduceQueue:
     _gaps: int = 0
 
     def add(self, batch: ProduceBatch) -> None:
-        """Append a batch behind all others."""
+        """Append a batch to the queue."""
         assert batch.tp == self.tp, "a queue has the batches of one partition"
         self.batches.append(batch)
 
     def next_batch(self, now_ms: int) -> ProduceBatch | None:
-        """Return the batch to send now; None while the queue waits or has none."""
+        """Return the batch to send now; None while the queue waits or has no unsent batch."""
         if self._is_draining or now_ms < self.not_before_ms:
             return None
-        # Counted from the oldest: brokers would forget it while later batches go on.
+        # The limit counts from the oldest batch: brokers would forget that one if later ones were
+        # sent.
         for batch in islice(self.batches, self.max_in_flight):
             if batch.state is BatchState.WAITING:
                 return batch
         return None
 
     def sent(self, batch: ProduceBatch) -> None:
-        """Note that a batch left for the leader."""
+        """Note that a batch was sent to the leader."""
         assert batch.state is BatchState.WAITING, "a batch is in flight once at a time"
         batch.state = BatchState.IN_FLIGHT
         self.in_flight += 1
@@ -128,7 +130,7 @@ class ProduceQueue:
         return done
 
     def failed(self, batch: ProduceBatch, error: TidelogError, now_ms: int) -> Refused:
-        """Note a try that failed, or whose outcome is unknown, and return what follows from it.
+        """Note a try that failed or has an unknown outcome, and return the consequence.
 
         After SPLIT the batch has been replaced by its halves. After GIVE_UP the queue must not be
         used any more: a later batch would leave a gap.

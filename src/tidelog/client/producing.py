@@ -1,10 +1,9 @@
-"""Sends a record batch that the caller built to the leader of a partition.
+"""Produce requests, which send a caller's record batch to the leader of a partition.
 
-A rejected batch was not appended; it is retried where the error passes by itself. A try has an
-unknown outcome when the connection broke, no response came in time, or too few replicas were in
-sync after the append. Then only a batch with a producer id is resent, since brokers recognise its
-sequence. For any other batch the client raises OutcomeUnknownError: a resend could store its
-records twice.
+A rejected batch was not appended; the client retries after a retriable error. A try has an unknown
+outcome when the connection broke, no response came in time, or too few replicas were in sync after
+the append. Then only a batch with a producer id is resent, since brokers recognise its sequence.
+For any other batch the client raises OutcomeUnknownError: a resend could store its records twice.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from tidelog.wire.messages.produce import (
 from tidelog.wire.primitives import Buffer
 from tidelog.wire.registry import INIT_PRODUCER_ID, PRODUCE
 
-#: Where a batch v2 holds its producer id (KIP-98).
+#: Byte position of the producer id in a batch v2 (KIP-98).
 _PRODUCER_ID_AT: Final = 43
-#: The batch is in the leader's log, and may be committed later or not.
+#: Errors after an append: the batch is in the leader's log, and may or may not be committed.
 _APPENDED_ERRORS: Final = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
@@ -40,7 +39,7 @@ _ANSWER_MARGIN_MS: Final = 2_000
 
 
 class OutcomeUnknownError(TidelogError):
-    """A batch that may or may not be stored; a resend could store it twice."""
+    """A batch that may or may not be stored; a resend could store its records twice."""
 
 
 class LogWriter:
@@ -54,9 +53,8 @@ class LogWriter:
     ) -> Operation[int]:
         """Append one batch and return its base offset (-1 with acks=0, which has no response).
 
-        `timeout_ms` is how long the broker may wait for replicas. A duplicate that the broker
-        recognises is a success; -1 where its offset is not known. Raises KafkaError,
-        OutcomeUnknownError.
+        The broker may wait up to `timeout_ms` for replicas. A duplicate that the broker recognises
+        is a success, with offset -1 if unknown. Raises KafkaError, OutcomeUnknownError.
         """
         message = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
         part = PartitionProduceData(index=tp.partition, records=batch)
@@ -115,7 +113,7 @@ def _base_offset(tp: TopicPartition, response: ProduceResponse, idempotent: bool
     reasons = [
         f"record {each.batch_index}: {each.batch_index_error_message}"
         for each in result.record_errors
-        if each.batch_index_error_message != result.error_message  # not twice
+        if each.batch_index_error_message != result.error_message  # avoid duplicates
     ]
     detail = "; ".join([result.error_message or "", *reasons]).strip("; ")
     error = KafkaError(code, f"{tp}: {detail}" if detail else str(tp))

@@ -1,7 +1,7 @@
 """Replicas as brokers describe them: eligible leaders, waits for a leader, progress of followers.
 
 DescribeTopicPartitions is Kafka's (KIP-966); brokers of Kafka in ZooKeeper mode do not serve it.
-DescribeReplicas is tidelog's own. Any other broker refuses both with UNSUPPORTED_VERSION.
+DescribeReplicas is tidelog's own. A broker without an API responds with UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from tidelog.wire.registry import DESCRIBE_REPLICAS, DESCRIBE_TOPIC_PARTITIONS
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """Which replicas may lead a partition beside its ISR, and why it has no leader."""
+    """The eligible replicas of a partition, and the reason for a missing leader."""
 
     eligible: tuple[int, ...]
     #: Kafka's LastKnownElr: the last leader of a partition without one.
     last_known: tuple[int, ...]
-    #: None where there is a leader, or where the broker does not say.
+    #: Why there is no leader; None if there is a leader, or if the broker gives no reason.
     wait: LeaderWait | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProgress:
-    """A replica; null where the leader does not know it, or did not respond.
+    """A replica; a value is null if the leader does not know it or did not respond.
 
     `out_cause` is slow, no_fetch, leader_read, epoch, disk, offline, shutdown, bounce, session,
     moved or unknown; null in the ISR. `lag_ms` is 0 for a replica with the leader's whole log.
@@ -60,31 +60,31 @@ class ReplicaProgress:
     log_start_offset: int | None
     log_end_offset: int | None
     lag_records: int | None
-    #: Since the replica was last caught up.
+    #: Milliseconds since the replica was last caught up.
     lag_ms: int | None
     last_caught_up_ms: int | None
     last_fetch_ms: int | None
     pending_reads: int | None
     out_cause: str | None
-    #: When the responding broker learned that the replica had left the ISR.
+    #: Time at which the responding broker learned that the replica had left the ISR.
     out_since_ms: int | None
 
     @property
     def cause(self) -> ShrinkCause | None:
-        """Why the replica is out of the ISR; None for a member."""
+        """The reason for which the replica is out of the ISR; None for a member."""
         return None if self.out_cause is None else ShrinkCause[self.out_cause.upper()]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReplicas:
-    """The replicas of a partition, as one broker describes them."""
+    """The replicas of a partition, as described by one broker."""
 
     tp: TopicPartition
     leader: int
     leader_epoch: int
-    #: The published state that this describes.
+    #: The epoch of the published state that was described.
     partition_epoch: int
-    #: None unless the responding broker leads the partition.
+    #: The high watermark; None unless the responding broker leads the partition.
     high_watermark: int | None
     log_end_offset: int | None
     eligible: tuple[int, ...]
@@ -102,7 +102,7 @@ class ReplicaAdmin:
         self._router = router
 
     def eligibility(self, topics: Sequence[str]) -> Operation[dict[TopicPartition, Eligibility]]:
-        """Return the eligible replicas of all partitions of these topics. Raises KafkaError."""
+        """Return the eligible replicas of the topics' partitions. Raises KafkaError."""
 
         def attempt(patience: Patience) -> Operation[dict[TopicPartition, Eligibility]]:
             found: dict[TopicPartition, Eligibility] = {}
@@ -132,7 +132,7 @@ class ReplicaAdmin:
     def describe(
         self, broker_id: int, partitions: Sequence[TopicPartition]
     ) -> Operation[dict[TopicPartition, PartitionReplicas]]:
-        """Return the replicas of partitions as a broker knows them; without those it does not know.
+        """Return the replicas of the partitions that a broker knows; omit unknown partitions.
 
         Raises KafkaError.
         """

@@ -1,7 +1,8 @@
-"""Retries: the errors that pass by themselves, the pauses, the time to give up.
+"""Retries: retriable errors, pauses between tries, and the deadline.
 
-The retriable errors are the RetriableExceptions of Apache Kafka's clients, less CORRUPT_MESSAGE.
-TCP notices a batch that arrives damaged once, and a batch that is built wrong stays wrong.
+The retriable errors are the RetriableExceptions of Apache Kafka's clients, less CORRUPT_MESSAGE. A
+retry cannot repair CORRUPT_MESSAGE: TCP detects damage on the way, and a wrongly built batch stays
+wrong.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout, TidelogError
 
-#: Errors not caused by the request itself: the cluster may respond otherwise soon.
+#: Errors that the request itself does not cause, so that a retry may succeed.
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -37,9 +38,9 @@ RETRIABLE: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-#: Errors of a topic that may be new, or may not exist.
+#: Errors for a topic that is either new or does not exist.
 UNKNOWN_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-#: How long to look for an unknown topic: brokers learn of a new one within one round trip.
+#: Time in ms to look for an unknown topic; brokers learn of a new topic within one round trip.
 UNKNOWN_TOPIC_PATIENCE_MS: Final = 5_000
 
 FIRST_BACKOFF_MS: Final = 20
@@ -47,7 +48,7 @@ LAST_BACKOFF_MS: Final = 500
 
 
 def is_retriable(error: TidelogError) -> bool:
-    """Return whether the same request may succeed later; for requests that are safe to repeat."""
+    """Return whether the same request may succeed later; only for requests that may be repeated."""
     if isinstance(error, KafkaError):
         return error.code in RETRIABLE
     return isinstance(error, ConnectionLost | RequestTimeout)
@@ -63,21 +64,21 @@ class Patience:
         self._started_ms = now_ms()
         self._deadline_ms = self._started_ms + timeout_ms
         self._backoff_ms = FIRST_BACKOFF_MS
-        #: Set where an error is certain although its code often passes.
+        #: Set if an error is final although its code is retriable.
         self.is_over = False
 
     @property
     def elapsed_ms(self) -> int:
-        """Time since the start."""
+        """Milliseconds since the start."""
         return self._now_ms() - self._started_ms
 
     @property
     def remaining_ms(self) -> int:
-        """Time left, never below 0."""
+        """Remaining milliseconds, never below 0."""
         return max(0, self._deadline_ms - self._now_ms())
 
     def pause_after(self, error: TidelogError) -> int | None:
-        """Return the pause before the next try; None when it is time to give up."""
+        """Return the pause in ms before the next try; None if the time is over."""
         if self.is_over or not is_retriable(error):
             return None
         left_ms = self.remaining_ms
@@ -91,7 +92,7 @@ class Patience:
 
 
 def given_up(what: str, error: TidelogError, patience: Patience) -> TidelogError:
-    """Return the error to raise when no try is left: the operation, its time, the last cause."""
+    """Return the error after the last try: the operation, the time spent, the last cause."""
     if patience.is_over or not is_retriable(error):
         return error
     if isinstance(error, KafkaError):

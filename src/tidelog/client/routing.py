@@ -1,10 +1,10 @@
-"""Routing of requests to any broker, the controller, or the leader of a partition; and retries.
+"""Routing and retries of requests to any broker, the controller, or a partition's leader.
 
-`ClusterRouter` holds the last metadata. A retriable failure makes it stale, so that the next try
-reads it again. Metadata requests go to every known broker and every bootstrap address in turn. A
-broker that is cut off may respond with old metadata. So the router keeps the latest leader epoch of
-each partition in any response (KIP-320). A reader never returns from a new leader to the one it
-replaced.
+`ClusterRouter` holds the last metadata. A retriable failure invalidates the metadata, so that the
+next try reads it again. Metadata requests go to every known broker and every bootstrap address in
+turn. A partitioned broker may respond with old metadata. The router therefore keeps the latest
+leader epoch of each partition in any response (KIP-320). A reader never returns from a new leader
+to its predecessor.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from tidelog.core.types import NO_LEADER, ZERO_TOPIC_ID, TopicPartition
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.wire.registry import METADATA
 
-#: Metadata requests go to several brokers in turn: none may use up the whole time.
+#: Timeout in ms of one Metadata request: several brokers are tried in turn, and none may use up the
+#: whole time.
 METADATA_CALL_MS = 5_000
-#: allow_auto_topic_creation exists from version 4: a metadata request must not create a topic. So
-#: the request is never built below it; every supported broker serves it.
+#: Metadata requests must not create topics, and allow_auto_topic_creation exists only from version
+#: 4. Every supported broker serves that version.
 _NO_AUTO_CREATION_VERSION = 4
 
 
 class ClusterRouter:
-    """Metadata kept between operations, and the way to leaders and the controller."""
+    """Metadata kept between operations, and routes to leaders and the controller."""
 
     def __init__(
         self, bootstrap: Sequence[Address], timeout_ms: int, now_ms: Callable[[], int]
@@ -49,7 +50,7 @@ class ClusterRouter:
         self._brokers: dict[int, BrokerNode] = {}
         self._seen: dict[Address, None] = {}
         self._topics: dict[str, TopicMetadata] = {}
-        #: Each topic as last known; `forget` keeps it, for its leader epochs.
+        #: Each topic as last known; `forget` keeps these topics for their leader epochs.
         self._latest: dict[str, TopicMetadata] = {}
         self._controller_id = -1
         self._last_asked: Address | None = None
@@ -63,9 +64,9 @@ class ClusterRouter:
     def repeat(
         self, what: str, attempt: Callable[[Patience], Operation[T]], timeout_ms: int | None = None
     ) -> Operation[T]:
-        """Repeat `attempt` until it succeeds or time is over; make metadata stale between tries.
+        """Repeat `attempt` until it succeeds or time is over; invalidate metadata between tries.
 
-        Raises the last error, with `what` and the time spent in its message.
+        Raises the last error; its message has `what` and the time spent.
         """
         patience = self.patience(timeout_ms)
         while True:
@@ -79,7 +80,7 @@ class ClusterRouter:
             yield Pause(pause_ms)
 
     def forget(self) -> None:
-        """Forget brokers, leaders and the controller: the next operation reads them again."""
+        """Forget brokers, leaders and the controller; the next operation reads them again."""
         self._topics.clear()
         self._brokers = {}
         self._controller_id = -1
@@ -91,11 +92,10 @@ class ClusterRouter:
     # -- metadata -------------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None = None) -> Operation[ClusterMetadata]:
-        """Read brokers, controller and the topics named (all for None), from any responding broker.
+        """Read brokers, the controller and the named topics (None for all) from any broker.
 
-        It creates no topic. Errors of single topics and partitions are in the result. Raises
-        NotSent or RequestTimeout naming every address tried when no broker responds within the
-        time.
+        The request creates no topic. The result has errors of single topics and partitions. Raises
+        NotSent or RequestTimeout with every tried address if no broker responds in time.
         """
         return self.repeat("reading metadata", lambda patience: self._ask(topics, patience))
 
@@ -126,13 +126,13 @@ class ClusterRouter:
             return self._keep(outdated)
         reasons = "; ".join(str(failure) for failure in failures)
         if all(isinstance(failure, ProtocolError) for failure in failures):
-            raise ProtocolError(reasons)  # waiting will not change this
+            raise ProtocolError(reasons)  # a retry gives the same error
         raise NotSent(f"no broker answers: {reasons}")
 
     def metadata_at(
         self, node: BrokerNode, topics: Sequence[str], patience: Patience
     ) -> Operation[ClusterMetadata]:
-        """Return one particular broker's metadata of some topics; it is not kept."""
+        """Return one broker's metadata of some topics; the router does not keep it."""
         answer = yield Call(
             node.address,
             METADATA,
@@ -142,7 +142,7 @@ class ClusterRouter:
         return ClusterMetadata.from_response(expect(answer, MetadataResponse))
 
     def _addresses(self) -> list[Address]:
-        """Return the addresses to try: the last responding one, known brokers, then bootstrap."""
+        """Return the addresses to try: the last one to respond, known brokers, then bootstrap."""
         candidates = [] if self._last_asked is None else [self._last_asked]
         return list(dict.fromkeys([*candidates, *self._seen, *self._bootstrap]))
 
@@ -161,9 +161,10 @@ class ClusterRouter:
         return self._at_latest_epochs(received) is not received
 
     def _at_latest_epochs(self, received: TopicMetadata) -> TopicMetadata:
-        """Return the topic, its partitions with an outdated leader epoch replaced by known ones.
+        """Return the topic with newer known values for partitions that have an outdated leader
+        epoch.
 
-        Without topic ids, a recreated topic could not be distinguished from an old response.
+        Only a topic id distinguishes a recreated topic from an old response.
         """
         known = self._latest.get(received.name)
         if (
@@ -181,7 +182,7 @@ class ClusterRouter:
         return replace(received, partitions={**received.partitions, **later}) if later else received
 
     def topic(self, name: str, patience: Patience) -> Operation[TopicMetadata]:
-        """Return one topic, from kept or fresh metadata; raise its error as KafkaError."""
+        """Return one topic from kept or fresh metadata; raise the topic's error as KafkaError."""
         topic = self._topics.get(name)
         if topic is None or topic.error is not ErrorCode.NONE:
             yield from self._ask([name], patience)
@@ -199,7 +200,7 @@ class ClusterRouter:
     def leaders(
         self, partitions: Iterable[TopicPartition], patience: Patience
     ) -> Operation[dict[BrokerNode, list[TopicPartition]]]:
-        """Return the partitions by leader; raise KafkaError for the first without leader."""
+        """Return the partitions by leader; raise KafkaError for the first one without leader."""
         wanted = list(partitions)
         unknown = [n for n in dict.fromkeys(tp.topic for tp in wanted) if n not in self._topics]
         if unknown:
@@ -211,7 +212,7 @@ class ClusterRouter:
         return by_leader
 
     def leader(self, tp: TopicPartition, patience: Patience) -> Operation[BrokerNode]:
-        """Return the leader of one partition; raise KafkaError when it has none."""
+        """Return the leader of one partition; raise KafkaError if there is none."""
         topic = yield from self.topic(tp.topic, patience)
         return self._leader(topic, tp)
 
@@ -265,7 +266,7 @@ class ClusterRouter:
         return node
 
     def all_brokers(self, patience: Patience) -> Operation[list[BrokerNode]]:
-        """Return all live brokers, as of now."""
+        """Return all live brokers from fresh metadata."""
         metadata = yield from self._ask([], patience)
         return list(metadata.brokers.values())
 
@@ -307,9 +308,9 @@ def ask(
     response: type[T],
     timeout_ms: int | None = None,
 ) -> Operation[T]:
-    """Return the response of a broker; raise KafkaError for an error that concerns all of it.
+    """Return a broker's response; raise KafkaError for an error of the whole response.
 
-    The broker has the rest of the time for it, or `timeout_ms`.
+    The broker must respond within the remaining time, or within `timeout_ms`.
     """
     wait_ms = max(1, patience.remaining_ms) if timeout_ms is None else timeout_ms
     found = expect((yield Call(node.address, api_key, always(message), wait_ms)), response)
@@ -325,9 +326,9 @@ def topics_of(
     topic: Callable[[str, list[Any]], T],
     entry: Callable[[TopicPartition], Any] = attrgetter("partition"),
 ) -> list[T]:
-    """Return the topics of a message, in the order given: each has its name and its entries.
+    """Return the topics of a message in the given order, each with its name and entries.
 
-    The entry of a partition is its number, unless `entry` makes another one.
+    The entry of a partition is its number, or the result of `entry`.
     """
     found: dict[str, list[Any]] = {}
     for tp in partitions:

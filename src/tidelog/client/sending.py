@@ -1,8 +1,8 @@
-"""Batching of records, one batch per partition at a time, sent with a producer id.
+"""Batching of records, and sends with a producer id, one batch at a time.
 
 Sequences are numbered by partition (KIP-98), so a batch whose response was lost may be resent. A
-batch that the topic finds too large is halved until its records fit. A record that is too large by
-itself is a TooLargeError. One batch is under way at a time.
+batch that the topic rejects as too large is halved until its records fit. A single record that is
+too large raises TooLargeError.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.records import compression
 from tidelog.records.builder import NO_PRODUCER, NewRecord, Producer, build_batch, record_size_bytes
 
-#: A batch is sent at this size: half of what topics accept by default.
+#: The size at which a batch is sent, half of the topics' default limit.
 BATCH_BYTES: Final = 512 * KIB
 #: Bytes of a request besides one record.
 _REQUEST_OVERHEAD_BYTES: Final = MIB
@@ -34,7 +34,7 @@ class TooLargeError(TidelogError):
 
 @dataclass(slots=True)
 class SentPartition:
-    """The records sent to one partition; offsets are -1 where the broker sent none."""
+    """The records sent to one partition; offsets are -1 if the broker sent none."""
 
     records: int = 0
     first_offset: int = -1
@@ -45,7 +45,7 @@ class SentPartition:
 class SendOptions:
     """The settings of a sender.
 
-    `timeout_ms` is how long a leader may wait for replicas; `acks` -1 waits for all in sync.
+    A leader may wait up to `timeout_ms` for replicas; `acks` -1 waits for all in-sync replicas.
     """
 
     acks: int = -1
@@ -65,7 +65,7 @@ class RecordSender:
         options: SendOptions,
         first_partition: int = 0,
     ) -> None:
-        """`partitions`: of the topic; `first_partition`: the first for records without a key."""
+        """Create a sender; `first_partition` gets the first records without a key."""
         self.sent: dict[int, SentPartition] = {}
         self._writer = writer
         self._topic = topic
@@ -79,14 +79,14 @@ class RecordSender:
 
     @property
     def records_sent(self) -> int:
-        """Records that were acknowledged, or sent without waiting where acks=0."""
+        """Number of acknowledged records, or with acks=0 of sent records."""
         return sum(each.records for each in self.sent.values())
 
     def add(self, record: NewRecord, partition: int | None) -> Operation[None]:
-        """Take a record; send a batch where one is full.
+        """Take a record; send its batch if that is full.
 
-        Raises KafkaError, TooLargeError, OutcomeUnknownError; nothing behind the failed batch was
-        sent then.
+        Raises KafkaError, TooLargeError, OutcomeUnknownError. No record after a failed batch is
+        sent.
         """
         size = record_size_bytes(record)
         if size > MAX_REQUEST_BYTES - _REQUEST_OVERHEAD_BYTES:
@@ -131,8 +131,9 @@ class RecordSender:
             offset = yield from self._writer.produce(tp, batch, options.acks, options.timeout_ms)
         except TidelogError as error:
             if not isinstance(error, KafkaError) or error.code not in _TOO_LARGE:
-                # The broker may have stored the batch. Then it would drop the next batch with the
-                # same sequence number as a duplicate. So the client goes on as another producer.
+                # The broker may have stored the batch, and would drop a batch with the same
+                # sequence number as a duplicate. The client therefore continues with a new producer
+                # id.
                 self._producer = None
                 self._sequences.clear()
                 raise
@@ -141,7 +142,7 @@ class RecordSender:
                     f"a record makes a batch of {len(batch)} bytes, more than topic"
                     f" {self._topic!r} takes (max.message.bytes)"
                 ) from error
-            half = len(records) // 2  # no record was appended: the sequence number stays
+            half = len(records) // 2  # no record was appended, so the sequence number stays
             yield from self._send_batch(partition, records[:half])
             yield from self._send_batch(partition, records[half:])
             return

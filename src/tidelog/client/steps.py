@@ -1,9 +1,10 @@
 """The steps that operations request from their driver, and the driver's responses.
 
 An operation is a generator. It yields a `Call` (a request to an address) or a `Pause`, and returns
-its result. The driver sends a `Response` for a call and `NO_ANSWER` after a pause. Or it throws
-into the generator: NotSent, ConnectionLost, RequestTimeout, ProtocolError, and KafkaError where the
-broker serves no version known here. No sockets, no clock: any loop can drive them.
+its result. The driver sends a `Response` for a call, and `NO_ANSWER` after a pause. The driver
+throws failures into the generator: NotSent, ConnectionLost, RequestTimeout, ProtocolError, or
+KafkaError if no API version is in common. Operations use no sockets and no clock, so any loop can
+drive them.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ class Address(NamedTuple):
 
 
 class NotSent(ConnectionLost):
-    """A connection that could not be opened: the request never left and had no effect."""
+    """A connection that could not be opened: the request was not sent and had no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """One request; `build(version)` makes the message for the negotiated version.
 
-    `max_version` caps the negotiation; `answered` is False for produce with acks=0, where the
-    driver returns NO_ANSWER as soon as the bytes are sent.
+    `max_version` caps the negotiation. `answered` is False for Produce with acks=0; the driver then
+    sends NO_ANSWER when the bytes have left.
     """
 
     address: Address

@@ -1,7 +1,7 @@
 """Replicas that brokers have set aside: list, delete and restore them, broker by broker (V35).
 
-The APIs are tidelog's own: other brokers do not have them (UNSUPPORTED_VERSION). Deletions and
-restores are sent once. Where no response comes, a new list shows their outcome.
+The APIs are tidelog's own: other brokers do not have them (UNSUPPORTED_VERSION). The client sends
+deletions and restores only once. If no response comes, a new list shows the outcome.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StrayAction(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StrayReplica:
-    """A replica that a broker has set aside; `tp` is None where its directory does not name it."""
+    """A replica that a broker has set aside; `tp` is None if its directory's name is unreadable."""
 
     broker_id: int
     log_dir: str
@@ -49,7 +49,7 @@ class StrayReplica:
     topic_id: TopicId
     since_ms: int
     size_bytes: int
-    #: None: its deletion waits for an operator's decision.
+    #: Time of the deletion; None while the stray waits for an operator's decision.
     delete_at_ms: int | None
     is_restorable: bool
 
@@ -72,7 +72,7 @@ class StrayAdmin:
         self._router = router
 
     def list_strays(self, broker_id: int) -> Operation[list[StrayReplica]]:
-        """Return the strays of a broker, by partition. Raises KafkaError."""
+        """Return the strays of a broker, sorted by partition. Raises KafkaError."""
 
         def attempt(patience: Patience) -> Operation[list[StrayReplica]]:
             node = yield from self._router.broker(broker_id, patience)
@@ -92,9 +92,9 @@ class StrayAdmin:
     def alter(
         self, action: StrayAction, strays: Sequence[StrayReplica]
     ) -> Operation[list[StrayAltered]]:
-        """Delete or restore strays of one broker; errors of each are in the result.
+        """Delete or restore strays of one broker; the result has the error of each.
 
-        Raises KafkaError; ConnectionLost or RequestTimeout where the outcome is unknown.
+        Raises KafkaError, and ConnectionLost or RequestTimeout if the outcome is unknown.
         """
         broker_id = strays[0].broker_id
         assert all(each.broker_id == broker_id for each in strays), "one broker has them all"

@@ -1,8 +1,8 @@
-"""Configured throttles of replication (KIP-73), as Kafka's tools leave them.
+"""Configured replication throttles (KIP-73), as Kafka's tools set them.
 
 A throttle is a list of replicas for each topic and a rate for each broker, and stays until it is
-removed. It outlives its moves where no partition of its lists is on the move any more, and then
-slows down the next replica that has to catch up. Plain values in, plain values out.
+removed. A throttle that outlives its moves slows down the next replica that must catch up. The
+functions are pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 LISTS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 RATES: Final = FOREIGN_RATES
-#: Sources of settings that commands made, unlike those of a configuration file.
+#: Sources of settings that commands have made; configuration files do not count.
 _STORED: Final = (
     "DYNAMIC_TOPIC_CONFIG",
     "DYNAMIC_BROKER_CONFIG",
@@ -45,7 +45,7 @@ class Throttle:
 
 
 def of_configs(found: Mapping[ConfigResource, Iterable[ConfigValue]]) -> list[Throttle]:
-    """Return the settings of throttles among configurations, each once; topics come first."""
+    """Return the throttle settings among configurations, without duplicates; topics come first."""
     throttles: dict[tuple[ConfigResource, str], Throttle] = {}
     for resource, values in found.items():
         for each in values:
@@ -68,9 +68,10 @@ def _stored(value: ConfigValue) -> list[tuple[str, str]]:
 
 
 def outliving(throttles: Sequence[Throttle], moving: Collection[TopicPartition]) -> list[Throttle]:
-    """Return the settings that no move needs: `moving` are under way or queued.
+    """Return the settings that no move in `moving` (under way or queued) needs.
 
-    A rate is needed while a list names a partition on the move, or while any replica is.
+    A list is needed while a partition of its topic moves; a rate is needed while any partition
+    moves.
     """
     topics = {tp.topic for tp in moving}
     return [
@@ -81,7 +82,7 @@ def outliving(throttles: Sequence[Throttle], moving: Collection[TopicPartition])
 
 
 def rate_of(throttles: Iterable[Throttle], tp: TopicPartition, move: MoveUnderWay) -> int | None:
-    """Return the lowest configured rate that holds a move's copies, None without one."""
+    """Return the lowest configured rate that limits a move's copies; None if there is none."""
     rates: dict[str, dict[str, int]] = {}
     lists: dict[str, list[str]] = {}
     for each in throttles:

@@ -1,8 +1,7 @@
-"""Upkeep of partitions: elect their leaders, delete their oldest records, read their sizes.
+"""Upkeep of partitions: leader elections, deletions of oldest records, sizes of replicas.
 
-The controller serves elections (KIP-183, KIP-460), the leaders deletions (KIP-107), each broker its
-own sizes (KIP-113, KIP-827). All requests may be repeated: a finished election is not needed any
-more, and a log never begins earlier than before.
+The controller serves elections (KIP-183, KIP-460), leaders serve deletions (KIP-107), and each
+broker serves its own sizes (KIP-113, KIP-827). All requests may be repeated without further effect.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ from tidelog.wire.registry import (
     MARK_LOG_DIRS_BAD,
 )
 
-#: For `delete_records`: everything below the high watermark.
+#: The offset for `delete_records` that deletes everything below the high watermark.
 HIGH_WATERMARK: Final = -1
 _ANSWER_MARGIN_MS: Final = 2_000
 
 
 class ElectionType(IntEnum):
-    """The replica to elect: the first one, or any live one, though it may lack records."""
+    """The replica to elect: the preferred one, or any live one, even if it lacks records."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -59,7 +58,7 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ElectionResult:
-    """The result for one partition; ELECTION_NOT_NEEDED where the right leader leads already."""
+    """The result for one partition; ELECTION_NOT_NEEDED if the wanted leader already leads."""
 
     error: ErrorCode
     message: str
@@ -72,12 +71,12 @@ class ElectionResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSize:
-    """A replica in a log directory; `future`: the broker is moving it to this directory."""
+    """A replica in a log directory; `future` if the broker is moving it to this directory."""
 
     topic: str
     partition: int
     size_bytes: int
-    #: How far it is behind the high watermark; a future replica: behind the current one.
+    #: Records behind the high watermark; for a future replica, records behind the current replica.
     offset_lag: int
     future: bool
 
@@ -89,7 +88,7 @@ class ReplicaSize:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """One log directory of a broker; bytes of its volume are -1 where the broker sends none."""
+    """One log directory of a broker; volume bytes are -1 if the broker sends none."""
 
     broker_id: int
     path: str
@@ -97,25 +96,25 @@ class LogDirDescription:
     replicas: tuple[ReplicaSize, ...]
     usable_bytes: int
     total_bytes: int
-    #: Its disk is full: it serves reads only (brokers of tidelog).
+    #: Whether the disk is full, so that the directory serves reads only (tidelog's brokers).
     is_read_only: bool = False
-    #: It takes no new replicas (brokers of tidelog).
+    #: Whether the directory takes no new replicas (tidelog's brokers).
     is_cordoned: bool = False
-    #: Too many of its operations are slow (brokers of tidelog).
+    #: Whether too many operations of the directory are slow (tidelog's brokers).
     is_slow: bool = False
-    #: Its replicas move to other directories (brokers of tidelog).
+    #: Whether the directory's replicas move to other directories (tidelog's brokers).
     is_draining: bool = False
-    #: Of a failed directory: what it held when it failed (brokers of tidelog).
+    #: The replicas that a failed directory held when it failed (tidelog's brokers).
     last_known: tuple[ReplicaSize, ...] = ()
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all its replicas."""
+        """Bytes of all replicas in the directory."""
         return sum(each.size_bytes for each in self.replicas)
 
     @classmethod
     def from_response(cls, broker_id: int, answer: DescribeLogDirsResult) -> LogDirDescription:
-        """Return one directory of a response; its replicas in order."""
+        """Return one directory of a response; its replicas are sorted."""
         return cls(
             broker_id,
             answer.log_dir,
@@ -132,7 +131,7 @@ class LogDirDescription:
 
 
 def _replicas(topics: Iterable[DescribeLogDirsTopic]) -> tuple[ReplicaSize, ...]:
-    """Return the replicas of a response, in order."""
+    """Return the replicas of a response, sorted."""
     found = [
         ReplicaSize(
             topic.name,
@@ -148,7 +147,7 @@ def _replicas(topics: Iterable[DescribeLogDirsTopic]) -> tuple[ReplicaSize, ...]
 
 
 def sizes_of(directories: Iterable[LogDirDescription]) -> dict[TopicPartition, int]:
-    """Return the bytes of each replica in these log directories, without future ones."""
+    """Return the bytes of each replica in these log directories, except future replicas."""
     replicas = (replica for directory in directories for replica in directory.replicas)
     return {each.tp: each.size_bytes for each in replicas if not each.future}
 
@@ -162,10 +161,9 @@ class PartitionAdmin:
     def elect_leaders(
         self, election: ElectionType, partitions: Iterable[TopicPartition] | None
     ) -> Operation[dict[TopicPartition, ElectionResult]]:
-        """Elect leaders of these partitions, or of all; then the result omits those that need none.
+        """Elect leaders of these partitions, or of all; with all, unneeded elections are omitted.
 
-        Errors of single partitions are in the result. Raises KafkaError where the whole request
-        failed.
+        The result has errors of single partitions. Raises KafkaError if the whole request failed.
         """
         topics = None if partitions is None else topics_of(partitions, TopicPartitions)
 
@@ -193,7 +191,8 @@ class PartitionAdmin:
     ) -> Operation[dict[TopicPartition, int]]:
         """Delete the records below each offset; return the new low watermark of each partition.
 
-        Raises KafkaError naming the partition, OFFSET_OUT_OF_RANGE above its high watermark.
+        Raises KafkaError with the partition; an offset above the high watermark is
+        OFFSET_OUT_OF_RANGE.
         """
         done: dict[TopicPartition, int] = {}
 
@@ -217,7 +216,7 @@ class PartitionAdmin:
                     timeout_ms + _ANSWER_MARGIN_MS,
                 )
                 failures += _collect_deletions(response, leader, before, done)
-            # Lasting errors come first: the caller must know them.
+            # Errors that are not retriable come first, so that the caller gets one of them.
             failures.sort(key=lambda failure: failure.code in RETRIABLE)
             if failures:
                 raise failures[0]
@@ -234,9 +233,9 @@ class PartitionAdmin:
         partitions: Iterable[TopicPartition] | None = None,
         timeout_ms: int | None = None,
     ) -> Operation[list[LogDirDescription]]:
-        """Return the log directories of a broker with all of their replicas, or some of them.
+        """Return a broker's log directories with all replicas, or only with `partitions`.
 
-        Raises KafkaError. `timeout_ms` takes the place of the client's timeout.
+        Raises KafkaError. `timeout_ms` replaces the client's timeout.
         """
         topics = None if partitions is None else topics_of(partitions, DescribableLogDirTopic)
         message = DescribeLogDirsRequest(topics)
@@ -252,10 +251,10 @@ class PartitionAdmin:
         return self._router.repeat(what, attempt, timeout_ms)
 
     def mark_log_dirs_bad(self, broker_id: int, paths: Sequence[str]) -> Operation[None]:
-        """Have a broker give up log directories as if they had failed (D12).
+        """Make a broker treat log directories as failed (D12).
 
-        The API is tidelog's own. A repeated request changes nothing more. Raises KafkaError for the
-        first directory that is refused.
+        The API is tidelog's own. A repeated request has no further effect. Raises KafkaError for
+        the first directory that is refused.
         """
         message = MarkLogDirsBadRequest(list(paths))
 

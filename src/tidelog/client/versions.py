@@ -1,7 +1,7 @@
 """Negotiation of API versions: the first request on every connection.
 
-The client sends ApiVersions at version 3. A broker that does not know it responds with error 35
-(KIP-511), and gets version 0.
+The client sends ApiVersions at version 3. A broker that does not know version 3 responds with error
+35 (KIP-511), and the client retries with version 0.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 
-#: The versions of ApiVersions requests, one after the other. Brokers since 2.4 know 3, and 4 adds
-#: nothing that is used here; every broker knows 0.
+#: The versions of ApiVersions that the client tries in turn. Brokers since Kafka 2.4 know version
+#: 3, and every broker knows version 0.
 ASKED_VERSIONS: Final = (3, 0)
 
 
@@ -26,7 +26,7 @@ def api_versions_request(version: int, software_version: str) -> ApiVersionsRequ
 
 
 def error_code(number: int) -> ErrorCode:
-    """Return the named error; UNKNOWN_SERVER_ERROR for a number that this package does not know."""
+    """Return the named error; UNKNOWN_SERVER_ERROR for an unknown number."""
     try:
         return ErrorCode(number)
     except ValueError:

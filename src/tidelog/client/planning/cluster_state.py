@@ -1,8 +1,7 @@
 """The cluster as a plan sees it: live brokers with racks and room, partitions with sizes.
 
-Plain data without a client. A partition on the move counts with the replicas that it is going to
-have, and no plan moves it again. `PlanError` is the error of a wish that no plan can meet; its
-message says what would be right.
+A moving partition counts with its target replicas, and no plan moves it again. `PlanError` is the
+error of a request that no plan can meet; its message states a valid request.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tidelog.core.wording import brokers_text
 
 
 class PlanError(TidelogError):
-    """A wish for which there is no plan; the message says what would be right."""
+    """A request that no plan can meet; the message states a valid request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +28,9 @@ class PlacedPartition:
     leader: int = NO_LEADER
     isr: tuple[int, ...] = ()
     size_bytes: int = 0
-    #: Whether it is being reassigned; then `replicas` are the target.
+    #: Whether the partition is being reassigned; `replicas` are then the target.
     is_moving: bool = False
-    #: Brokers that hold a replica until the move is over.
+    #: Brokers that hold a replica only until the move is over.
     losing: tuple[int, ...] = ()
 
 
@@ -39,8 +38,8 @@ class PlacedPartition:
 class ClusterState:
     """All live brokers and all partitions.
 
-    `racks` has every live broker, with None where it has no rack. `free_bytes` lacks brokers that
-    do not report their volumes.
+    `racks` has every live broker, with None for a broker without a rack. `free_bytes` lacks brokers
+    that do not report their volumes.
     """
 
     racks: Mapping[int, str | None]
@@ -53,7 +52,7 @@ class ClusterState:
         return tuple(sorted(self.racks))
 
     def of_topic(self, topic: str) -> list[PlacedPartition]:
-        """Return the partitions of a topic; raises PlanError where there are none."""
+        """Return the partitions of a topic; raise PlanError if it has none."""
         found = [each for each in self.partitions if each.tp.topic == topic]
         if not found:
             raise PlanError(f"there is no topic {topic!r}")
@@ -62,7 +61,7 @@ class ClusterState:
     def rack_names(self) -> dict[int, str]:
         """Return the rack of each live broker; a broker without a rack is a rack of its own.
 
-        Raises PlanError where some brokers have a rack and others have none.
+        Raises PlanError if some brokers have a rack and others have none.
         """
         without = [broker for broker in self.live if self.racks[broker] is None]
         if without and len(without) < len(self.racks):
@@ -74,14 +73,14 @@ class ClusterState:
 
 
 def without_racks(state: ClusterState) -> ClusterState:
-    """Return the same cluster, whose brokers have no racks."""
+    """Return the same cluster with all racks removed."""
     return ClusterState(dict.fromkeys(state.racks), state.partitions, state.free_bytes)
 
 
 def rack_cap(replicas: int, racks: Mapping[int, str], targets: Iterable[int]) -> int:
-    """Return how many replicas of a partition one rack must take at most.
+    """Return the maximum number of a partition's replicas in one rack.
 
-    The smallest number for which the racks of the targets have room for all.
+    The result is the smallest limit at which the racks of the targets hold all replicas.
     """
     sizes = Counter(racks[broker] for broker in targets)
     for cap in range(1, replicas + 1):
@@ -91,9 +90,9 @@ def rack_cap(replicas: int, racks: Mapping[int, str], targets: Iterable[int]) ->
 
 
 def check_replicas_alive(state: ClusterState, partition: PlacedPartition) -> None:
-    """Raise PlanError where a partition keeps a replica on a dead broker.
+    """Raise PlanError if a partition keeps a replica on a dead broker.
 
-    A controller accepts no target that names one.
+    A controller accepts no target that names a dead broker.
     """
     dead = [broker for broker in partition.replicas if broker not in state.racks]
     if dead:

@@ -1,10 +1,10 @@
-"""Brokers without replicas (R17): `decommissioned` before they stop, `drained` while they go on.
+"""Plans that empty brokers (R17): `decommissioned` for removal, `drained` for maintenance.
 
-A replica on such a broker goes to the best other broker. Its partition keeps the number of its
-replicas. A partition whose preferred leader leaves gets another one that is in sync, if there is
-one. Decommissioning refuses where the other brokers are too few for a partition's replicas.
-Draining then leaves the replica where it is, as a follower. It leaves alone a partition that has a
-replica on a dead broker, because a controller accepts no target that names one.
+A replica on such a broker goes to the best other broker; its partition keeps the number of
+replicas. A partition whose preferred leader moves gets another in-sync preferred leader, if
+possible. If the remaining brokers are too few for a partition's replicas, decommissioning fails,
+and draining keeps the replica as a follower. Draining skips a partition with a replica on a dead
+broker, because a controller accepts no target that names a dead broker.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _MOST_NAMED = 5
 def decommissioned(state: ClusterState, leaving: AbstractSet[int]) -> MovePlan:
     """Return the moves that leave no replica on these brokers, alive or dead.
 
-    Raises PlanError where the other live brokers cannot hold the replicas, naming the topics, and
-    for a broker that neither lives nor holds a replica.
+    Raises PlanError with the topics whose replicas the other live brokers cannot hold. Raises
+    PlanError for a broker that is neither live nor holds a replica.
     """
     _check_known(state, leaving)
     stay = _staying_brokers(state, leaving)
@@ -50,12 +50,12 @@ def decommissioned(state: ClusterState, leaving: AbstractSet[int]) -> MovePlan:
 
 
 def drained(state: ClusterState, leaving: AbstractSet[int], leaders_only: bool = False) -> MovePlan:
-    """Return the moves that take leaderships and, where other brokers have place, replicas away.
+    """Return the moves that take leaderships and, if other brokers have room, replicas off brokers.
 
     A partition for which the other brokers are too few keeps its replica as a follower, last in
-    order; it is among `MovePlan.staying`. A partition that keeps a replica on a dead broker is
-    among `MovePlan.blocked`, and stays as it is. With `leaders_only` replicas stay, and nothing is
-    copied. Raises PlanError for a broker that is not alive, and where no other broker lives.
+    order, and is listed in `MovePlan.staying`. `MovePlan.blocked` lists partitions that stay
+    unchanged because a replica is on a dead broker. With `leaders_only` only leaderships move,
+    without a copy. Raises PlanError for a dead broker, and if no other broker is live.
     """
     for broker in sorted(leaving):
         if broker not in state.racks:
@@ -89,9 +89,9 @@ def drained(state: ClusterState, leaving: AbstractSet[int], leaders_only: bool =
 
 
 def _leads_for_another(partition: PlacedPartition, able: Sequence[int]) -> bool:
-    """Return whether the preferred replica cannot take the leadership now, but one of these can.
+    """Return whether a replica in `able`, but not the preferred one, can lead now.
 
-    The leader is then a broker that leaves: of those that stay, none leads.
+    No replica in `able` leads then.
     """
     if partition.leader in able or partition.replicas[0] in partition.isr:
         return False
@@ -106,7 +106,7 @@ def _staying_brokers(state: ClusterState, leaving: AbstractSet[int]) -> list[int
 
 
 def _largest_first(state: ClusterState, leaving: AbstractSet[int]) -> list[PlacedPartition]:
-    """Return the partitions with replicas on these brokers; large ones choose first."""
+    """Return the partitions with replicas on these brokers, the largest first."""
     there = [each for each in state.partitions if not leaving.isdisjoint(each.replicas)]
     return sorted(there, key=lambda each: (-each.size_bytes, each.tp))
 
@@ -130,7 +130,7 @@ def _check_known(state: ClusterState, leaving: AbstractSet[int]) -> None:
 
 
 def _check_enough(state: ClusterState, leaving: AbstractSet[int], stay: list[int]) -> None:
-    """Raise PlanError naming the topics whose replicas the brokers in `stay` cannot hold."""
+    """Raise PlanError with the topics whose replicas the brokers in `stay` cannot hold."""
     wanted: dict[str, int] = {}
     for partition in _largest_first(state, leaving):
         topic, count = partition.tp.topic, len(partition.replicas)

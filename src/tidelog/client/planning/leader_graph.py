@@ -1,7 +1,7 @@
-"""Which broker may pass the leadership of a partition to which other one, without a copy.
+"""A graph of the leadership transfers between brokers that need no copy.
 
-A chain of such changes takes a leadership from a broker to any other that it reaches: the brokers
-between them give one and get one.
+A chain of transfers takes a leadership from its first broker to its last; every broker between
+gives one leadership and gets one.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class LeaderGraph:
     ) -> list[tuple[TopicPartition, int]]:
         """Return changes (partition, its new leader) that take one leadership from `source`.
 
-        They end at the broker with the fewest, by the shortest way, and come in the order in which
-        they are made: the last broker gains first. Empty where no reachable broker has at least two
-        leaderships fewer than `source`.
+        The shortest chain to the broker with the fewest leaderships is chosen. The changes are in
+        order of execution: the last broker gains first. The list is empty unless a reachable broker
+        has at least two leaderships fewer than `source`.
         """
         came: dict[int, tuple[TopicPartition, int]] = {}
         queue = deque([source])

@@ -21,11 +21,11 @@ class PlannedMove:
     tp: TopicPartition
     before: tuple[int, ...]
     after: tuple[int, ...]
-    #: Bytes of one copy.
+    #: Bytes of one copy of the partition.
     size_bytes: int
     reason: str
-    #: Whether the present leader stays a replica and another one is preferred: that takes an
-    #: election. A leader that leaves gives its leadership to the preferred replica at the end.
+    #: Whether the current leader stays a replica while another replica becomes preferred. Only then
+    #: an election is needed: a removed leader passes its leadership to the preferred replica.
     needs_election: bool = False
 
     @property
@@ -35,18 +35,18 @@ class PlannedMove:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that are copied, to all brokers together."""
+        """Bytes copied to all added brokers together."""
         return self.size_bytes * len(self.added)
 
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """Moves in the order of their partitions, and partitions that the wish cannot move."""
+    """Moves in the order of their partitions, and partitions that cannot move as requested."""
 
     moves: tuple[PlannedMove, ...]
-    #: The brokers are too few for them.
+    #: Partitions that keep a replica because the other brokers are too few.
     staying: tuple[TopicPartition, ...] = ()
-    #: They keep a replica on a dead broker.
+    #: Partitions that cannot move because they keep a replica on a dead broker.
     blocked: tuple[TopicPartition, ...] = ()
 
     @property
@@ -56,12 +56,12 @@ class MovePlan:
 
     @property
     def targets(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """The replicas to request."""
+        """The replicas to request, by partition."""
         return {each.tp: each.after for each in self.moves}
 
     @property
     def expected(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """The replicas for which the plan was made (R18)."""
+        """The replicas that the plan expects (R18)."""
         return {each.tp: each.before for each in self.moves}
 
     def document(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class MovePlan:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Replicas that were chosen for a partition, and why."""
+    """Replicas chosen for a partition, and the reason."""
 
     replicas: tuple[int, ...]
     reason: str
@@ -84,9 +84,9 @@ def plan_of(
     staying: Sequence[TopicPartition] = (),
     blocked: Sequence[TopicPartition] = (),
 ) -> MovePlan:
-    """Return the plan that gives partitions these replicas; partitions that have them are left out.
+    """Return the plan that gives partitions these replicas; unchanged partitions are omitted.
 
-    Raises PlanError where a partition is on the move already, or a broker lacks the room.
+    Raises PlanError if a partition is already moving, or if a broker lacks room.
     """
     moves = []
     for partition in sorted(state.partitions, key=lambda each: each.tp):
@@ -136,8 +136,8 @@ def reassignment_document(
 ) -> dict[str, Any]:
     """Return the document that kafka-reassign-partitions and `tidelog reassign` execute.
 
-    The latter refuses it where a partition has other replicas by then than `expected` (R18). Both
-    pass over `reason`.
+    `tidelog reassign` refuses the document if a partition's replicas differ from `expected` (R18).
+    Both programs ignore `reason`.
     """
     entries = []
     for tp in sorted(replicas):

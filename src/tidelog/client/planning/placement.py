@@ -1,8 +1,8 @@
 """The placement that a plan builds: replicas, leaders and bytes of each broker, and best choices.
 
-A new replica goes to the rack with the fewest replicas of its partition, and there to a broker with
-room. Among equals the broker with the fewest replicas gets it, then the one with the fewest bytes.
-A preferred leader is an in-sync replica of the broker that leads the fewest partitions.
+A new replica goes to a broker with room in the rack with the fewest replicas of its partition. Ties
+go to the broker with the fewest replicas, then to the broker with the fewest bytes. A preferred
+leader is an in-sync replica of the broker that leads the fewest partitions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.core.types import TopicPartition
 
 
 class PlannedPlacement:
-    """Replicas by partition, with what they cost each broker; starts as the cluster is."""
+    """Replicas by partition, with each broker's load; the placement starts as the cluster is."""
 
     def __init__(self, state: ClusterState) -> None:
         self.racks = state.rack_names()
@@ -48,7 +48,7 @@ class PlannedPlacement:
         return self._sizes[tp]
 
     def has_room(self, tp: TopicPartition, broker: int) -> bool:
-        """Return whether a broker has room for a copy; a replica that it has costs nothing."""
+        """Return whether a broker has room for a copy; an existing replica needs no room."""
         free = self._free_bytes.get(broker)
         return free is None or broker in self._before[tp] or self._sizes[tp] <= free
 
@@ -60,7 +60,7 @@ class PlannedPlacement:
     def add_best(
         self, tp: TopicPartition, kept: Sequence[int], candidates: Iterable[int], count: int
     ) -> tuple[int, ...]:
-        """Return `kept` and the best `count` further brokers; fewer where candidates run out."""
+        """Return `kept` and the best `count` further brokers; fewer if candidates run out."""
         found = list(kept)
         for _ in range(count):
             free = [broker for broker in candidates if broker not in found]
@@ -81,7 +81,7 @@ class PlannedPlacement:
         )
 
     def best_leader(self, partition: PlacedPartition, able: Sequence[int]) -> int:
-        """Return the replica among `able` to lead: in sync now, then with the fewest partitions."""
+        """Return the best leader in `able`: in sync now, then with the fewest partitions."""
         in_sync = [broker for broker in able if broker in partition.isr]
         own = self.replicas[partition.tp][0]
 
@@ -92,5 +92,5 @@ class PlannedPlacement:
 
 
 def leader_first(replicas: Sequence[int], leader: int) -> tuple[int, ...]:
-    """Return the replicas in their order, but the leader first."""
+    """Return the replicas with the leader first and the others in their order."""
     return (leader, *(broker for broker in replicas if broker != leader))

@@ -1,12 +1,13 @@
 """The balance of a whole cluster (R17): racks, replicas, bytes and leaders, in this order.
 
-Each step changes the present placement only where it is out of balance, and takes the cheapest
-replica that helps, so few bytes move. Replicas of a broker differ by at most one from those of any
-other, unless racks forbid it. Bytes of a broker are within a tolerance of the mean, as far as
-exchanges of two replicas bring them. Leaders are as even as the replicas allow, which costs no
-bytes. A balanced cluster has no moves.
+Each step changes the placement only where it is unbalanced, and moves the cheapest replica that
+helps, so few bytes move. Replicas of a broker differ by at most one from those of any other, unless
+racks forbid it. Exchanges of two replicas bring the bytes of a broker within a tolerance of the
+mean, if possible. Leaders are as even as the replicas allow, without any copy. A balanced cluster
+has no moves.
 
-No step worsens what an earlier step has reached, and each reduces its own imbalance, so they end.
+No step worsens the result of an earlier step, and each step reduces its own imbalance, so planning
+ends.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ TOLERANCE = 0.1
 _LEAST_BYTES = 1024 * 1024
 #: An exchange that closes a smaller part of the gap than this is not worth two copies.
 _LEAST_PART = 0.02
-#: Replicas of either broker that are tried for an exchange, next to the best size.
+#: Number of replicas of each broker that are tried for an exchange, nearest to the best size.
 _TRIED = 12
 
 
 def rebalanced(state: ClusterState, tolerance: float = TOLERANCE) -> MovePlan:
     """Return the moves that balance the cluster, each with the first imbalance that it reduces.
 
-    `tolerance`: how far the bytes of a broker may be from the mean, as a part of it. Partitions on
-    the move count and stay. Raises PlanError where a replica is on a dead broker.
+    `tolerance` limits the distance of a broker's bytes from the mean, as a part of the mean. Moving
+    partitions count, but the plan does not move them again. Raises PlanError if a replica is on a
+    dead broker.
     """
     for partition in state.partitions:
         check_replicas_alive(state, partition)
@@ -51,11 +53,11 @@ def rebalanced(state: ClusterState, tolerance: float = TOLERANCE) -> MovePlan:
 
 
 class _Exchange(NamedTuple):
-    """A replica that goes, and the replica that comes back for it; None: none."""
+    """A replica that moves, and the replica that moves back in exchange; None means no replica."""
 
     goes: TopicPartition
     comes: TopicPartition | None
-    #: By how many bytes the two brokers get closer.
+    #: Bytes by which the exchange reduces the difference of the two brokers.
     closes: int
     cost: int
 
@@ -84,7 +86,7 @@ class _Balancer:
     # -- steps ----------------------------------------------------------------------------------
 
     def _spread_racks(self) -> bool:
-        """Move a replica of a rack that has too many of its partition; return whether any moved."""
+        """Move replicas out of racks with too many of their partition; return whether any moved."""
         placement, moved = self.placement, False
         for tp in self._free:
             while True:
@@ -157,12 +159,12 @@ class _Balancer:
                 return moved
 
     def _slack(self) -> float:
-        """Return how many bytes a broker may be from the mean."""
+        """Return the maximum distance in bytes of a broker from the mean."""
         mean = sum(self.placement.bytes[each] for each in self._live) / max(1, len(self._live))
         return max(_LEAST_BYTES, self._tolerance * mean)
 
     def _uneven_pairs(self) -> Iterator[tuple[int, int]]:
-        """Yield pairs of which one is beyond the tolerance, the most uneven pairs first."""
+        """Yield pairs in which a broker is beyond the tolerance, the most uneven pairs first."""
         sums = self.placement.bytes
         mean = sum(sums[each] for each in self._live) / max(1, len(self._live))
         slack = self._slack()
@@ -174,7 +176,7 @@ class _Balancer:
                     yield source, target
 
     def _best_exchange(self, source: int, target: int) -> _Exchange | None:
-        """Return the cheapest exchange that suffices, else the one that closes most of the gap."""
+        """Return the cheapest sufficient exchange, else the one that reduces the gap most."""
         sums = self.placement.bytes
         gap = sums[source] - sums[target]
         mean = sum(sums[each] for each in self._live) / len(self._live)
@@ -203,7 +205,7 @@ class _Balancer:
                             yield _Exchange(goes, comes, closes, size + size_of(comes))
 
     def _even_leaders(self) -> None:
-        """Pass leaderships along chains of partitions, to brokers that have fewer."""
+        """Pass leaderships along chains of partitions to brokers with fewer leaderships."""
         leaders, graph = self.placement.leaders, LeaderGraph()
         for tp in self._free:
             graph.add(tp, self.placement.replicas[tp])

@@ -1,8 +1,8 @@
-"""Another replication factor for a topic (R17): which brokers get a replica, and which lose theirs.
+"""Plans that change the replication factor of a topic (R17).
 
-More replicas: existing ones stay in their order, new ones follow. Fewer replicas: the leader stays,
-then replicas in sync, then replicas on live brokers; among equals a replica goes whose rack has
-most of the partition's replicas, then whose broker has most replicas.
+If the factor grows, existing replicas stay in their order, and new replicas follow. If the factor
+shrinks, the leader stays, then in-sync replicas, then replicas on live brokers. Ties remove the
+replica whose rack has most of the partition's replicas, then whose broker has most replicas.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def with_replication_factor(state: ClusterState, topic: str, factor: int) -> Mov
     """Return the moves that give every partition of a topic `factor` replicas.
 
     Raises PlanError for an unknown topic, for a factor below 1 or above the number of live brokers,
-    and where a replica that would stay is on a dead broker.
+    and if a remaining replica is on a dead broker.
     """
     partitions = state.of_topic(topic)
     live = state.live
@@ -67,7 +67,7 @@ def _kept(partition: PlacedPartition, factor: int, placement: PlannedPlacement) 
 def _expendable(
     partition: PlacedPartition, broker: int, replicas: list[int], placement: PlannedPlacement
 ) -> tuple[bool, bool, bool, int, int, int]:
-    """Return a key that is highest for the replica that is missed least."""
+    """Return a sort key that is highest for the most expendable replica."""
     return (
         broker != partition.leader,
         broker not in placement.racks,

@@ -1,6 +1,6 @@
-"""The replicas of each broker in the order of their sizes, for choices next to a wanted size.
+"""An index of each broker's replicas by size, for searches near a wanted size.
 
-A choice costs a search and the replicas that were looked at, however many the broker has.
+The cost of a search grows with the replicas that it yields, not with those of the broker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SizeIndex:
     def nearest(
         self, broker: int, size_bytes: int, most: int | None = None
     ) -> Iterator[TopicPartition]:
-        """Yield the replicas of a broker, those next to a size first; at most `most` of them."""
+        """Yield at most `most` replicas of a broker, nearest to a size first."""
         own = self._sorted.get(broker, [])
         high = bisect_left(own, (size_bytes,))
         low = high - 1

@@ -1,6 +1,7 @@
-"""A topic on given brokers (R17): replicas elsewhere move there, all others stay.
+"""A plan that places a topic on given brokers (R17); replicas already on these brokers stay.
 
-Large partitions choose first. Racks and the load of the named brokers decide where a replica goes.
+Large partitions are placed first. Racks and the load of the named brokers decide the broker of a
+replica.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from tidelog.core.wording import brokers_text, counted
 def on_brokers(state: ClusterState, topic: str, brokers: Sequence[int]) -> MovePlan:
     """Return the moves that leave replicas of a topic on these brokers only.
 
-    The number of replicas stays, and so does the preferred leader if it is one of the brokers.
-    Raises PlanError for an unknown topic, for no broker, a broker named twice or not alive, and
-    where a partition has more replicas than brokers were named.
+    The number of replicas stays the same, and so does a preferred leader on a named broker. Raises
+    PlanError for an unknown topic, no broker, a duplicate or dead broker, and for fewer brokers
+    than a partition has replicas.
     """
     partitions = state.of_topic(topic)
     if not brokers:
