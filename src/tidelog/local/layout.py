@@ -10,7 +10,7 @@
     broker-N/log/broker.log      its standard output and error
     broker-N/broker.pid          the process: id and start time
 
-A directory with other content is refused. Nothing is started here.
+Functions raise an error for a directory with other content. No function starts a process.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ from tidelog.runtime.stores.zookeeper_servers import SCHEME, parse_servers, requ
 T = TypeVar("T")
 
 _STATE_VERSION = 1
-#: The store notices a killed process on one machine at once; this is for stopped and hanging ones.
+#: Session timeout for paused and hanging brokers; the store notices a killed process on the same
+#: machine at once.
 _SESSION_TIMEOUT_MS = 6_000
-#: Longer than a session: an ensemble may start at the same time.
+#: Connection timeout in ms, longer than a session, because an ensemble may be starting.
 _CONNECTION_MS = "18000"
 #: The metadata store of a new cluster is SQLite in its directory, or a ZooKeeper server of its own;
 #: any other text is the value of `metadata.store`.
 EMBEDDED = "embedded"
 ZOOKEEPER = "zookeeper"
-#: More are a mistake: they would take the memory and the descriptors of the machine.
+#: Maximum number of brokers; more would exhaust the memory and descriptors of the machine.
 MAX_BROKERS = 100
 
 
@@ -64,7 +65,7 @@ class BrokerPlace:
 
     @property
     def address(self) -> str:
-        """`host:port` for clients."""
+        """The broker's `host:port` for clients."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
@@ -75,25 +76,25 @@ class BrokerPlace:
 
     @property
     def log_path(self) -> str:
-        """The file of its standard output and error."""
+        """The file of the broker's standard output and error."""
         return f"{self.directory}/log/broker.log"
 
     @property
     def disk_faults_path(self) -> str:
-        """The file with the faults of its log directories."""
+        """The file with the faults of the broker's log directories."""
         return f"{self.directory}/disk-faults"
 
     @property
     def pid_path(self) -> str:
-        """The file with its process."""
+        """The file that identifies the broker's process."""
         return f"{self.directory}/broker.pid"
 
     def read_process(self) -> ProcessIdentity | None:
-        """Return the process that was started last, None when there was none."""
+        """Return the process that was started last; None if there was none."""
         return ProcessIdentity.read(self.pid_path)
 
     def write_process(self, identity: ProcessIdentity | None) -> None:
-        """Record the process that was started, or that there is none."""
+        """Record the started process, or that there is none."""
         if identity is None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.pid_path)
@@ -101,7 +102,7 @@ class BrokerPlace:
         replace_file(self.pid_path, identity.to_text())
 
     def last_lines(self, lines: int = 15) -> str:
-        """Return the end of its log."""
+        """Return the last lines of the broker's log."""
         try:
             with open(self.log_path, "rb") as file:
                 file.seek(0, os.SEEK_END)
@@ -122,9 +123,8 @@ def create(
 ) -> dict[int, BrokerPlace]:
     """Lay out a new cluster; raise LocalClusterError for a directory with other content.
 
-    Broker 1 listens on `first_port`, the next brokers on the ports behind it; free ports without.
-    An unfinished layout is begun again. `has_come_up` ends the time in which a cluster can be
-    discarded.
+    Broker 1 listens on `first_port`, and the next brokers on the following ports; None chooses free
+    ports. An unfinished layout is started over. A cluster can be discarded until `has_come_up`.
     """
     check_size(brokers, log_dirs)
     check_unused(directory)
@@ -156,12 +156,12 @@ def create(
 def asked_text(
     brokers: int, config: Mapping[str, str], log_dirs: int, store: str, first_port: int | None
 ) -> str:
-    """Return the wanted layout as text, as the marker of an abandoned layout holds it."""
+    """Return the wanted layout as the text of the marker `.never-up`."""
     return json.dumps([brokers, dict(sorted(config.items())), log_dirs, store, first_port])
 
 
 def asked_of(directory: str) -> str | None:
-    """Return the wanted layout of the directory's marker; None where the cluster came up."""
+    """Return the wanted layout of the directory's marker; None if the cluster has come up."""
     try:
         with open(_marker_path(directory), encoding="utf-8") as file:
             return file.read()
@@ -170,13 +170,13 @@ def asked_of(directory: str) -> str | None:
 
 
 def has_come_up(directory: str) -> None:
-    """Record that the cluster was written to: from now on it is never discarded."""
+    """Record the first write to the cluster, after which the cluster is never discarded."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(_marker_path(directory))
 
 
 def is_abandoned(directory: str) -> bool:
-    """Return whether a first start failed: the layout has no use and may be replaced.
+    """Return whether the first start failed, so that the layout may be replaced.
 
     A directory with a live process or with records never counts as abandoned.
     """
@@ -194,7 +194,7 @@ def is_abandoned(directory: str) -> bool:
 
 
 def discard(directory: str) -> None:
-    """Remove the layout that a failed first start left; nothing else is touched."""
+    """Remove the layout of a failed first start, and no other file."""
     if not is_abandoned(directory):
         return
     paths = [f"{directory}/{name}" for name in ("metadata", "zookeeper")]
@@ -205,7 +205,7 @@ def discard(directory: str) -> None:
 
 
 def _is_without_records(data: str, name: str) -> bool:
-    """Return whether an entry of a log directory can go: a broker's file, or a probe's replica."""
+    """Return whether an entry of a log directory may go: a broker's file or a probe's replica."""
     return name.startswith(PROBE_PREFIX) or not os.path.isdir(f"{data}/{name}")
 
 
@@ -218,7 +218,7 @@ def _marker_path(directory: str) -> str:
 
 
 def _placed(place: BrokerPlace) -> BrokerPlace:
-    """Return the place with the address in the broker's file, even after an edit by hand."""
+    """Return the place with the address in the broker's file, which may have been edited."""
     endpoint = client_endpoint(place.properties_path)
     if endpoint is None:
         return place
@@ -237,7 +237,7 @@ def check_size(brokers: int, log_dirs: int) -> None:
 
 
 def store_key(directory: str, store: str, port: int) -> str:
-    """Return the value of `metadata.store`; `port` is of the cluster's own ZooKeeper server."""
+    """Return the value of `metadata.store`; `port` is that of the cluster's own ZooKeeper."""
     if store == ZOOKEEPER:
         return f"{SCHEME}{LOOPBACK}:{port}"
     return f"embedded:{directory}/metadata" if store == EMBEDDED else store
@@ -268,11 +268,11 @@ def check_config(
 ) -> dict[int, tuple[Endpoint, ...]]:
     """Return the listeners of a new cluster's brokers under these keys.
 
-    Raises LocalClusterError where no broker could run with the keys.
+    Raises LocalClusterError if a broker cannot run with these keys.
     """
     found = {}
     for number in range(1, brokers + 1):
-        # Any port will do: free ports are searched for only after the keys have passed.
+        # The check works with any port; the search for free ports follows the check.
         place = BrokerPlace(number, 1, f"{directory}/broker-{number}")
         text = properties_text(store_key(directory, store, 1), place, brokers, config, log_dirs)
         try:
@@ -283,7 +283,7 @@ def check_config(
 
 
 def check_same_config(places: Mapping[int, BrokerPlace], config: Mapping[str, str]) -> None:
-    """Raise LocalClusterError where an existing broker has another value of these keys."""
+    """Raise LocalClusterError if an existing broker has other values of these keys."""
     for place in places.values() if config else ():
         written = read_properties(place.properties_path)
         for key, value in config_of_broker(config, place.broker_id).items():
@@ -298,7 +298,7 @@ def check_same_config(places: Mapping[int, BrokerPlace], config: Mapping[str, st
 
 
 def make_directory(directory: str) -> None:
-    """Create a cluster's directory where it is missing; LocalClusterError where it cannot be."""
+    """Create a cluster's directory if missing; raise LocalClusterError if that fails."""
     try:
         os.makedirs(directory, exist_ok=True)
     except OSError as error:
@@ -313,7 +313,7 @@ def _unusable(directory: str, error: OSError) -> LocalClusterError:
 
 
 def check_unused(directory: str) -> None:
-    """Raise LocalClusterError for a directory with other content than a cluster."""
+    """Raise LocalClusterError for a directory with foreign content."""
     others = [
         name
         for name in _names_in(directory)
@@ -327,7 +327,7 @@ def check_unused(directory: str) -> None:
 
 
 def load(directory: str) -> dict[int, BrokerPlace] | None:
-    """Return the brokers of the cluster in a directory; None when there is none."""
+    """Return the brokers of the cluster in a directory; None if there is no cluster."""
 
     def places(state: Any) -> dict[int, BrokerPlace]:
         if state["version"] != _STATE_VERSION:
@@ -355,9 +355,9 @@ def zookeeper_port(directory: str) -> int | None:
 
 
 def _of_state(directory: str, read: Callable[[Any], T]) -> T | None:
-    """Return what `read` makes of a cluster's state; None where there is no cluster.
+    """Apply `read` to the state of a cluster; return None if there is no cluster.
 
-    Raises LocalClusterError for a file that cannot be read, or is no such state.
+    Raises LocalClusterError for an unreadable or invalid file.
     """
     path = _state_path(directory)
     try:
@@ -372,13 +372,13 @@ def _of_state(directory: str, read: Callable[[Any], T]) -> T | None:
 
 
 _LOCK_NAME = ".lock"
-#: Exists until a cluster has been written to for the first time.
+#: The marker file, which exists until the first write to a cluster.
 _MARKER_NAME = ".never-up"
 
 
 @contextlib.contextmanager
 def locked(directory: str) -> Iterator[None]:
-    """Hold the lock of a cluster: one command at a time changes it; others wait."""
+    """Hold the lock of a cluster, so that only one command at a time changes it."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
         descriptor = os.open(f"{directory}/{_LOCK_NAME}", flags, 0o644)
@@ -418,7 +418,7 @@ def properties_text(
         **({"zookeeper.connection.timeout.ms": _CONNECTION_MS} if store.startswith(SCHEME) else {}),
         "default.replication.factor": str(min(brokers, 3)),
         "offsets.topic.replication.factor": str(min(brokers, 3)),
-        # As in Kafka's sample properties for a first try: groups need not wait.
+        # The value of Kafka's sample properties, so that the first rebalance does not wait.
         "group.initial.rebalance.delay.ms": "0",
         **config_of_broker(config, place.broker_id),
     }

@@ -1,6 +1,6 @@
 """Listeners of a local cluster's brokers: consecutive ports, and the addresses in their files.
 
-A broker's server.properties is the authority, also after an edit by hand. Listeners given for a
+A broker's server.properties is the authority, even after an edit by hand. Listeners given for a
 whole cluster are those of broker 1; each further broker listens one port higher.
 """
 
@@ -16,14 +16,14 @@ from tidelog.local.errors import LocalClusterError
 from tidelog.local.ports import LOOPBACK
 from tidelog.runtime.config_files import load_config
 
-#: Keys whose values hold a port for each listener.
+#: Keys whose values contain the port of each listener.
 _KEYS = ("listeners", "advertised.listeners")
 _PORT = re.compile(r":(\d+)(?=\s*(?:,|$))")
 MAX_PORT = 65_535
 
 
 def check_first_port(first: int | None, brokers: int, config: Mapping[str, str]) -> None:
-    """Raise LocalClusterError for ports that brokers cannot have."""
+    """Raise LocalClusterError for invalid port numbers of brokers."""
     if first is None:
         return
     if "listeners" in config:
@@ -38,7 +38,7 @@ def check_first_port(first: int | None, brokers: int, config: Mapping[str, str])
 
 
 def config_of_broker(config: Mapping[str, str], broker_id: int) -> dict[str, str]:
-    """Return the keys of one broker: listeners of broker 1 with ports higher by `broker_id` - 1."""
+    """Return one broker's keys; ports of listeners are higher by `broker_id` - 1 than given."""
 
     def moved(match: re.Match[str]) -> str:
         port = int(match[1])
@@ -50,9 +50,9 @@ def config_of_broker(config: Mapping[str, str], broker_id: int) -> dict[str, str
 
 
 def client_endpoint(properties_path: str) -> Endpoint | None:
-    """Return where clients reach the broker of this file; None for an unusable file.
+    """Return the endpoint for clients in a broker's file; None for an unusable file.
 
-    The error of such a file appears when the broker is started.
+    The start of the broker reports the error of an unusable file.
     """
     try:
         config = load_config(properties_path, [])
@@ -62,7 +62,7 @@ def client_endpoint(properties_path: str) -> Endpoint | None:
 
 
 def check_free(listeners: Mapping[int, tuple[Endpoint, ...]]) -> None:
-    """Raise LocalClusterError where a broker could not listen; nothing has been started then."""
+    """Raise LocalClusterError if a broker cannot listen, before any broker starts."""
     owners: dict[int, int] = {}
     for broker_id, endpoints in listeners.items():
         for endpoint in endpoints:
@@ -84,11 +84,11 @@ def _check_bindable(broker_id: int, endpoint: Endpoint) -> None:
     host = endpoint.host or "0.0.0.0"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
-        # As the broker binds: the port of a broker that was killed a moment ago is free.
+        # The broker sets the same option, so that the port of a killed broker is free at once.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, endpoint.port))
-            # A port is taken where another socket listens, though binding may still succeed.
+            # If another socket listens, binding may succeed and only listening fails.
             probe.listen(1)
         except OSError as error:
             raise LocalClusterError(

@@ -1,8 +1,8 @@
-"""The replicas that a failed log directory held, as far as any broker knows them.
+"""The known replicas of a failed log directory.
 
-A broker reports what a directory held that failed while it ran. Of one that it could not use at its
-start it knows nothing; the controller then counts replicas of that broker as offline. They belong
-to that directory if it is the only such one.
+A broker reports the replicas of a directory that failed while the broker ran. The broker knows no
+replica of a directory that had failed before its start; the controller then counts replicas of that
+broker as offline. Offline replicas belong to that directory if it is the only such directory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def last_known(
 ) -> Mapping[TopicPartition, int | None]:
     """Return the replicas of a failed directory with their sizes, None for an unknown size.
 
-    Empty for a directory that has not failed, and where nothing is known.
+    The result is empty for a directory that has not failed, and if no replica is known.
     """
     if not directory.error:
         return {}

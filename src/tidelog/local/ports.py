@@ -1,7 +1,7 @@
-"""Free ports on the loopback interface for brokers that will listen there later, again and again.
+"""Free ports on the loopback interface, which brokers can use again after restarts.
 
-Ports come from below the range that the kernel assigns to outgoing connections: a killed broker
-must find its port free when it starts again.
+Ports lie below the range that the kernel assigns to outgoing connections, so that a restarted
+broker finds its port free.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tidelog.local.errors import LocalClusterError
 
 LOOPBACK = "127.0.0.1"
 _FIRST = 20_000
-#: Linux's default where the file cannot be read.
+#: The start of that range by default, if its file cannot be read.
 _EPHEMERAL_FIRST = 32_768
 
 
 def free_ports(number: int) -> list[int]:
-    """Return that many ports without a listener; raise LocalClusterError when there are fewer."""
+    """Return `number` ports without a listener; raise LocalClusterError if there are fewer."""
     assert number >= 1, "the search ends when it has found them"
     last = _ephemeral_first()
     span = max(last - _FIRST, 1)

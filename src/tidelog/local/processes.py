@@ -1,8 +1,8 @@
 """Processes known by id *and* start time, so that a recycled id is never signalled.
 
-A broker's identity is written to a file when it is started and read by later commands, which may
-run days after. A signal goes through a pidfd whose process was compared first: between the
-comparison and the signal the id cannot come to mean another process. Linux only (`/proc`, pidfd).
+The start of a broker writes its identity to a file; later commands read it, perhaps days after. A
+signal goes through a pidfd whose process was compared first, so it cannot reach a later process
+with the same id. The module needs Linux (`/proc`, pidfd).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from tidelog.local.errors import LocalClusterError
 
 T = TypeVar("T")
 
-#: States of /proc/<pid>/stat in which a process has ended.
+#: States in /proc/<pid>/stat of a process that has ended.
 _ENDED = ("Z", "X", "x")
-#: States in which a signal or a debugger has stopped it.
+#: States of a process that a signal or a debugger has stopped.
 _PAUSED = ("T", "t")
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """One process for all time: its id and when it started, in clock ticks since boot."""
+    """A unique process: its id and its start time in clock ticks since boot."""
 
     pid: int
     start_ticks: int
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity | None:
-        """Return the identity of a present process; None when there is none."""
+        """Return the identity of an existing process; None if there is none."""
         fields = _stat_fields(pid)
         return None if fields is None else cls(pid, int(fields[19]))
 
@@ -70,10 +70,7 @@ class ProcessIdentity:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether exactly this process runs or is paused.
-
-        A zombie that waits to be reaped is not alive.
-        """
+        """Return whether this process runs or is paused; an unreaped zombie is not alive."""
         fields = _stat_fields(self.pid)
         return (
             fields is not None and int(fields[19]) == self.start_ticks and fields[0] not in _ENDED
@@ -81,12 +78,12 @@ class ProcessIdentity:
 
     @property
     def is_paused(self) -> bool:
-        """Return whether the process was stopped (SIGSTOP) and not continued."""
+        """Return whether SIGSTOP has stopped the process."""
         fields = _stat_fields(self.pid)
         return fields is not None and int(fields[19]) == self.start_ticks and fields[0] in _PAUSED
 
     def send(self, number: signal.Signals) -> bool:
-        """Signal exactly this process; return False when it has ended."""
+        """Signal this process only; return False if it has ended."""
         with self._opened() as descriptor:
             if descriptor is None:
                 return False
@@ -97,7 +94,7 @@ class ProcessIdentity:
             return True
 
     def await_end(self, timeout_s: float) -> bool:
-        """Wait until it has ended; return False when it still runs after `timeout_s`."""
+        """Wait for the end; return False if the process still runs after `timeout_s`."""
         with self._opened() as descriptor:
             if descriptor is None:
                 return True
@@ -107,7 +104,7 @@ class ProcessIdentity:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int | None]:
-        """Open a pidfd of exactly this process, None when it has ended."""
+        """Open a pidfd of this process; yield None if it has ended."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -125,8 +122,8 @@ _lasting: dict[int, ThreadPoolExecutor] = {}
 def from_lasting_thread(start: Callable[[], T]) -> T:
     """Call `start` on a thread that lives as long as this process.
 
-    The kernel counts a child's parent as gone when the thread that started it has ended
-    (PR_SET_PDEATHSIG). After a fork the new process has a thread of its own.
+    With PR_SET_PDEATHSIG the kernel kills a child when the thread that started it ends. A forked
+    process creates its own lasting thread.
     """
     pid = os.getpid()
     if pid not in _lasting:
@@ -141,10 +138,10 @@ def start_process(
     *,
     ends_with_program: bool,
 ) -> subprocess.Popen[bytes]:
-    """Start a background process in a session of its own; its output is appended to a file.
+    """Start a background process in its own session; append its output to a file.
 
-    `environment`: variables beyond those of this process. With `ends_with_program` the process asks
-    the kernel to be killed with its parent.
+    `environment` has variables beyond those of this process. With `ends_with_program` the kernel
+    kills the process when its parent ends.
     """
 
     def start() -> subprocess.Popen[bytes]:
@@ -162,7 +159,7 @@ def start_process(
 
 
 def replace_file(path: str, text: str) -> None:
-    """Replace a file: it has the old or the new content, never a part."""
+    """Replace a file atomically."""
     temporary = f"{path}.tmp"
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(text)
@@ -170,7 +167,7 @@ def replace_file(path: str, text: str) -> None:
 
 
 def _stat_fields(pid: int) -> list[str] | None:
-    """Return the fields of /proc/<pid>/stat from the state on; None without such a process."""
+    """Return the fields of /proc/<pid>/stat from the state on; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()

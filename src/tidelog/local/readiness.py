@@ -1,7 +1,7 @@
-"""A cluster's readiness, proved by a real write: a replicated topic, one record on all replicas.
+"""A proof of a cluster's readiness: one record is written to all replicas of a topic.
 
-The probe is a topic of its own with `min.insync.replicas` equal to its replication factor, so that
-the acknowledgement comes from every replica. The topic is deleted afterwards, also after a failure.
+The probe is a temporary topic with `min.insync.replicas` equal to its replication factor, so that
+the acknowledgement comes from every replica. The probe is deleted afterwards, even after a failure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
 
 PROBE_PREFIX = "__tidelog-probe-"
-#: Timeout of one try; short, so that a broker that ended meanwhile is noticed.
+#: Timeout in ms of one try, short enough to notice the end of a broker.
 _TRY_MS = 2_000
 _PAUSE_S = 0.02
 
@@ -26,9 +26,9 @@ _PAUSE_S = 0.02
 def await_writable(
     bootstrap: str, replicas: int, timeout_s: float, check: Callable[[], None], *, client_id: str
 ) -> None:
-    """Return when a topic with that many replicas took a record on all of them.
+    """Return when all replicas of a topic with `replicas` replicas have a record.
 
-    `check` runs before each try and raises when waiting makes no sense any more. Raises
+    `check` runs before each try, and raises an error if further tries are useless. Raises
     LocalClusterError with the last reason after `timeout_s`.
     """
     deadline = time.monotonic() + timeout_s

@@ -1,7 +1,7 @@
-"""A cluster seen from outside: brokers, controller, partitions and their high watermarks.
+"""The status of a cluster: brokers, controller, partitions and their high watermarks.
 
-Plain values, built from brokers' responses and, for a local cluster, from its processes. The high
-watermark is the latest offset that a leader lists; None where no leader responds.
+The values come from brokers' responses, and for a local cluster also from its processes. The high
+watermark is the latest offset that a leader lists; None if no leader responds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
 _POLL_S = 0.02
-#: The least time for one leader to list its offsets.
+#: Minimum time in ms for one leader to list its offsets.
 _LEAST_MS = 500
 
 
@@ -25,9 +25,9 @@ _LEAST_MS = 500
 class BrokerStatus:
     """One broker of a cluster.
 
-    `state` is running, paused or stopped for a process on this machine, else up. A broker that
-    should be registered and is not is down. `registered` is null if no broker responds.
-    `leaders` and `replicas` count the partitions that the broker leads and holds.
+    `state` is running, paused or stopped for a process on this machine, else up. A broker is down
+    if it should be registered but is not. `registered` is null if no broker responds. `leaders` and
+    `replicas` count the partitions that the broker leads and holds.
     """
 
     id: int
@@ -59,7 +59,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """A cluster at one moment. `reached`: whether a broker of the cluster responded."""
+    """A cluster at one time; `reached` is whether a broker of the cluster responded."""
 
     bootstrap: str
     cluster_id: str | None
@@ -87,10 +87,7 @@ class ClusterStatus:
 def remote_status(
     bootstrap: str, timeout_ms: int, *, high_watermarks: bool = True
 ) -> ClusterStatus:
-    """Return the status of a cluster of which only an address is known.
-
-    Raises ConnectionLost or RequestTimeout when no broker responds.
-    """
+    """Return the status of a cluster from its address alone."""
     with BlockingClient(bootstrap, timeout_ms=timeout_ms) as client:
         metadata = known_metadata(client, timeout_ms)
         partitions = describe_partitions(client, metadata, ask=lambda leader: high_watermarks)
@@ -106,7 +103,7 @@ def remote_status(
 
 @dataclass(slots=True)
 class Holding:
-    """The partitions that a broker leads and holds by the cluster's metadata."""
+    """Counts of the partitions that a broker leads and holds, from metadata."""
 
     leaders: int = 0
     replicas: int = 0
@@ -126,7 +123,7 @@ def holdings_of(metadata: ClusterMetadata) -> dict[int, Holding]:
 
 
 def brokers_of(metadata: ClusterMetadata) -> tuple[BrokerStatus, ...]:
-    """Return the brokers that are registered or hold a replica, as metadata shows them."""
+    """Return the brokers that are registered or hold a replica, from metadata."""
     holdings = holdings_of(metadata)
     found = []
     for broker_id in sorted({*metadata.brokers, *holdings}):
@@ -147,10 +144,10 @@ def brokers_of(metadata: ClusterMetadata) -> tuple[BrokerStatus, ...]:
 
 
 def known_metadata(client: BlockingClient, timeout_ms: int) -> ClusterMetadata:
-    """Return the brokers' metadata; without brokers only where none appears within the time.
+    """Return the brokers' metadata; wait up to `timeout_ms` for a response that has brokers.
 
-    A newly registered broker has no metadata until the controller has sent it. Its empty response
-    must not be taken for a cluster without topics.
+    A newly registered broker has no metadata until the controller sends it. An empty response must
+    not be taken for a cluster without topics.
     """
     deadline = time.monotonic() + timeout_ms / 1000
     while True:
@@ -169,9 +166,9 @@ def describe_partitions(
 ) -> tuple[PartitionStatus, ...]:
     """Return all partitions, or those of some topics, with high watermarks.
 
-    Only leaders that `ask` accepts are asked: the client would wait for one that does not respond.
-    A leader is asked for its share of the client's time, so that several dead ones cost no more
-    than one: without a metadata store dead brokers go on leading.
+    Only leaders that `ask` accepts get a request, because the client would wait for a silent one.
+    Each leader gets a share of the client's time, so that several dead leaders cost no more than
+    one. Without a metadata store, dead brokers remain leaders.
     """
     wanted = None if topics is None else list(topics)
     chosen = [
@@ -209,7 +206,7 @@ def describe_partitions(
 def _high_watermarks(
     client: BlockingClient, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return a leader's high watermarks; none if it is silent, or has lost one of them."""
+    """Return a leader's high watermarks; none if it is silent or no longer leads one of them."""
     try:
         listed = client.list_offsets(dict.fromkeys(partitions, LATEST))
     except TidelogError:

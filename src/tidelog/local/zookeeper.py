@@ -1,9 +1,8 @@
 """A ZooKeeper server of this machine, as a background process on a directory.
 
-The server is the one in PySpark's package: five of its jars start it, nothing is downloaded. It
-keeps its directory like a local cluster keeps its own: `zoo.cfg`, `data/`, `zookeeper.log`, and
-`zookeeper.pid` with process id and start time. Meant for tests, trials and small clusters: one
-server, or a small ensemble. The module does not know the nodes in it.
+The server consists of five jars of PySpark's package, so nothing is downloaded. Its directory has
+`zoo.cfg`, `data/`, `zookeeper.log`, and `zookeeper.pid` with process id and start time. The module
+serves tests, trials and small clusters, with one server or a small ensemble.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from tidelog.local.ports import LOOPBACK
 from tidelog.local.processes import ProcessIdentity, replace_file, start_process
 from tidelog.runtime.extras import install_command
 
-#: ZooKeeper 3.9 runs on Java 8; the jars of its package are built for 11 and later here.
+#: The oldest Java version for the jars in PySpark, although ZooKeeper 3.9 itself runs on Java 8.
 _OLDEST_JAVA = 11
-#: The server links against the last jar, and never serves without it.
+#: Prefixes of the server's jars; the server cannot serve without the last jar either.
 _JARS = ("zookeeper-3", "zookeeper-jute-", "slf4j-api-", "metrics-core-", "snappy-java-")
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-#: The smallest session timeout is twice this; brokers of this machine request 6 s.
+#: Tick in ms; the minimum session timeout is two ticks, and local brokers request 6 s.
 _TICK_MS = 500
-#: Enough for about 50,000 partitions.
+#: Heap of the server, enough for about 50,000 partitions.
 _HEAP_MIB = 256
-#: A server out of memory would continue without serving. So it ends instead, and its log has the
-#: reason.
+#: A server out of memory would stay alive without serving. This option ends the process, and its
+#: log has the reason.
 _OUT_OF_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 _POLL_S = 0.02
 #: The kernel kills the server when this program ends; execv keeps process id and start time.
@@ -48,7 +47,7 @@ _LAUNCHER = (
 
 @dataclass(frozen=True, slots=True)
 class EnsembleServer:
-    """One server of an ensemble: its number and the two ports for the others."""
+    """One server of an ensemble: its number and its two ports for the other servers."""
 
     number: int
     peer_port: int
@@ -71,12 +70,12 @@ class LocalZookeeper:
         heap_mib: int = _HEAP_MIB,
         end_with_program: bool = False,
     ) -> None:
-        """`settings` are lines of zoo.cfg beside the default ones.
+        """Describe a server; `settings` are further lines of zoo.cfg.
 
         `properties` are Java properties of the server. `jars` are prefixes of further jars of
-        PySpark (TLS needs netty). In an ensemble `number` is the number of this member. All nodes
-        lie in the heap of `heap_mib` MiB at most; 100,000 partitions of a replication factor of 3
-        need 512.
+        PySpark (TLS needs netty). In an ensemble `number` is the number of this member. The heap of
+        at most `heap_mib` MiB holds all nodes; 100,000 partitions of a replication factor of 3 need
+        512.
         """
         self.directory = os.path.abspath(directory)
         self.port = port
@@ -91,19 +90,19 @@ class LocalZookeeper:
 
     @property
     def address(self) -> str:
-        """`host:port` for clients."""
+        """The server's `host:port` for clients."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
     def process(self) -> ProcessIdentity | None:
-        """The live process, None when the server does not run."""
+        """The live process; None if the server does not run."""
         if self._child is not None and self._child.poll() is not None:
             self._child = None
         identity = ProcessIdentity.read(self._path("zookeeper.pid"))
         return identity if identity is not None and identity.is_alive else None
 
     def start(self, timeout_s: float = 30.0) -> None:
-        """Start the server, and return when it serves; a running server is left alone."""
+        """Start the server unless it runs, and return when it serves."""
         self.spawn()
         self.await_serving(timeout_s)
 
@@ -134,7 +133,7 @@ class LocalZookeeper:
             self._write("zookeeper.pid", identity.to_text())
 
     def await_serving(self, timeout_s: float = 30.0) -> None:
-        """Wait until it serves clients, in an ensemble as one of a quorum."""
+        """Wait until the server serves clients; a member of an ensemble needs a quorum for that."""
         deadline = time.monotonic() + timeout_s
         while self.mode() is None:
             if self.process is None:
@@ -149,7 +148,7 @@ class LocalZookeeper:
             time.sleep(_POLL_S)
 
     def mode(self) -> str | None:
-        """Return `standalone`, `leader` or `follower` of a serving server, else None."""
+        """Return `standalone`, `leader` or `follower` if the server serves, else None."""
         try:
             with socket.create_connection((LOOPBACK, self.port), timeout=2) as connection:
                 connection.sendall(b"srvr")
@@ -163,11 +162,11 @@ class LocalZookeeper:
         return None
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """End the server: SIGTERM, and SIGKILL after `timeout_s`."""
+        """End the server with SIGTERM, or with SIGKILL after `timeout_s`."""
         self._end(signal.SIGTERM, timeout_s)
 
     def kill(self) -> None:
-        """SIGKILL; returns when the process is gone."""
+        """Send SIGKILL; return when the process is gone."""
         self._end(signal.SIGKILL, 10.0)
 
     def send(self, number: signal.Signals) -> None:
@@ -191,7 +190,7 @@ class LocalZookeeper:
             os.unlink(self._path("zookeeper.pid"))
 
     def _check_port(self) -> None:
-        """Raise for a taken port: the server itself would end silently."""
+        """Raise LocalClusterError for a taken port: the server itself would end silently."""
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -235,7 +234,7 @@ class LocalZookeeper:
 
 
 def find_jars(further: Sequence[str] = ()) -> list[str]:
-    """Return the jars that a server needs; LocalClusterError where PySpark is not installed."""
+    """Return the jars that a server needs; raise LocalClusterError without PySpark."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise LocalClusterError(

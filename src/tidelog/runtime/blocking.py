@@ -1,7 +1,7 @@
-"""BlockingClient: the Kafka client of `tidelog.client` over plain sockets, without a loop.
+"""BlockingClient: the Kafka client of `tidelog.client` over plain sockets, without an event loop.
 
-For the command line, the Spark source and tests. One connection per broker, opened when needed, one
-request at a time. Not for several threads at once: each thread needs its own client.
+The command line, the Spark source and tests use the client. A client has one connection per broker,
+opened when needed, and sends one request at a time. Each thread needs its own client.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def _monotonic_ms() -> int:
 def _runs(
     admin: Callable[[BlockingClient], A], method: Callable[Concatenate[A, P], Operation[T]]
 ) -> Callable[Concatenate[BlockingClient, P], T]:
-    """Return the method of a client that runs the operation of one of its parts.
+    """Return a method of BlockingClient that runs an operation of one of its parts.
 
-    Arguments, result, errors and meaning are those of the operation.
+    The method has the arguments, the result and the errors of the operation.
     """
 
     @functools.wraps(method)
@@ -72,9 +72,9 @@ def _runs(
 class BlockingClient:
     """A Kafka client for one thread. Retriable errors are retried until `timeout_ms`.
 
-    All methods raise KafkaError where the cluster rejects a request, and ProtocolError where the
-    peer is not a Kafka broker. They raise ConnectionLost or RequestTimeout where no broker
-    responds, as NotSent where the request had no effect.
+    All methods raise KafkaError if the cluster rejects a request, and ProtocolError if the peer is
+    not a Kafka broker. Methods raise ConnectionLost or RequestTimeout if no broker responds;
+    NotSent means that the request had no effect.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class BlockingClient:
     def close(self) -> None:
         """Close all connections; the client may be used again.
 
-        Group members that were not closed send no heartbeats until they poll.
+        Open group members send no heartbeats until their next poll.
         """
         for background in self._backgrounds:
             background.end()
@@ -133,7 +133,7 @@ class BlockingClient:
 
     @property
     def timeout_ms(self) -> int:
-        """How long a call may take before its error is final."""
+        """The time in ms after which the error of a call is final."""
         return self._router.timeout_ms
 
     @timeout_ms.setter
@@ -186,10 +186,10 @@ class BlockingClient:
         max_wait_ms: int = 500,
         isolation_level: int = READ_UNCOMMITTED,
     ) -> FetchedPartition:
-        """Return record batches from `offset` on; none without new records in `max_wait_ms`.
+        """Return record batches from `offset` on; wait up to `max_wait_ms` for new records.
 
-        The first batch may begin below `offset`, the last may be partial. Raises KafkaError, with
-        OFFSET_OUT_OF_RANGE when the log begins later or ends earlier.
+        The first batch may begin below `offset`, and the last may be partial. Raises KafkaError,
+        with OFFSET_OUT_OF_RANGE if `offset` lies outside the log.
         """
         options = FetchOptions(max_bytes, max_bytes, min_bytes, max_wait_ms, isolation_level)
         fetched = self.run(self._reader.fetch({tp: offset}, options))[tp]
@@ -207,14 +207,14 @@ class BlockingClient:
         max_wait_ms: int = 500,
         isolation_level: int = READ_UNCOMMITTED,
     ) -> dict[TopicPartition, FetchedPartition]:
-        """Fetch several partitions like `fetch`, one request per leader; results hold errors."""
+        """Fetch several partitions like `fetch`, one request per leader; results have errors."""
         options = FetchOptions(
             max_bytes, partition_max_bytes, min_bytes, max_wait_ms, isolation_level
         )
         return self.run(self._reader.fetch(offsets, options))
 
     def consumer(self, isolation_level: int = READ_UNCOMMITTED) -> BlockingConsumer:
-        """Return a consumer that reads partitions record by record, from the offsets of `seek`."""
+        """Return a consumer of partitions; reads start at the offsets given to `seek`."""
         return BlockingConsumer(self, PartitionConsumer(self._reader, isolation_level))
 
     def group_consumer(
@@ -225,8 +225,8 @@ class BlockingClient:
     ) -> BlockingGroupConsumer:
         """Return a consumer that reads as a member of a group.
 
-        It starts at the group's committed offsets, else at `start`: EARLIEST, LATEST, or the first
-        record not older than a timestamp in milliseconds.
+        The consumer starts at the group's committed offsets. Without a committed offset it starts
+        at `start`: EARLIEST, LATEST, or the first record not older than a timestamp in ms.
         """
         partitions = PartitionConsumer(self._reader, isolation_level)
         member = GroupMember(self._router, self._coordinators, self._groups, options)
@@ -262,16 +262,16 @@ class BlockingClient:
         options: SendOptions,
         first_partition: int = 0,
     ) -> RecordSender:
-        """Return a sender that collects records into batches; `run` its operations.
+        """Return a sender that collects records into batches; `run` executes its operations.
 
-        `partitions`: the partitions of the topic.
+        `partitions` are the partitions of the topic.
         """
         return RecordSender(self._writer, topic, partitions, options, first_partition)
 
     # -- driving --------------------------------------------------------------------------------
 
     def run(self, operation: Operation[T]) -> T:
-        """Make the calls that an operation yields until it returns."""
+        """Execute the calls that an operation yields until the operation returns."""
         try:
             step = next(operation)
             while True:
@@ -292,7 +292,7 @@ class BlockingClient:
     def _call(self, call: Call) -> Response:
         connection = self._connections.pop(call.address, None)
         if connection is not None and not connection.is_idle:
-            connection.close()  # closed by the broker meanwhile: nothing was sent on it
+            connection.close()  # the broker has closed it: nothing was sent
             connection = None
         if connection is None:
             connection = BrokerConnection(call.address, self._client_id, call.timeout_ms)

@@ -1,9 +1,9 @@
-"""Consumers of `tidelog.client.consuming` for one thread that may wait: poll, commit, close.
+"""Blocking consumers over `tidelog.client.consuming`: poll, commit, close.
 
-They make their calls through a BlockingClient, which the caller closes after them. A group member
-has an extra thread, with connections of its own, that sends heartbeats between polls. A member
-loses its membership, and its uncommitted progress, only when it does not poll for
-`max_poll_interval_ms`.
+A consumer makes its calls through a BlockingClient, which the caller closes after the consumer. A
+group member has an extra thread, with connections of its own, that sends heartbeats between polls.
+A member that does not poll for `max_poll_interval_ms` loses its membership and its uncommitted
+progress.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _NO_LIMIT = sys.maxsize
 
 
 class _Driver(Protocol):
-    """The runner of operations: BlockingClient."""
+    """A runner of operations, such as BlockingClient."""
 
     def run(self, operation: Operation[T]) -> T:
-        """Make the calls of an operation until it returns."""
+        """Execute the calls of an operation until it returns."""
         ...
 
 
 class BlockingConsumer:
-    """A consumer of partitions from the offsets that `seek` was given."""
+    """A consumer of partitions from the offsets given to `seek`."""
 
     def __init__(self, client: _Driver, partitions: PartitionConsumer) -> None:
         self._client = client
@@ -39,20 +39,20 @@ class BlockingConsumer:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """The next offset of each partition to be returned."""
+        """The offset of the next record that `poll` returns, by partition."""
         return self._partitions.positions
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all records readable at the last fetch were returned."""
+        """Whether `poll` has returned all records that were readable at the last fetch."""
         return self._partitions.is_at_end
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Read this partition from here on."""
+        """Set the position of a partition."""
         self._partitions.seek(tp, offset)
 
     def poll(self, max_records: int = _NO_LIMIT, max_wait_ms: int = 500) -> list[ConsumedRecord]:
-        """Return the next records; none where none came in time. Raises BlockingClient's errors."""
+        """Return the next records; none if none came in time. Raises BlockingClient's errors."""
         return self._client.run(self._partitions.poll(max_records, max_wait_ms))
 
     def take_skips(self) -> list[Skip]:
@@ -63,7 +63,7 @@ class BlockingConsumer:
 
 
 class Background:
-    """A thread that calls `beat` again and again, each time after the milliseconds it returned."""
+    """A thread that calls `beat` repeatedly; its result is the pause in ms to the next call."""
 
     def __init__(self, beat: Callable[[], int], close: Callable[[], None]) -> None:
         self._beat = beat
@@ -72,13 +72,13 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Start the thread; harmless when it runs."""
+        """Start the thread unless it runs."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
             self._thread.start()
 
     def end(self) -> None:
-        """End the thread, and return when it has ended: its last call has a bounded time."""
+        """End the thread and wait for its end, which is near because each call has a timeout."""
         if self._thread is not None:
             self._ending.set()
             self._thread.join()
@@ -97,8 +97,8 @@ class Background:
 class BlockingGroupConsumer(BlockingConsumer):
     """A consumer of the partitions that its group assigns to it.
 
-    As a context manager it commits and leaves at the end. It leaves without a commit where the
-    block raised.
+    The context manager commits and leaves the group at the end. After an exception in the block, it
+    leaves without a commit.
     """
 
     def __init__(self, client: _Driver, consumer: GroupConsumer, background: Background) -> None:
@@ -114,7 +114,7 @@ class BlockingGroupConsumer(BlockingConsumer):
             self.close()
         else:
             self._background.end()
-            with contextlib.suppress(TidelogError):  # report the first error, not this one
+            with contextlib.suppress(TidelogError):  # the block's own error is reported
                 self._client.run(self._consumer.member.leave())
 
     @property
@@ -124,24 +124,24 @@ class BlockingGroupConsumer(BlockingConsumer):
 
     @property
     def generation(self) -> int:
-        """The generation of the group that this member is in; -1 for none."""
+        """The group generation of this member; -1 without a membership."""
         return self._consumer.member.generation
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Read a partition of the assignment from here on; ValueError for any other."""
+        """Set the position of an assigned partition; raise ValueError for any other partition."""
         if tp not in self.assignment:
             raise ValueError(f"{tp} is not assigned to this member of the group")
         super().seek(tp, offset)
 
     def poll(self, max_records: int = _NO_LIMIT, max_wait_ms: int = 500) -> list[ConsumedRecord]:
-        """Rejoin the group where that is due, prove to be alive, and return records."""
+        """Rejoin the group if due, mark the member as alive, and return records."""
         records = self._client.run(self._consumer.poll(max_records, max_wait_ms))
         if self._consumer.member.options.heartbeat_interval_ms:
             self._background.begin()
         return records
 
     def commit(self) -> bool:
-        """Commit the offsets of returned records; return False where the membership was lost."""
+        """Commit the offsets of returned records; return False if the membership was lost."""
         return self._client.run(self._consumer.commit())
 
     def close(self) -> None:

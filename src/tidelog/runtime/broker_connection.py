@@ -1,9 +1,9 @@
 """A client's connection to one broker: a non-blocking socket, its frames, its requests in flight.
 
-The first exchange on every connection is ApiVersions (KIP-511). The blocking client sends one
-request at a time and waits for its response: `exchange`. The producer has several in flight and
-waits for several connections together: `send`, `flush` and `receive` never wait. After any failure
-the connection must be closed: a late response must never be taken for that of a later request.
+The first exchange on every connection is ApiVersions (KIP-511). The blocking client calls
+`exchange`, which sends one request and waits for its response. The producer has several requests in
+flight on several connections; its calls `send`, `flush` and `receive` never wait. After any failure
+the caller must close the connection, so that no late response is taken for that of a later request.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class BrokerConnection:
     def __init__(self, address: Address, client_id: str, timeout_ms: int) -> None:
         """Connect and learn the broker's versions.
 
-        Raises NotSent where the broker does not accept or respond, KafkaError where it rejects the
-        request, and ProtocolError where the peer is no broker.
+        Raises NotSent if the broker does not accept or respond, KafkaError if it rejects the
+        request, and ProtocolError if the peer is not a broker.
         """
         deadline = time.monotonic() + timeout_ms / 1000
         self.address = address
@@ -53,7 +53,7 @@ class BrokerConnection:
         self._peer = Peer(client_id)
         self._reader = FrameReader(MAX_RESPONSE_BYTES)
         self._output: deque[memoryview] = deque()
-        #: Bytes of all requests so far, and those of them that the kernel has taken.
+        #: Bytes of all requests so far, and the part of them that the kernel has accepted.
         self.queued_total = self.sent_total = 0
         try:
             self._learn_versions(deadline)
@@ -82,7 +82,7 @@ class BrokerConnection:
     def version(self, api_key: int, highest: int | None = None) -> int:
         """Return the highest version of an API that both sides know, at most `highest`.
 
-        Raises KafkaError UNSUPPORTED_VERSION where there is none.
+        Raises KafkaError UNSUPPORTED_VERSION if there is none.
         """
         try:
             return self._peer.version(api_key, highest)
@@ -94,8 +94,8 @@ class BrokerConnection:
     def exchange(self, call: Call) -> Response:
         """Send one request and wait for its response.
 
-        Raises KafkaError where nothing was sent, because no version is in common. Raises
-        ConnectionLost, RequestTimeout and ProtocolError.
+        Raises KafkaError without sending if no API version is in common. Raises ConnectionLost,
+        RequestTimeout and ProtocolError.
         """
         deadline = time.monotonic() + call.timeout_ms / 1000
         version = self.version(call.api_key, call.max_version)
@@ -112,9 +112,9 @@ class BrokerConnection:
                 raise RequestTimeout(f"{self.address} does not read its requests")
 
     def _response(self, deadline: float, *, holds_frame: bool = False) -> Any:
-        """Send the request and return its response, the caller's to keep.
+        """Send the request and return its response, which the caller may keep.
 
-        `holds_frame`: whether the response holds views of its frame.
+        `holds_frame` is whether the response holds views of its frame.
         """
         self._send_all(deadline)
         while self._wait(select.POLLIN, deadline):
@@ -148,9 +148,9 @@ class BrokerConnection:
     def send(
         self, api_key: int, version: int, message: Any, deadline_ms: int = 0, token: Any = None
     ) -> int:
-        """Queue a request; return `queued_total`, which `sent_total` reaches when it has left.
+        """Queue a request; return the value of `sent_total` at which the request has left.
 
-        `token` comes back with the response; a Produce with acks=0 has none.
+        `receive` returns `token` with the response; a Produce with acks=0 has no response.
         """
         parts = self._peer.send(api_key, version, message, deadline_ms, 0, token)
         for part in parts:
@@ -160,10 +160,7 @@ class BrokerConnection:
         return self.queued_total
 
     def flush(self) -> bool:
-        """Send as many bytes as the kernel takes; return whether some are left.
-
-        Raises ConnectionLost.
-        """
+        """Send what the kernel takes; return whether bytes remain. Raises ConnectionLost."""
         output = self._output
         try:
             while output:
@@ -183,7 +180,7 @@ class BrokerConnection:
     def receive(self) -> Iterator[tuple[Any, Any]]:
         """Yield token and message of each response that has arrived, in order.
 
-        Their views are valid until the next call. Raises ConnectionLost, ProtocolError.
+        Views in a message are valid until the next call. Raises ConnectionLost, ProtocolError.
         """
         buffer = self._reader.get_buffer()
         try:
@@ -217,7 +214,7 @@ class BrokerConnection:
 
 
 def _connected(address: Address, timeout_ms: int) -> socket.socket:
-    """Return a connected, non-blocking socket; raise NotSent when refused, unknown, or too late."""
+    """Return a connected, non-blocking socket; raise NotSent if that fails or takes too long."""
     try:
         connected = socket.create_connection(address, timeout=max(timeout_ms, 1) / 1000)
     except TimeoutError as error:

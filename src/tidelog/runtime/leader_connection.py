@@ -1,8 +1,8 @@
-"""A connection to a leader with several Produce requests in flight, and no thread that waits.
+"""A connection to a leader with several Produce requests in flight, which never blocks.
 
-`send` never blocks: the kernel takes what it can, and `flush` goes on when the socket is writable.
-Brokers respond on one connection in the order of the requests. Knows which batches a request
-carries, not what a response means.
+`send` gives the kernel as many bytes as it takes; `flush` continues when the socket is writable. A
+broker responds on one connection in the order of the requests. The connection knows the batches of
+each request, but does not interpret responses.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from tidelog.runtime.broker_connection import CONNECT_TIMEOUT_MS, BrokerConnecti
 from tidelog.wire.messages.produce import ProduceRequest, ProduceResponse
 from tidelog.wire.registry import PRODUCE
 
-#: The kernel goes on sending while the caller encodes the next batches.
+#: Size of the kernel's send buffer, which lets it send while the caller encodes batches.
 _SEND_BUFFER_BYTES: Final = 2 * MIB
 
 
 @dataclass(slots=True)
 class SentRequest:
-    """A request without its response, and the batches that it carries."""
+    """A request without its response yet, and the batches that it carries."""
 
     batches: list[ProduceBatch]
     deadline_ms: int
-    #: The connection's `sent_total` when the kernel has taken the whole request.
+    #: The value of the connection's `sent_total` when the kernel has taken the whole request.
     end_bytes: int = 0
 
 
 class LeaderConnection:
-    """One connection. Methods raise ConnectionLost and ProtocolError; then it must be closed."""
+    """One connection; it must be closed after ConnectionLost or ProtocolError."""
 
     def __init__(
         self, address: Address, client_id: str, max_in_flight: int, answered: bool
     ) -> None:
         """Connect and learn the broker's versions; raise NotSent, KafkaError, ProtocolError.
 
-        `answered`: whether requests have responses, which those with acks=0 lack.
+        `answered` is whether requests get responses; with acks=0 they do not.
         """
         self.address = address
         self._max_in_flight = max_in_flight
@@ -54,7 +54,7 @@ class LeaderConnection:
 
     @property
     def free_slots(self) -> int:
-        """How many more requests may be in flight."""
+        """Number of further requests that may be put in flight."""
         return self._max_in_flight - len(self.in_flight)
 
     @property
@@ -64,11 +64,11 @@ class LeaderConnection:
 
     @property
     def deadline_ms(self) -> int:
-        """When the oldest request is overdue; there must be one."""
+        """The deadline of the oldest request; there must be one."""
         return self.in_flight[0].deadline_ms
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Return whether the oldest request should have had its response."""
+        """Return whether the oldest request has passed its deadline."""
         return bool(self.in_flight) and self.in_flight[0].deadline_ms <= now_ms
 
     def send(self, message: ProduceRequest, batches: list[ProduceBatch], deadline_ms: int) -> None:
@@ -84,7 +84,7 @@ class LeaderConnection:
         self._connection.flush()
 
     def take_unanswered(self) -> list[SentRequest]:
-        """Remove and return the requests with acks=0 that have left."""
+        """Remove and return the requests with acks=0 that have been sent."""
         done: list[SentRequest] = []
         sent_total = self._connection.sent_total
         while not self._answered and self.in_flight and self.in_flight[0].end_bytes <= sent_total:
@@ -98,5 +98,5 @@ class LeaderConnection:
             yield sent, response
 
     def close(self) -> None:
-        """Close the connection; `in_flight` stays, for the caller to judge."""
+        """Close the connection; `in_flight` stays for the caller."""
         self._connection.close()

@@ -1,8 +1,8 @@
-"""The real network: asyncio's BufferedProtocol in, tidelog's own non-blocking sends out.
+"""The real network: reads by asyncio's BufferedProtocol, and non-blocking sends of tidelog's own.
 
-Reading through BufferedProtocol costs as much as raw epoll. For big responses `transport.write`
-costs 1.9 times a `sendmsg` on a duplicate of the descriptor. So nothing is ever written through
-asyncio (docs/adr/0054). A `SocketStream` knows bytes only: `wire.transport` has the frames.
+Reads through BufferedProtocol cost as much as raw epoll. For big responses, `transport.write` costs
+1.9 times a `sendmsg` on a duplicate of the descriptor, so no write goes through asyncio
+(docs/adr/0054). A `SocketStream` carries bytes; `wire.transport` makes frames of them.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from tidelog.core.receive_budget import ReceiveBudget
 from tidelog.wire.frames import FrameReader
 from tidelog.wire.transport import FrameTransport, OnFatal
 
-#: After `close`, how long the peer may take queued bytes.
+#: Time in ms after `close` in which the peer may still take queued bytes.
 _LINGER_MS = 1_000
 _LISTEN_BACKLOG = 1024
-#: Linux's `tcpi_state` of a connection that neither side has ended.
+#: Linux's `tcpi_state` of a connection that neither peer has closed.
 _TCP_ESTABLISHED = 1
 
 
 class SocketStream(asyncio.BufferedProtocol):
-    """One TCP connection: ByteStream to its owner, protocol to asyncio."""
+    """One TCP connection: a ByteStream for its owner, and a protocol for asyncio."""
 
     __slots__ = (
         "_handler", "_is_watched", "_linger", "_loop", "_open_handler", "_out", "_reason",
         "_transport", "buffer_updated", "get_buffer", "peer", "send", "sendmsg",
     )  # fmt: skip
 
-    #: asyncio calls the handler's own methods, by position, and the handler those of the socket.
+    #: asyncio calls the handler's methods, and the handler those of the socket, without a call
+    #: through this class.
     get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]
     buffer_updated: Callable[[int], None]  # type: ignore[assignment]
     send: Callable[[Buffer], int]
@@ -47,7 +48,7 @@ class SocketStream(asyncio.BufferedProtocol):
         loop: asyncio.AbstractEventLoop,
         open_handler: Callable[[ByteStream], StreamHandler],
     ) -> None:
-        """`open_handler` is called when the connection is established."""
+        """Create a stream; `open_handler` is called when the connection is established."""
         self._loop = loop
         self._open_handler = open_handler
         self._handler: StreamHandler | None = None
@@ -55,7 +56,7 @@ class SocketStream(asyncio.BufferedProtocol):
         #: A duplicate of the descriptor, for sends; None once the stream is closed.
         self._out: socket.socket | None = None
         self._is_watched = False
-        #: Ends the moment that queued bytes have after `close_reading`.
+        #: The timer that drops queued bytes some time after `close_reading`.
         self._linger: asyncio.TimerHandle | None = None
         self._reason = ""
         self.peer = "?"
@@ -63,7 +64,7 @@ class SocketStream(asyncio.BufferedProtocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the connection is established."""
+        """Handle asyncio's notice that the connection is established."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         host, port = transport.get_extra_info("peername")[:2]
@@ -77,20 +78,20 @@ class SocketStream(asyncio.BufferedProtocol):
         self.get_buffer, self.buffer_updated = handler.get_buffer, handler.buffer_updated
 
     def eof_received(self) -> bool:
-        """asyncio: the peer has closed its side; this side closes, too."""
+        """Handle asyncio's notice that the peer has closed; this side closes, too."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the connection is gone, also after our `close`."""
+        """Handle asyncio's notice that the connection is gone, perhaps after our `close`."""
         handler, self._handler = self._handler, None
         if handler is not None:
-            del self.get_buffer, self.buffer_updated  # or stream and handler would hold each other
+            del self.get_buffer, self.buffer_updated  # breaks the cycle of stream and handler
             handler.stream_lost(self._reason or str(exc or "closed by the peer"))
 
     # ByteStream
 
     def has_ended(self) -> bool:
-        """Ask the kernel; unread bytes do not hide the end behind them."""
+        """Ask the kernel whether the peer has ended; unread bytes do not hide the end."""
         if self._out is None:
             return True
         try:
@@ -100,13 +101,13 @@ class SocketStream(asyncio.BufferedProtocol):
         return info[0] != _TCP_ESTABLISHED
 
     def watch_writable(self, callback: Callable[[], None]) -> None:
-        """Call back while the kernel has room."""
+        """Call back whenever the kernel has room."""
         if self._out is not None:
             self._is_watched = True
             self._loop.add_writer(self._out.fileno(), callback)
 
     def unwatch_writable(self) -> None:
-        """Call back no more."""
+        """Stop the calls of `watch_writable`."""
         if self._is_watched and self._out is not None:
             self._is_watched = False
             self._loop.remove_writer(self._out.fileno())
@@ -122,14 +123,14 @@ class SocketStream(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def close_reading(self, reason: str, on_over: Callable[[], None]) -> None:
-        """Close asyncio's descriptor; the one for sends stays open for a moment."""
+        """Close asyncio's descriptor; the descriptor for sends stays open for a moment."""
         self._reason = self._reason or reason
         self._linger = self._loop.call_later(_LINGER_MS / 1000, on_over)
         if self._transport is not None:
             self._transport.close()
 
     def close(self, reason: str) -> None:
-        """Close both descriptors; the kernel sends what it has taken."""
+        """Close both descriptors; the kernel still sends the bytes that it has accepted."""
         self._close_out(reason)
         if self._transport is not None:
             self._transport.close()
@@ -158,7 +159,7 @@ class SocketListener:
 
     @property
     def port(self) -> int:
-        """The port listened on."""
+        """The port of the listener."""
         return int(self._server.sockets[0].getsockname()[1])
 
     def close(self) -> None:
@@ -167,7 +168,7 @@ class SocketListener:
 
 
 class SocketNetwork:
-    """TCP through the loop of this process."""
+    """TCP connections through the event loop of this process."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_fatal: OnFatal) -> None:
         self._loop = loop
@@ -189,7 +190,7 @@ class SocketNetwork:
         max_frame_bytes: int,
         budget: ReceiveBudget | None = None,
     ) -> SocketListener:
-        """Listen; raise OSError when the port is taken."""
+        """Listen on an address; raise OSError if the port is taken."""
         open_stream = partial(self._open, accept, max_frame_bytes, budget)
         server = await self._loop.create_server(
             lambda: SocketStream(self._loop, open_stream),
@@ -208,7 +209,7 @@ class SocketNetwork:
         timeout_ms: int,
         max_frame_bytes: int,
     ) -> Transport:
-        """Connect; raise ConnectionLost when the peer rejects or does not accept in time."""
+        """Connect; raise ConnectionLost if the peer rejects, or does not accept in time."""
         made: list[FrameTransport] = []
 
         def open_stream(stream: ByteStream) -> FrameTransport:
@@ -233,6 +234,6 @@ class SocketNetwork:
         budget: ReceiveBudget | None,
         stream: ByteStream,
     ) -> FrameTransport:
-        """Return the frames of a stream that is established."""
+        """Return the frame transport of an established stream."""
         reader = FrameReader(max_frame_bytes, pool=self._pool)
         return FrameTransport(stream, open_handler, reader, self._on_fatal, budget, self._opened)

@@ -1,10 +1,11 @@
-"""A producer with several requests in flight to each leader, for one thread, without a loop.
+"""A producer for one thread, with several requests in flight to each leader.
 
-For bulk writers: the caller gives whole payloads of records by partition, `add` blocks while too
-many bytes are unacknowledged, and `flush` returns when every record is acknowledged. Batches of one
-partition stay in order (`client.produce_queue`). Leaders that change or die are survived within the
-delivery timeout. A record that cannot be written ends the producer with a DeliveryError that names
-the caller's row. The producer is idempotent unless its options say otherwise.
+The producer serves bulk writers, which give whole payloads of records by partition. `add` blocks
+while too many bytes are unacknowledged, and `flush` returns when every record is acknowledged.
+Batches of one partition stay in order (`client.produce_queue`). The producer survives changes and
+deaths of leaders within the delivery timeout. A record that cannot be written ends the producer
+with a DeliveryError that names the caller's row. The producer is idempotent unless its options say
+otherwise.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from tidelog.wire.messages.produce import (
 )
 
 _WAIT_MS: Final = 500
-#: Metadata is read again at most this often.
+#: Minimum time in ms between two reads of metadata.
 _REFRESH_MS: Final = 50
 #: Allowance for each batch in a request beside its data: topic name and numbers.
 _BATCH_OVERHEAD_BYTES: Final = 512
@@ -68,7 +69,7 @@ class ProducerOptions:
 
 
 class DeliveryError(TidelogError):
-    """Records that were not written: their partition, the caller's rows, the reason of each."""
+    """Records that were not written: their partition, the caller's rows, each with its reason."""
 
     def __init__(self, tp: TopicPartition, rows: Sequence[int], reason: str) -> None:
         super().__init__(f"{tp}: {_rows_in_words(rows)} not written: {reason}")
@@ -78,7 +79,7 @@ class DeliveryError(TidelogError):
 
 
 class _BadRecordsError(KafkaError):
-    """A batch that its topic rejects for some of its records (KIP-467): index and reason."""
+    """A batch that its topic rejects for some records (KIP-467), with their indexes and reasons."""
 
     def __init__(self, code: ErrorCode, message: str, bad: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -87,7 +88,7 @@ class _BadRecordsError(KafkaError):
 
 @dataclass(slots=True)
 class _Partition:
-    """A partition that is written to: its queue, next sequence number, and leader in flight."""
+    """A partition with its queue, its next sequence number, and the leader of batches in flight."""
 
     queue: ProduceQueue
     next_sequence: int = 0
@@ -97,19 +98,19 @@ class _Partition:
 
 @dataclass(slots=True)
 class _Topic:
-    """A topic's leaders by partition; `unknown_since_ms` while brokers do not know it."""
+    """A topic's leaders by partition; `unknown_since_ms` is set while brokers lack the topic."""
 
     leaders: list[Address | None] = field(default_factory=list)
     unknown_since_ms: int | None = None
 
 
 class PipelinedProducer:
-    """A producer of record batches. All methods raise DeliveryError and KafkaError."""
+    """A producer of record batches; all methods raise DeliveryError and KafkaError."""
 
     def __init__(
         self, bootstrap: str, options: ProducerOptions, client_id: str = "tidelog"
     ) -> None:
-        """Connect lazily; raise ConfigError where `bootstrap` is not `host:port,...`."""
+        """Connect lazily; raise ConfigError unless `bootstrap` is `host:port,...`."""
         self._options = options
         self._client_id = client_id
         self._client = BlockingClient(bootstrap, client_id, options.request_timeout_ms)
@@ -132,7 +133,7 @@ class PipelinedProducer:
         return {tp: each.acknowledged for tp, each in self._partitions.items()}
 
     def close(self) -> None:
-        """Close all connections; batches that were not acknowledged may be stored or not."""
+        """Close all connections; unacknowledged batches may or may not be stored."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -140,7 +141,7 @@ class PipelinedProducer:
         self._client.close()
 
     def partition_count(self, topic: str) -> int:
-        """Return the number of partitions of a topic; wait a while for a topic that is new."""
+        """Return the number of partitions of a topic; wait a while for a new topic."""
         deadline_ms = _now_ms() + self._options.request_timeout_ms
         while topic not in self._topics or not self._topics[topic].leaders:
             self._read_metadata([topic])
@@ -159,10 +160,10 @@ class PipelinedProducer:
         rows: Sequence[int],
         timestamps_ms: tuple[int, int],
     ) -> None:
-        """Take the encoded records of one batch; wait while too many bytes are held.
+        """Take the encoded records of one batch; wait while too many bytes are unacknowledged.
 
-        `rows` are the caller's numbers of the records; `timestamps_ms` those of the first record
-        and the largest.
+        `rows` are the caller's numbers of the records; `timestamps_ms` are the first and the
+        largest timestamp.
         """
         options = self._options
         part = self._partitions.get(tp)
@@ -191,14 +192,14 @@ class PipelinedProducer:
         self._step(0)
 
     def flush(self) -> None:
-        """Return when every record that was added is acknowledged."""
+        """Return when every added record is acknowledged."""
         while any(part.queue.batches for part in self._partitions.values()):
             self._step(_WAIT_MS)
 
     # -- one step -------------------------------------------------------------------------------
 
     def _step(self, wait_ms: int) -> None:
-        """Send what may be sent, then wait for responses up to `wait_ms`."""
+        """Send all sendable batches, then wait for responses up to `wait_ms`."""
         now_ms = _now_ms()
         for part in self._partitions.values():
             batch = part.queue.expired(now_ms)
@@ -228,7 +229,7 @@ class PipelinedProducer:
                 self._watch(connection)
 
     def _next_event_ms(self, now_ms: int) -> int:
-        """Return how long nothing is due but responses."""
+        """Return the ms until the next event that is not a response."""
         times = [
             max(part.queue.not_before_ms, self._refresh_after_ms if self._stale else 0)
             for part in self._partitions.values()
@@ -240,7 +241,7 @@ class PipelinedProducer:
     # -- sending --------------------------------------------------------------------------------
 
     def _dispatch(self, now_ms: int) -> None:
-        """Send requests to every leader that has batches waiting and room for a request."""
+        """Send requests to every leader with waiting batches and room for a request."""
         by_leader: dict[Address, list[_Partition]] = {}
         for tp, part in self._partitions.items():
             if not part.queue.batches:
@@ -260,7 +261,7 @@ class PipelinedProducer:
                 parts.append(parts.pop(0))  # the next request begins with another partition
 
     def _take(self, address: Address, parts: list[_Partition], now_ms: int) -> list[ProduceBatch]:
-        """Take one batch of each partition, as many as a request may hold."""
+        """Take a batch of each partition, as many as one request may hold."""
         taken: list[ProduceBatch] = []
         size = 0
         for part in parts:
@@ -365,13 +366,13 @@ class PipelinedProducer:
         return refused
 
     def _finish_unanswered(self, connection: LeaderConnection) -> None:
-        """With acks=0 a batch counts as stored when its bytes have left."""
+        """Count batches of acks=0 as stored when their bytes have been sent."""
         for sent in connection.take_unanswered():
             for batch in sent.batches:
                 self._stored(batch)
 
     def _drop(self, connection: LeaderConnection, error: TidelogError) -> None:
-        """Close a connection; the outcome of every batch in flight there is unknown."""
+        """Close a connection; every batch in flight on it has an unknown outcome."""
         self._selector.unregister(connection.socket)
         connection.close()
         del self._connections[connection.address]
@@ -466,7 +467,7 @@ class PipelinedProducer:
 
 
 def _error_of(tp: TopicPartition, result: PartitionProduceResponse | None) -> TidelogError | None:
-    """Return the error of one partition in a response, None where its batch is stored."""
+    """Return the error of one partition in a response; None if its batch is stored."""
     if result is None:
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the response does not mention {tp}")
     code = error_code(result.error_code)

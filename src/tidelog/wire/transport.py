@@ -1,11 +1,11 @@
-"""A connection that carries frames, over any stream of bytes. No I/O of its own.
+"""A connection that carries frames over any stream of bytes, without I/O of its own.
 
 A `FrameTransport` is the `Transport` of a connection's owner, and the handler of its `ByteStream`.
-Reading: a `FrameReader`, and the budget for large frames of accepted connections. Sending: a queue
-of the bytes that the stream has not taken. Sends during a read event are corked: they join the
-queue and leave together. The stream may be a socket, a TLS session or a simulated connection, and
-may split and merge what the peer sent. It calls `get_buffer` and `buffer_updated` directly, and the
-transport calls `send` of the stream: neither adds a call to a request.
+Reads use a `FrameReader`, and a budget for large frames of accepted connections. A queue holds the
+bytes that the stream has not taken. Sends during a read event are corked: they join the queue and
+leave together. The stream may be a socket, a TLS session or a simulated connection, and may split
+and merge the peer's bytes. Stream and transport call each other directly (`get_buffer`,
+`buffer_updated`, `send`), so a request costs no extra call.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tidelog.core.ports import Buffer, ByteStream, FrameHandler, Transport
 from tidelog.core.receive_budget import SMALL_REQUEST_BYTES, BudgetShare, ReceiveBudget
 from tidelog.wire.frames import FrameError, FrameReader
 
-#: Called with the place and the error of a handler that failed.
+#: A callback with the place and the error of a handler that failed.
 OnFatal = Callable[[str, BaseException], None]
 
 
 class FrameTransport:
-    """Transport of one connection."""
+    """The frames of one connection."""
 
     __slots__ = (
         "_corked", "_handler", "_head_sent_bytes", "_is_closing", "_is_ended", "_is_lost",
@@ -31,7 +31,7 @@ class FrameTransport:
         "_send_parts", "_share", "_stream", "get_buffer", "peer", "queued_bytes",
     )  # fmt: skip
 
-    #: Return the buffer for the next bytes of the stream: the reader's own method.
+    #: The reader's own method, which returns the buffer for the next bytes of the stream.
     get_buffer: Callable[[int], memoryview]
 
     def __init__(
@@ -43,7 +43,7 @@ class FrameTransport:
         budget: ReceiveBudget | None = None,
         opened: dict[FrameTransport, None] | None = None,
     ) -> None:
-        """`opened`: where the connection is listed while it is open."""
+        """Create a transport; it is listed in `opened` while it is open."""
         self._stream = stream
         self._send_part = stream.send
         self._send_parts = stream.sendmsg
@@ -51,7 +51,7 @@ class FrameTransport:
         self.get_buffer = reader.get_buffer
         self._on_fatal = on_fatal
         self._opened = opened
-        #: The owner of the connection pauses reading; the budget may also forbid it.
+        #: Whether the owner has paused reading; the budget may forbid reads, too.
         self._paused = False
         self._queue: deque[memoryview] = deque()
         #: Bytes that the stream has not taken yet.
@@ -59,12 +59,12 @@ class FrameTransport:
         #: Bytes of the first queued buffer that the stream has taken.
         self._head_sent_bytes = 0
         self._corked = False
-        #: Whether the stream calls back when it takes bytes again.
+        #: Whether the stream will call back when it takes bytes again.
         self._is_watching = False
         self._is_closing = False
-        #: Whether the stream has reported the end; queued bytes may still have a moment to leave.
+        #: Whether the stream has reported its end; queued bytes may still leave for a moment.
         self._is_lost = False
-        #: Whether the stream is closed for sends, too.
+        #: Whether the stream is closed for sends as well as reads.
         self._is_ended = False
         self.peer = stream.peer
         self._share: BudgetShare | None = None
@@ -78,14 +78,14 @@ class FrameTransport:
     # StreamHandler
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handle bytes that have arrived in the buffer."""
+        """Handle new bytes in the buffer."""
         error = ""
         try:
             frames = self._reader.received(nbytes)
         except FrameError as failure:
             frames, error = failure.frames, str(failure)
         share = self._share
-        # A large frame is under way, or as many bytes arrived as the rest of a large frame has.
+        # A large frame is incomplete, or this read is large enough to hold a large frame.
         if share is not None and (share.wanted_bytes or nbytes >= SMALL_REQUEST_BYTES):
             share.received(nbytes)
             for frame in frames:
@@ -112,7 +112,7 @@ class FrameTransport:
             self._reserve(share)
 
     def _reserve(self, share: BudgetShare) -> None:
-        """Reserve budget for the rest of a frame; without budget nothing is read."""
+        """Reserve budget for the remainder of a frame; without budget the stream is not read."""
         pending = self._reader.pending_frame()
         if pending is None or self._is_closing:
             return
@@ -121,7 +121,7 @@ class FrameTransport:
             self._apply_reading()
 
     def stream_lost(self, reason: str) -> None:
-        """Handle the end of the stream's reading side, also after our `close`."""
+        """Handle the end of the stream's reading side, perhaps after our `close`."""
         handler = self._handler
         if not (self._is_closing and self._queue):
             self._end(reason)
@@ -138,16 +138,16 @@ class FrameTransport:
     # Transport
 
     def has_ended(self) -> bool:
-        """Ask the stream; unread bytes do not hide the end behind them."""
+        """Ask the stream whether the peer has ended; unread bytes do not hide the end."""
         return self._stream.has_ended()
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the queued buffers, those of a half-sent one included."""
+        """Bytes of the queued buffers, including a half-sent buffer."""
         return self.queued_bytes + self._head_sent_bytes
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Queue bytes; they leave at once unless a read event is under way."""
+        """Queue bytes; send them at once unless a read event is under way."""
         if self._is_closing:
             return
         if not self._corked and not self._queue:
@@ -156,7 +156,7 @@ class FrameTransport:
         self._enqueue(parts)
 
     def keep_frames(self) -> None:
-        """Keep the frames of this read event valid after it."""
+        """Keep the frames of this read event valid after the event."""
         self._reader.keep()
 
     def shrink(self) -> None:
@@ -164,7 +164,7 @@ class FrameTransport:
         self._reader.shrink()
 
     def handled(self, frame_bytes: int, api_key: int) -> None:
-        """Release the budget of a frame that is held no more."""
+        """Release the budget of a frame that its owner has handled."""
         if self._share is not None:
             self._share.handled(frame_bytes, api_key)
 
@@ -174,7 +174,7 @@ class FrameTransport:
         self._apply_reading()
 
     def resume_reading(self) -> None:
-        """Resume reading, where the budget has room."""
+        """Resume reading if the budget has room."""
         self._paused = False
         self._apply_reading()
 
@@ -185,7 +185,7 @@ class FrameTransport:
             self._stream.resume_reading()
 
     def close(self, reason: str) -> None:
-        """Close the connection; queued bytes have a moment to leave."""
+        """Close the connection; queued bytes may still leave for a moment."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -229,7 +229,7 @@ class FrameTransport:
         self._flush()
 
     def _send_queued(self) -> None:
-        """Send what a read event has queued: mostly one response that the stream takes whole."""
+        """Send the queue of a read event: mostly one response that the stream takes whole."""
         queue = self._queue
         if len(queue) == 1 and not (self._is_watching or self._paused or self._is_closing):
             try:
@@ -252,7 +252,7 @@ class FrameTransport:
         self._flush(was_corked=True)
 
     def _flush(self, was_corked: bool = False) -> None:
-        """Send what the stream takes; while bytes are left, let it call back for the next ones."""
+        """Send queued bytes; if any remain, have the stream call back."""
         if self._is_ended:
             return
         queue = self._queue
@@ -287,13 +287,14 @@ class FrameTransport:
                 self._stream.unwatch_writable()
             if self._is_closing:
                 self._end("all bytes have left")
-        # What left at once is news for an owner only that paused for it, or that saw it corked.
+        # An owner that neither paused nor saw corked bytes needs no notice of bytes that left at
+        # once.
         if (queue or was_watching or was_corked or self._paused) and self._handler is not None:
             is_news = was_watching or self._paused
             self._handler.send_queue_changed(queued_bytes - self.queued_bytes if is_news else 0)
 
     def _linger_over(self) -> None:
-        """End a closed connection whose peer has not taken all queued bytes in its moment."""
+        """End a closed connection whose peer has not taken all queued bytes in time."""
         self._end("the peer did not take all bytes")
 
     def _end(self, reason: str, *, is_abort: bool = False) -> None:
