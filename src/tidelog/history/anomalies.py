@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-#: Number of reported anomalies of each name; all are counted.
+#: Maximum number of reported anomalies of each name, while all anomalies are counted.
 KEPT_OF_EACH: Final = 100
 
 

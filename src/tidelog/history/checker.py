@@ -305,7 +305,7 @@ class HistoryChecker:
     def _goes_on(
         self, consumer: _Consumer, partition: PartitionTable, first: int, line: int
     ) -> None:
-        """Check that a new operation begins at the offset behind the consumer's last one."""
+        """Check that a new operation begins right after the consumer's last offset."""
         position, before = consumer.positions.get(partition.number, (first, line))
         if first > position:
             kind = SUBSCRIBED if consumer.is_subscribed else BETWEEN

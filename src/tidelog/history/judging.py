@@ -1,7 +1,7 @@
 """Anomalies that show only in the whole history: missing, duplicate and skipped records.
 
 A record may be missing after the deletion of its topic, below a log start that retention moved, or
-where compaction may have removed it. Compaction may remove a tombstone, and a record with a later
+after a possible removal by compaction. Compaction may remove a tombstone, and a record with a later
 record of its key, even if that record's offset is unknown. A consumer may skip a record that may be
 missing. A consumer may also skip an offset without a known record, such as an offset of a failed
 send or of a transaction marker.

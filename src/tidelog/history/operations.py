@@ -28,7 +28,7 @@ _MAX_NUMBER: Final = (1 << 63) - 1
 
 _decode = json.JSONDecoder().decode
 _EVERY: Final = ("process", "kind", "begin", "end", "outcome", "note")
-#: Fields of each kind of operation, beside the fields of all kinds.
+#: Fields of each kind of operation, in addition to the fields of all kinds.
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "send": ("records", "acks", "idempotent"),
     "poll": ("records",),

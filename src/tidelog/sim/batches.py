@@ -75,7 +75,7 @@ class ReadBatch(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Offset behind the batch's last record."""
+        """Offset after the batch's last record."""
         return self.base_offset + len(self.numbers)
 
 
@@ -118,7 +118,7 @@ def encode_batch(
 def read_batches(data: bytes | bytearray | memoryview) -> Iterator[ReadBatch]:
     """Yield the whole batches at the start of `data`; skip an incomplete batch at the end.
 
-    Raises BrokenBatch for any other bytes.
+    Raises BrokenBatch for any other data.
     """
     view = memoryview(data)
     position = 0

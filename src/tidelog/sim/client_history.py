@@ -68,7 +68,7 @@ class TopicLife:
     name: str
     topic_id: TopicId
     created_ns: int
-    #: Time of the first request for its deletion; -1 before.
+    #: Time of the first request for the topic's deletion; -1 before.
     deletion_begun_ns: int = -1
 
 
@@ -84,7 +84,7 @@ class ClientHistory:
         self.operations: list[Operation] = []
         #: Offset below which records may be deleted by request, by topic id and partition.
         self.deleted_before: dict[tuple[TopicId, int], int] = {}
-        #: Partitions (topic, number) with a request for removal; they may exist again.
+        #: Partitions (topic, number) with a request for removal, which may exist again.
         self.removed: dict[tuple[str, int], None] = {}
         #: Client that got each producer id.
         self._producer_ids: dict[int, int] = {}
@@ -102,7 +102,7 @@ class ClientHistory:
         #: records.
         self.sequence_refused: CallbackList[[Produce, int]] = CallbackList()
         #: First record of each open batch that was stored and removed before the leader could copy
-        #: it. The leader refuses the batch for ever.
+        #: it. The leader rejects such a batch forever.
         self.expired_open: set[int] = set()
         #: Called when a consumer skips from its position to a later log start: (topic id,
         #: partition, position, log start).
@@ -115,7 +115,7 @@ class ClientHistory:
         self.anomaly: CallbackList[[str]] = CallbackList()
 
     def new_consumer(self, client: int) -> str:
-        """Return the name of one more consumer, as a process of its own."""
+        """Return the name of one more consumer, which counts as a separate process."""
         self._consumers += 1
         return f"consumer-{client}-{self._consumers}"
 

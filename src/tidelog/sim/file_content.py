@@ -186,7 +186,7 @@ class File:
         cut = max(change.position, draw.randrange(first, last + 1) * SECTOR_BYTES)
         end = change.position + change.size
         if draw.random() < 0.5:
-            # The file's length reached the disk, but the sectors behind the tear did not.
+            # The file's length reached the disk, but the sectors after the tear did not.
             old = before[cut:end]
             self.data[cut:end] = old + bytes(end - cut - len(old))
         else:

@@ -34,7 +34,7 @@ class KnownSeed:
     profile: str
     seed: int
     cause: str
-    #: Chosen kinds of faults; empty: the kinds of the profile.
+    #: Chosen kinds of faults; empty for the kinds of the profile.
     faults: tuple[str, ...] = ()
 
 

@@ -4,7 +4,8 @@ The scheduler keeps one heap ordered by (time, sequence). Time is in integer nan
 still while an event runs. A `NodeLoop` puts the calls of the standard library's Task and Future
 (`call_soon`, `call_at`, ...) into the heap, tagged with its incarnation. Events of a dead
 incarnation are held and never run. Events of a paused incarnation wait and run in order on resume.
-The module knows nothing of brokers, disks or the network. It implements rule 5 of DESIGN.md.
+The module knows nothing of brokers, disks or the network. The module implements rule 5 of
+DESIGN.md.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Ts = TypeVarTuple("Ts")
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
-#: Number of events at one instant that indicates callbacks that call each other for ever.
+#: Number of events at one instant that indicates callbacks in an endless loop.
 MAX_EVENTS_AT_ONE_INSTANT = 200_000
 #: The heap is rebuilt when it holds more cancelled events than this, and than live ones.
 _MIN_CANCELLED_TO_REBUILD = 4096
@@ -142,7 +143,7 @@ class Scheduler:
         return self.at(self.now_ns + delay_ns, owner, callback, *args)
 
     def put_back(self, event: TimedCall) -> None:
-        """Queue an event that waited for its paused node, behind the events that are due now."""
+        """Queue an event that waited for its paused node, after the events that are due now."""
         if event.callback is not None:
             self._sequence += 1
             heappush(self._heap, (self.now_ns, self._sequence, event))

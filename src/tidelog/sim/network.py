@@ -1,8 +1,8 @@
 """The simulated network: hosts, the links between them, listening and connecting.
 
-A link is one direction between two hosts. Each link can be cut, slowed down and healed by itself.
-`sim_connections` implements the connections. A host without power does not respond. A host with
-power refuses a connection to a port without a listener.
+A link is one direction between two hosts. Each link can be cut, slowed down and healed
+independently. `sim_connections` implements the connections. A host without power does not respond.
+A host with power refuses a connection to a port without a listener.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Host:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_up = True
-        #: Whether its processes accept new connections. If not, the kernel accepts connections and
-        #: bytes that no process reads.
+        #: Whether the host's processes accept new connections. If the processes do not, the kernel
+        #: accepts connections and bytes that no process reads.
         self.is_serving = True
         self.listeners: dict[int, SimListener] = {}
         self.next_port = _FIRST_EPHEMERAL_PORT
@@ -184,7 +184,7 @@ class NodeNetwork:
         max_frame_bytes: int,
         budget: ReceiveBudget | None = None,
     ) -> Awaitable[Listener]:
-        """Listen on the node's own host, whatever `host` is; EADDRINUSE if the port is taken."""
+        """Listen on the node's own host, whatever `host` is; raise EADDRINUSE for a taken port."""
         self.process.port_call("network.listen")
         future: asyncio.Future[Listener] = self.process.loop.create_future()
         if port == 0:
@@ -221,9 +221,9 @@ class SimNetwork:
         """`note` is called with (node id, kind, detail) for each line of the trace."""
         self.scheduler = scheduler
         self.draw = draw
-        #: Follows the frames of accepted connections.
+        #: Watch of the frames of accepted connections.
         self.frame_watch: FrameWatch | None = None
-        #: Follows accepted connections.
+        #: Watch of accepted connections.
         self.connection_watch: ConnectionWatch | None = None
         self.hosts: dict[str, Host] = {}
         self._note = note
@@ -276,7 +276,7 @@ class SimNetwork:
                 pipe.flows()
 
     def slow_down(self, source: str, target: str, extra_ns: int, spread_ns: int) -> None:
-        """Add a delay to one link; 0 and 0 end it."""
+        """Add a delay to one link; 0 and 0 end the delay."""
         link = self.link(source, target)
         link.extra_ns = extra_ns
         link.spread_ns = spread_ns
@@ -296,8 +296,8 @@ class SimNetwork:
     def vanish(self, endpoint: ConnectionEnd, *, closes: bool) -> None:
         """Remove a connection without a reset.
 
-        With `closes` this endpoint closes, as after a restart of its host. Otherwise both endpoints
-        stay open.
+        With `closes`, this endpoint closes, as after a restart of its host. Without `closes`, both
+        endpoints stay open.
         """
         endpoint.outgoing.vanish()
         endpoint.incoming.vanish()
@@ -351,7 +351,7 @@ class SimNetwork:
         self._endpoints.get(endpoint.process, {}).pop(endpoint, None)
 
     def note_opened(self, endpoint: ConnectionEnd) -> None:
-        """Pass on a connection that its listener is about to accept."""
+        """Report a connection that its listener is about to accept."""
         if self.connection_watch is not None:
             self.connection_watch.opened(endpoint)
 

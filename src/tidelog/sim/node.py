@@ -334,7 +334,7 @@ class NodeClock:
 
 
 class NodeRandom:
-    """`core.ports.Random` of one incarnation: a stream of its own."""
+    """`core.ports.Random` of one incarnation, with its own random stream."""
 
     __slots__ = ("_incarnation", "_random")
 

@@ -324,7 +324,7 @@ def run_seed(
 def whole_run(
     seed: int, profile: str, mutant: str, chosen: Sequence[str], policy: str = ""
 ) -> tuple[RunResult, list[Played]]:
-    """Make the run of which others are reductions; return its result and the faults it played."""
+    """Make the run of which other runs are reductions; return its result and its faults."""
     result, run = _run(lambda: SeedRun(seed, profile, chosen=chosen, policy=policy), mutant)
     return result, run.faults.played
 

@@ -2,11 +2,11 @@
 
 During a run, standard library functions that reach out of the process raise SandboxError while an
 event of a node is executed. The running loop identifies an event of a node, and a running loop
-belongs to one thread. So other threads (a progress bar) and the run itself between events are not
-restricted. An audit hook catches the calls that Python audits, however they were imported. Other
-functions are replaced by name in their modules; for names imported before, a test reads the syntax
-trees (`tests/tidy/test_forbidden_calls.py`). The sandbox also records each forbidden call, because
-its exception may be swallowed.
+belongs to one thread. So the sandbox does not restrict other threads (a progress bar) and the run
+itself between events. An audit hook catches the calls that Python audits, however they were
+imported. Other functions are replaced by name in their modules; for names imported before, a test
+reads the syntax trees (`tests/tidy/test_forbidden_calls.py`). The sandbox also records each
+forbidden call, because its exception may be swallowed.
 """
 
 from __future__ import annotations

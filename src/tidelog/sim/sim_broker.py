@@ -1,4 +1,4 @@
-"""One simulated broker: the composition of real processes on a simulated node.
+"""One simulated broker: the parts of a real broker process on a simulated node.
 
 A `SimBroker` outlives its process: it starts and stops incarnations, each with a
 `tidelog.broker.broker.Broker`. A `SimBroker` does the work that a real process does around its
@@ -161,7 +161,7 @@ class SimBroker:
 
     @property
     def has_met_failed_call(self) -> bool:
-        """Whether a fault made a disk call of the present or last incarnation fail."""
+        """Whether a fault made a disk call of the current or last incarnation fail."""
         return self._failed_calls > self._failed_calls_before
 
     @property
@@ -243,8 +243,8 @@ class SimBroker:
     def _ends(self, _: Loss) -> None:
         """Check the broker when it dies in the middle of an event.
 
-        The part of the event before its death counts too, because other nodes may have learned of
-        it.
+        The part of an event before the broker's death counts too, because other nodes may have
+        learned of it.
         """
         self._is_ending = True
         self._cluster.is_ending(self)

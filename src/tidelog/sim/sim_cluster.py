@@ -1,7 +1,7 @@
 """Simulated brokers, their metadata store and the checkers of a run.
 
-The cluster starts its brokers. It feeds the checkers after every event, with every write of the
-store and every traced state change. `health` returns the first reason why the cluster is not
+The cluster starts its brokers. The cluster feeds the checkers after every event, with every write
+of the store and every traced state change. `health` returns the first reason why the cluster is not
 healthy. `fault_budget.py` decides which losses the cluster can survive.
 """
 
@@ -334,7 +334,7 @@ class SimCluster:
         self.simulator.scheduler.after(_OPERATOR_NS, None, operate)
 
     def start_failed(self, broker: SimBroker, error: BaseException) -> None:
-        """Record that a broker could not start; it will be started again, as by an operator."""
+        """Record that a broker could not start; an operator will start the broker again."""
         self._last_start_error[broker.node_id] = "".join(traceback.format_exception(error))
         self.simulator.note(broker.node_id, "start failed", repr(error))
         # A broker takes a damaged epoch of a log's last batch for an epoch that an older store has
@@ -366,8 +366,8 @@ class SimCluster:
         """Return whether D3 leaves a partition to an operator: its ISR is up and has no log.
 
         The creation of the replicas was interrupted, which published state cannot distinguish from
-        a loss. The answer is right only if no record was ever committed. Otherwise records are
-        lost, and `health` reports the partition.
+        a loss. The answer is right only if no record was ever committed. If a record was committed,
+        records are lost, and `health` reports the partition.
         """
         state = self.published.partitions.get(key)
         if state is None or state.leader >= 0:
@@ -380,7 +380,7 @@ class SimCluster:
         )
 
     def health(self) -> str:
-        """Return the first reason why the cluster is not fully in sync; empty if it is."""
+        """Return the first reason why the cluster is not fully in sync; empty if there is none."""
         for broker in self.brokers.values():
             if broker.life is None:
                 error = self._last_start_error.get(broker.node_id, "")

@@ -1,11 +1,12 @@
 """Connections of the simulated network: two pipes, one per direction, first in first out.
 
 Items of a pipe arrive after delays drawn from the seed; items due together arrive in one read
-event. A cut direction stalls its pipes until it is healed or the sender's kernel gives the
-connection up. A clogged direction accepts bytes and delivers them all at once when it flows again.
-Neither reorders items. A vanished connection accepts bytes for ever, and neither side learns of it
-before its kernel gives up. The death of a process resets its connections and may lose items in
-flight. Frames are whole because senders send whole frames; bytes are immutable copies.
+event. A cut direction stalls its pipes until the direction is healed or the sender's kernel gives
+the connection up. A clogged direction accepts bytes and delivers them all at once when it is
+unclogged. Neither cuts nor clogs reorder items. A vanished connection accepts bytes for ever, and
+neither side learns of the loss before its kernel gives up. The death of a process resets its
+connections and may lose items in flight. Frames are whole because senders send whole frames; bytes
+are immutable copies.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from tidelog.core.receive_budget import SMALL_REQUEST_BYTES, BudgetShare, Receiv
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S, Scheduler
 from tidelog.sim.process import Process
 
-#: Time after which a kernel gives up a connection with undelivered data; drawn from this range.
+#: Range of the time in ns after which a kernel gives up a connection with undelivered data.
 GIVE_UP_NS = (8 * NS_PER_S, 30 * NS_PER_S)
-#: Time before the peers of a host that lost power get a reset; drawn from this range.
+#: Range of the time in ns before the peers of a host that lost power get a reset.
 POWER_LOSS_SILENCE_NS = (NS_PER_MS, 5 * NS_PER_S)
 #: Bytes that the kernels of both sides buffer before `queued_bytes` grows.
 KERNEL_BUFFER_BYTES = 256 * limits.KIB
@@ -59,7 +60,7 @@ class ConnectionNetwork(Protocol):
 
     #: The stream from which delays are drawn.
     draw: random.Random
-    #: Follows the frames of accepted connections.
+    #: Watch of the frames of accepted connections.
     frame_watch: FrameWatch | None
 
     @property
@@ -89,7 +90,7 @@ class Link:
 
     def __init__(self) -> None:
         self.cut = False
-        #: Nothing is lost and nothing arrives; the TCP windows fill up.
+        #: Whether the TCP windows fill up, while no item is lost and no item arrives.
         self.clogged = False
         #: Constant part of a delay spike, added to each delay.
         self.extra_ns = 0
@@ -121,7 +122,7 @@ class Pipe:
         self._has_vanished = False
 
     def put(self, item: object, due_ns: int | None = None) -> None:
-        """Send an item; it arrives after all items sent before."""
+        """Send an item, which arrives after all items sent before."""
         network = self._network
         if due_ns is None:
             due_ns = network.arrival_ns(self.link)
@@ -137,8 +138,8 @@ class Pipe:
     def vanish(self, *, is_given_up: bool = True) -> None:
         """Drop all items in flight and all later items, without notice to either side.
 
-        With `is_given_up` the sender's kernel gives up in the end. It does not where the peer's
-        kernel acknowledges bytes that no process reads.
+        With `is_given_up` the sender's kernel gives up in the end. The sender's kernel does not
+        give up if the peer's kernel acknowledges bytes that no process reads.
         """
         self._has_vanished = True
         self._items.clear()
@@ -152,11 +153,11 @@ class Pipe:
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes beyond what the kernels buffer."""
+        """Bytes beyond the kernels' buffers."""
         return max(0, self.in_flight_bytes - KERNEL_BUFFER_BYTES)
 
     def cut_short(self, draw: random.Random) -> None:
-        """Keep only a random first part of the items in flight; the sender is gone."""
+        """Keep only a random first part of the items in flight, because the sender is gone."""
         if self._items:
             least = 1 if self._items[0][1] is OPEN else 0
             kept = max(least, draw.randrange(len(self._items) + 1))
@@ -186,7 +187,7 @@ class Pipe:
         self._schedule()
 
     def reset_by_timeout(self) -> None:
-        """Reset the connection if the direction is still cut: the sender's kernel gives up."""
+        """Reset the connection if the direction is still cut, as the sender's kernel gives up."""
         if self.link.cut and self._items and not self.source.is_gone:
             self._items.clear()
             self.source.lost("connection timed out")
@@ -238,7 +239,7 @@ class Pipe:
         target.receive(chunks)
 
     def read(self, size_bytes: int) -> None:
-        """Account for bytes that the target has read; the sender learns of its shorter queue."""
+        """Account for bytes that the target has read; the sender's queue shrinks."""
         queued_bytes = self.queued_bytes
         self.in_flight_bytes -= size_bytes
         source = self.source
@@ -275,7 +276,7 @@ class ConnectionEnd:
         self._network = network
         #: Whether this side accepted the connection.
         self.is_accepted = is_accepted
-        #: API keys of requests without a response yet, by correlation id, on a watched connection.
+        #: API keys of open requests by correlation id, on a watched connection.
         self.asked: dict[bytes, int] = {}
         self.process = process
         self.name = name
@@ -307,7 +308,7 @@ class ConnectionEnd:
         return self.outgoing.queued_bytes
 
     def has_ended(self) -> bool:
-        """Return whether the connection is gone; its owner always knows that already."""
+        """Return whether the connection is gone, which its owner always knows already."""
         return self.is_gone
 
     @property
@@ -344,7 +345,7 @@ class ConnectionEnd:
         self.is_reading = False
 
     def resume_reading(self) -> None:
-        """Resume the delivery; waiting frames arrive in an event of their own."""
+        """Resume the delivery; waiting frames arrive in a separate event."""
         self.process.check_alive()
         if not self.is_reading and not self.is_gone:
             self.is_reading = True
@@ -360,7 +361,7 @@ class ConnectionEnd:
             self.outgoing.put(FIN)
 
     def abort(self, reason: str) -> None:
-        """Reset the connection; frames under way are lost."""
+        """Reset the connection; frames in flight are lost."""
         self.process.port_call("network.close")
         if not self.is_gone:
             self._corked.clear()
@@ -381,7 +382,7 @@ class ConnectionEnd:
                 self.outgoing.put(RESET)
 
     def receive(self, chunks: list[bytes]) -> None:
-        """Pass whole frames to the handler, or keep them while it does not read."""
+        """Pass whole frames to the handler, or keep the frames while the handler does not read."""
         share = self._share
         is_short = share is not None and share.is_waiting
         if not self.is_reading or self._waiting or is_short:
@@ -417,8 +418,8 @@ class ConnectionEnd:
     def admits(self, chunks: list[bytes]) -> bool:
         """Return whether the receive budget has room for bytes that arrived.
 
-        Without room the bytes wait for `_has_room`. Frames are whole here, so a large frame
-        reserves room when it arrives, together with the frames behind it.
+        Without room the bytes wait for `_has_room`. Senders send whole frames, so a large frame
+        reserves room at its arrival, together with the following frames.
         """
         share = self._share
         if share is None or share.wanted_bytes:
@@ -499,8 +500,8 @@ class ConnectionEnd:
     def process_died(self, *, power_lost: bool) -> None:
         """Reset the connection; part of the bytes in flight may not arrive.
 
-        The kernel of a killed process resets it at once. After a power loss the peer learns of it
-        later.
+        The kernel of a killed process resets the connection at once. After a power loss, the peer
+        learns of the reset later.
         """
         self.is_gone = True
         self._waiting.clear()

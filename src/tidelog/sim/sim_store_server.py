@@ -1,13 +1,13 @@
 """The simulated metadata store, server side: one tree, sessions, leases, watches (rules S1-S5).
 
 The server outlives every node. Messages of a session travel through two pipes, which keep their
-order whatever their delays are; a broken pipe breaks its connection. Time passes only through
+order whatever their delays are; a broken pipe breaks the connection. Time passes only through
 `schedule`.
 
 Faults expire a session, lose requests and responses, delay watches, and make the store unavailable
 for a while. A watch is never later than the response to a later read (S1). No session expires while
-the store is unavailable, and each gets its whole timeout again afterwards (S3). `sim/sim_store` is
-the client side.
+the store is unavailable, and each session gets its whole timeout again afterwards (S3).
+`sim/sim_store` is the client side.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from tidelog.metadata.tree import Change, Tree
 from tidelog.metadata.watches import Watches
 
 M = TypeVar("M")
-#: Call back after a delay in ms of virtual time, as an event of no node.
+#: A function that calls back after a delay in ms of virtual time, as an event of no node.
 Schedule = Callable[[float, Callable[[], None]], object]
 #: (transaction id, session id, operations, results) of each committed transaction.
 CommitCallback = Callable[[int, int, Sequence[Op], Sequence[OpResult]], None]
 
 
 class LostMessage(Enum):
-    """The message of a transaction that is lost."""
+    """The lost message of a transaction: its request or its response."""
 
     NOTHING = "nothing"
     #: The request is lost, and the transaction is not applied.
@@ -139,7 +139,7 @@ class StorePipe(Generic[M]):
 
 
 class StoreConnection:
-    """One connection of one session, from the client's connecting until it breaks."""
+    """One connection of one session, from the client's connection request until its break."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class StoreConnection:
         self._notices: StorePipe[Notice] = StorePipe(server.schedule, self._notice_arrives)
 
     def request(self, message: Message) -> None:
-        """Send a request of the client; it is lost if the connection breaks first."""
+        """Send a request of the client, which is lost if the connection breaks first."""
         if not self._reachable():
             self.cut()
         elif self.is_open:
@@ -211,7 +211,7 @@ class ServerSession:
         self._undelivered: list[Fired] = []
 
     def connected(self, connection: StoreConnection) -> None:
-        """Replace the connection; the new one first gets the notices of watches that fired."""
+        """Replace the connection; the new connection first gets notices of watches that fired."""
         if self._connection is not None:
             self._connection.cut()
         self._connection = connection
@@ -252,9 +252,10 @@ class SimStoreServer:
         self.tree = Tree()
         #: Returns the extra delay in ms of the next watch that fires; faults replace it.
         self.watch_delay_ms: Callable[[], float] = lambda: 0.0
-        #: Returns whether a session may expire now (fault budget); a refused one gets more time.
+        #: Returns whether a session may expire now (fault budget); a refused session gets more
+        #: time.
         self.may_expire: Callable[[int], bool] = lambda _: True
-        #: Number of sessions that ended by expiry, not by their own close.
+        #: Number of sessions that ended by expiry, not by a request of their client.
         self.expiries = 0
         #: Whether nodes can reach the store.
         self.is_available = True
@@ -278,7 +279,7 @@ class SimStoreServer:
         return session_id in self._sessions
 
     def start_session(self, timeout_ms: int) -> ServerSession:
-        """Start a session for a client that connects without one."""
+        """Start a session for a client that connects without a session."""
         self._last_session_id += 1
         session = ServerSession(self._last_session_id, timeout_ms)
         self._sessions[session.session_id] = session
@@ -340,9 +341,10 @@ class SimStoreServer:
         self._committed(0, ops, results, changes)
 
     def put_back(self, copy: Tree) -> None:
-        """Put an older copy of the store in its place, as an operator does; every session is over.
+        """Replace the store by an older copy, as an operator does, which ends every session.
 
-        The ephemeral nodes in the copy go, without commit callbacks: no session had them since.
+        The copy's ephemeral nodes are removed without commit callbacks, because no session owns
+        them.
         """
         self._sessions.clear()
         self.tree = copy.copy()
@@ -353,7 +355,7 @@ class SimStoreServer:
     def handle(self, session: ServerSession, connection: StoreConnection, message: Message) -> None:
         """Handle a message of a client."""
         if session.session_id not in self._sessions:
-            return  # the notice that it has expired is under way
+            return  # the notice that the session has expired is under way
         if isinstance(message, Renew):
             self._renewed(session)
         elif isinstance(message, Transact):

@@ -179,9 +179,9 @@ class Simulator(NodeServices):
 class CollectorPaused:
     """A context without automatic collection of reference cycles, for the time of simulated runs.
 
-    Otherwise memory use would decide the instants of collections, and a collected coroutine runs
-    its `finally` blocks. Earlier objects are frozen meanwhile, so that the collection at the end
-    visits only objects of the runs.
+    With automatic collection, memory use would decide the instants of collections, and a collected
+    coroutine runs its `finally` blocks. Earlier objects are frozen meanwhile, so that the
+    collection at the end visits only objects of the runs.
     """
 
     def __enter__(self) -> None:

@@ -216,7 +216,7 @@ class Requests:
 
 
 class Unfinished:
-    """Steps without a further step or action: they put no fault in force."""
+    """Steps without a further step or action, which put no fault in force."""
 
     def __init__(self) -> None:
         self._steps: list[Requests] = []

@@ -38,11 +38,11 @@ class Begun:
         self._recorder._ends(self, OK, "", fields)
 
     def fail(self, why: str) -> None:
-        """End the operation as failed: it certainly had no effect and never will."""
+        """End the operation as failed, which means that it never has an effect."""
         self._recorder._ends(self, FAIL, why, {})
 
     def info(self, why: str) -> None:
-        """End the operation as unknown: it may have had an effect, or may still have one."""
+        """End the operation as unknown, because it may have had an effect or may still have one."""
         self._recorder._ends(self, INFO, why, {})
 
 

@@ -2,8 +2,8 @@
 
 A broker that resumes after a pause beyond its session timeout must not respond to clients before
 the store has confirmed its session (V47). `AnswerChecker` matches each response with its request.
-It does not know how the broker learns that its session is alive. A response of the store counts if
-the broker sent the request after it was resumed.
+The checker does not know how the broker learns that its session is alive. A response of the store
+counts if the broker sent the request after it was resumed.
 
 A Metadata or FindCoordinator response that waits for the next leader never waits longer than
 `metadata.leader.wait.max.ms` (V83). The response names the leaders that its broker knows when the

@@ -21,7 +21,7 @@ class CheckedRun:
     """The cluster of one run, as its checkers see it."""
 
     published: Published
-    #: Ends the run with a violation.
+    #: A callback that ends the run with a violation.
     violate: Callable[[str], None]
     #: Returns the virtual time.
     now_ns: Callable[[], int] = lambda: 0

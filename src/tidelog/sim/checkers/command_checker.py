@@ -2,9 +2,9 @@
 
 A broker gets UpdateMetadata with a leader before it takes a role under that leader (V17). Before
 the controller deletes the node of a topic, every broker that stayed registered has deleted its
-replicas (V22). The same holds before the controller removes a replica from the topic's assignment
-(V52). In the end, brokers hold only replicas that are assigned to them. A broker that was down
-during a deletion finds its stray replica when it is back (V45).
+replicas (V22). Such brokers have also deleted a replica before the controller removes it from the
+assignment (V52). In the end, brokers hold only replicas that are assigned to them. A broker that
+was down during a deletion finds its stray replica when it is back (V45).
 
 The controller responds to a broker that shuts down with the remaining partitions (V43). The broker
 then leads only these partitions, and partitions without another live member in the ISR. The broker

@@ -181,8 +181,8 @@ class GroupChecker(Checker):
     def place_taken(self, group: str, instance: str, member: str, asked_ns: int) -> None:
         """Record the place of a static member that just got its assignment.
 
-        The member sent its JoinGroup request at `asked_ns`. The assignment is in the log, and with
-        it the replacement of the place's former holder.
+        The member sent its JoinGroup request at `asked_ns`. The log contains the assignment, and
+        with it the replacement of the place's former holder.
         """
         places = self._groups[group].places.setdefault(instance, [])
         if all(place.member != member for place in places):

@@ -1,14 +1,14 @@
 """Invariants of followers' ISR membership while leaders read slowly (V62, F5, F7).
 
 A dead follower that lacks records of its leader leaves the ISR within 1.5 times
-`replica.lag.time.max.ms`. Leaders examine their followers at every half of that time. Slow reads of
-the leader must not keep a dead follower in the ISR. The time begins when the follower's connections
-have ended at the leader, at the latest `replica.socket.timeout.ms` after the death. A power loss, a
-pause or a cut link ends no connection at the leader.
+`replica.lag.time.max.ms`. Leaders examine their followers twice per `replica.lag.time.max.ms`. Slow
+reads of the leader must not keep a dead follower in the ISR. The time begins when the follower's
+connections have ended at the leader, at the latest `replica.socket.timeout.ms` after the death. A
+power loss, a pause or a cut link ends no connection at the leader.
 
 In profiles with healthy followers, no leader removes a follower from the ISR after the follower has
 fetched the partition from this leader. In profiles with broker deaths and slow reads, a leader
-keeps a follower that had all its records, as long as both brokers live. Another broker's death
+keeps a follower that had all its records, as long as both brokers live. The death of another broker
 makes no difference (F7). The checker reads the decisions of leaders, and the state of processes and
 links, which only the simulator knows.
 """
@@ -77,7 +77,7 @@ class InSyncChecker(Checker):
         #: When each dead follower was first seen in an ISR without all records, and when its last
         #: connection had ended at the leader.
         self._seen: dict[_Dead, tuple[int, int]] = {}
-        #: Dead followers that leaders took out of their ISRs.
+        #: Dead followers that leaders removed from their ISRs.
         self.removed = 0
         #: Followers that had all records of a leader that has led without interruption since then.
         self._kept_up: set[_KeptUp] = set()
@@ -93,7 +93,7 @@ class InSyncChecker(Checker):
         if now_ns - self._looked_ns < _LOOK_NS:
             return
         if now_ns - self._looked_ns > _GAP_NS:
-            self._seen = {}  # every broker was stopped: the leaders' timers stood still
+            self._seen = {}  # every broker was stopped, so the leaders' timers stood still
         self._looked_ns = now_ns
         if self._healthy_stay:
             self._note_kept_up()
@@ -209,7 +209,8 @@ class InSyncChecker(Checker):
     def _has_fetched(self, now: PublishedPartition, follower: int) -> bool:
         """Return whether the leader has received a fetch of the follower for this partition.
 
-        A first fetch may lie behind a slow read of another partition on the same connection.
+        A follower's first fetch may wait for a slow read of another partition on the same
+        connection.
         """
         name = self._published.name(now.key)
         return any(

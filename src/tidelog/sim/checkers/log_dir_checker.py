@@ -64,7 +64,7 @@ class LogDirChecker(Checker):
             bad[directory] = None
 
     def halted(self, incarnation: Incarnation) -> None:
-        """Check a broker with several directories that halts for failed ones (D1)."""
+        """Check that a broker with several directories halts only if all of them failed (D1)."""
         number, bad = self._bad.get(incarnation.node_id, (0, {}))
         roots = [disk.root for disk in self._brokers[incarnation.node_id].logs.disks]
         good = [root for root in roots if number != incarnation.number or root not in bad]
@@ -120,7 +120,7 @@ class DamageChecker(Checker):
         super().__init__(run)
         #: Files in which a process found damage, by broker and number of its incarnation.
         self._found: dict[tuple[int, int, str], None] = {}
-        #: Check that a broker with several directories halts only after all of them failed (D1).
+        #: Number of files in which damage was found.
         self.found_count = 0
 
     def found(self, incarnation: Incarnation, path: str) -> None:

@@ -202,7 +202,7 @@ class ReplicationChecker(Checker):
         return found
 
     def has_skipped(self, key: LogKey, node_id: int, number: int) -> bool:
-        """Return whether a node's log began behind this committed record (V67).
+        """Return whether a node's log began after this committed record (V67).
 
         Retention had removed the record before this follower could copy it.
         """

@@ -6,7 +6,7 @@ never go back. Index entries below the recovery point match batches, offsets and
 leader epoch checkpoint agrees with the batches below the recovery point. Producer snapshots are
 readable. No checkpoint has an offset above the log's end.
 
-The module shares nothing with `tidelog.log`; it implements the formats from Kafka's description.
+The module shares no code with `tidelog.log`, and implements the formats from Kafka's description.
 Injected damage is not reported before a broker has found or repaired it. So the checker ignores
 flipped bits, and skips files that the simulator cut short.
 """

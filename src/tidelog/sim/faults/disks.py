@@ -258,7 +258,7 @@ def slow_directory(context: FaultContext, broker: SimBroker) -> bool:
 
 @kind_at_disk
 def short_writes(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
-    """Shorten some of the next writes of a broker: they write a part of their bytes."""
+    """Shorten some of the next writes of a broker, which write only a part of their bytes."""
     disk.short_writes = context.draw.randrange(1, 40)
     context.note(f"{disk.short_writes} short writes of {context.named(broker, disk)}")
     context.at_end(partial(setattr, disk, "short_writes", 0))
@@ -296,7 +296,7 @@ def damaged_checkpoints(context: FaultContext) -> bool:
 
 @kind
 def damaged_leaders(context: FaultContext) -> bool:
-    """Flip a bit of a log under its running leader, while others are in sync."""
+    """Flip a bit of a log under its running leader, while other replicas are in sync."""
     published = context.cluster.published
     keys = [
         key for key in published.partitions if not published.all_topics[key.topic_id].is_internal

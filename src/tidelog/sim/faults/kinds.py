@@ -1,8 +1,8 @@
 """The registry: every kind of fault and every scenario by name.
 
-A kind is a function that injects one fault through its context. It returns False if it found no
-target, or if the fault budget refused the fault. Its name in the registry is the function's name.
-Its docstring is one line, shown to users.
+A kind is a function that injects one fault through its context. The function returns False if it
+found no target, or if the fault budget refused the fault. Its name in the registry is the
+function's name. Its docstring is one line, shown to users.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def leader_returns(context: FaultContext) -> Scenario:
     """Let a leader lose and regain its leadership before a follower reports its truncation.
 
     The leader knows that this follower is ahead of the other follower, which leads in between. The
-    first follower truncates its log meanwhile.
+    first follower truncates its log in the meantime.
     """
     case = _one_of(context, lambda it: it.leader == it.preferred)
     if case is None:

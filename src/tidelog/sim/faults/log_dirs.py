@@ -103,7 +103,7 @@ def _watch_hang(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None
         if life is not None and life.runs and broker.broker is not None:
             for directory in broker.broker.replicas.directories:
                 ages = directory.lane.times.open_ages()
-                # Operations without a limit are noticed first, and then the write beside them.
+                # A hang of other operations counts at twice the limit for writes.
                 waits_ns = max(ages.write_ns, ages.other_ns // 2)
                 is_served = directory.path == disk.root and directory.failure is None
                 if is_served and waits_ns > limit_ns:

@@ -72,7 +72,7 @@ def cut_two_ways(context: FaultContext) -> None:
 
 @kind_at_broker
 def isolate(context: FaultContext, broker: SimBroker) -> None:
-    """Cut a broker off from all others for a while, with or without the store."""
+    """Cut a broker off from all other brokers for a while, with or without the store."""
     host = broker.node.host
     others = _others(context, host)
     if context.draw.random() < 0.5:

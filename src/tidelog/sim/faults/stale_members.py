@@ -81,8 +81,8 @@ _STOP_LOOK_MS: Final = 25.0
 def older_store_returns(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Restore an older copy of the metadata store that lists a stopped replica as in sync (E8).
 
-    The leader or a follower stops after the copy, and the others acknowledge more records. Then all
-    brokers end, and start together on the copy.
+    The leader or a follower stops after the copy, and the other brokers acknowledge more records.
+    Then all brokers end, and start together with the older copy.
     """
     cluster = context.cluster
     if cluster.health() or not cluster.store.is_available:

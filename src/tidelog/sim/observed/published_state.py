@@ -1,8 +1,8 @@
 """The published state, followed commit by commit: brokers, topics, leaders and ISRs.
 
-This module parses the store's nodes by itself and checks their invariants. Leader epochs never go
-back, and partition epochs rise. A leader epoch has one leader. A leader is in its ISR, and the ISR
-is within the assignment. The controller epoch never goes back, and each state that a controller
+This module parses the store's nodes independently and checks their invariants. Leader epochs never
+go back, and partition epochs rise. A leader epoch has one leader. A leader is in its ISR, and the
+ISR is within the assignment. The controller epoch never goes back, and each state that a controller
 writes carries the current one. A broker writes a state itself only for a partition that it leads,
 and changes neither the leadership nor the controller epoch (A12).
 """
@@ -257,7 +257,7 @@ class Published:
                 yield TopicPartition(topic.name, number), key, self.partitions.get(key)
 
     def is_over(self, key: LogKey) -> bool:
-        """Return whether no promise covers a partition: it or its topic is going or gone."""
+        """Return whether no promise covers a partition, since it or its topic is going or gone."""
         return key in self.removed or self.promises_nothing(key.topic_id)
 
     def promises_nothing(self, topic_id: TopicId) -> bool:

@@ -1,7 +1,7 @@
 """The replicas' logs as their files show them, followed write by write.
 
 A mirror of each log file keeps the parsed batches. After a change in a file, the mirror drops the
-batches behind the changed position and parses from there. The module reads Kafka's names
+batches after the changed position and parses from there. The module reads Kafka's names
 (`topic-partition/<base offset>.log`, `partition.metadata`) and format v2 with the simulator's own
 reader. The content of the page cache counts here, because a running broker sees nothing else.
 """

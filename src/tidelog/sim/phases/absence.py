@@ -2,13 +2,13 @@
 
 After the faults all brokers are killed at once, and one of them stays away. Within the limit of
 liveness, every partition with as many live members as its effective minimum has a leader. Without
-this phase a controller that waits for a dead member for ever would go unnoticed.
+this phase, a controller that waits forever for a dead member would go unnoticed.
 
 In the second phase, one directory of one broker fails after the faults, when all replicas are in
 sync. Within the limit of liveness, every partition with enough good members has a leader elsewhere.
 No replica of a live broker in the failed directory stays in an ISR with other members. Then the
-directory is repaired. Without this phase a replica that is offline and stays in the ISR for ever
-would go unnoticed.
+directory is repaired. Without this phase, an offline replica that stays in the ISR forever would go
+unnoticed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Consumers that read every partition again from its beginning, up to everything committed.
 
-Such reads find damage that no earlier read met (V68). They also show that a log directory serves
-reads while its disk is full (D14).
+Such reads find damage that no earlier read met (V68). Such reads also show that a log directory
+serves reads while its disk is full (D14).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def begin(cluster: SimCluster, workload: ClientWorkload, *, is_growing: bool = F
         found = end_of(reader)
         if is_growing and found is not None:
             first = first_ends[reader]
-            # A topic that was created again meanwhile has other records.
+            # A topic that was recreated in the meantime has other records.
             found = first if first is not None and first[0] == found[0] else None
         return found is not None and (reader.topic_id != found[0] or reader.position < found[1])
 

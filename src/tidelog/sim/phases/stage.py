@@ -71,7 +71,7 @@ class Stage:
         return {each.node_id for each in self.cluster.brokers.values() if each.life is not None}
 
     def unregistered(self) -> str:
-        """Return which running brokers are not registered; empty if all are."""
+        """Return which running brokers are not registered; empty if there are none."""
         present, registered = self.present, self.cluster.published.brokers.keys()
         if present <= registered:
             return ""

@@ -6,10 +6,10 @@ Meanwhile brokers write the cluster's events to their topic.
 Brokers shut down in a controlled way, alone or together; processes pause beyond their sessions.
 Clients look for the next leaders.
 
-Leaders write state nodes themselves (A12): all brokers are below protocol level 2.7, or some are
-and others are not. Leaders write state nodes themselves (A12): all brokers are below protocol level
-2.7, or only some brokers are. All invariants hold as in other profiles; in addition every ISR must
-reach every broker.
+Leaders write state nodes themselves (A12), because all or some brokers are below protocol level
+2.7. The store loses requests and responses, sessions end, and controllers die between a leader's
+write and its notification's removal. All invariants hold as in other profiles; in addition every
+ISR must reach every broker.
 """
 
 from __future__ import annotations

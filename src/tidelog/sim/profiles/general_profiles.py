@@ -45,8 +45,8 @@ GENERAL: Final = (
         compacted=True,
         shares_stream=True,
     ),
-    # Consumers look offsets up and retention removes old records, while leaders change and
-    # followers are behind. Processes take each other's places in a group.
+    # Consumers look up offsets and retention removes old records, while leaders change and
+    # followers lag. Processes take each other's places in a group.
     Profile(
         "lookups",
         faults="slow_link 5, elect_preferred 3, crash_leader 3, expire_session 2, cut_two_ways 2,"

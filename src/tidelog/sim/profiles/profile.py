@@ -1,7 +1,7 @@
 """The definition of a profile, a named bias of a run's events.
 
-A profile sets the weights of kinds of faults and their frequency. It also sets the work of the
-clients, the configuration of the brokers and the delays of the store.
+A profile sets the weights of kinds of faults and their frequency. A profile also sets the work of
+the clients, the configuration of the brokers and the delays of the store.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Profile:
     #: Share of the seeds that recreate the volatile topic.
     recreates: float = 0.7
     #: Share of recreated topics with an explicit assignment, which may name dead brokers. The
-    #: creation of other topics needs all brokers.
+    #: creation of a topic without an explicit assignment needs all brokers.
     chosen_replicas: float = 0.5
     #: Name of a scenario that is played repeatedly beside the drawn faults.
     scenario: str = ""
@@ -88,7 +88,7 @@ class Profile:
     #: Whether a follower that has kept up with a leader stays in the ISR while both live, even if
     #: other brokers fail (F7).
     healthy_stay: bool = False
-    #: Whether rates of the replication throttle change, and brokers are checked for it (R15).
+    #: Whether the rates of the replication throttle change, and a checker judges its use (R15).
     throttles: bool = False
     #: Whether consumers ask for many bytes and wait long, and waiting fetches are checked (V61).
     patient_fetches: bool = False
@@ -97,7 +97,7 @@ class Profile:
     #: Session timeout of the brokers, at which the store notices a dead process; with 0, a seed
     #: draws both times.
     session_timeout_ms: int = 0
-    #: Configuration of the brokers, beside the simulator's own settings.
+    #: Configuration of the brokers, in addition to the simulator's own settings.
     properties: Mapping[str, str] = field(default_factory=dict)
     #: Values of further keys, of which a seed draws one for all brokers.
     drawn_properties: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -202,9 +202,9 @@ REPLICAS: Final = (
         config=f"{_SHORT_LAG}, {_PENDING}, replica.socket.timeout.ms=6000",
         session_timeout_ms=9_000,
     ),
-    # Brokers die while leaders read for the other followers. The controller removes the dead
-    # members from the ISRs, and the same leaders continue under other epochs (F7). The healthy
-    # followers stay in the ISRs.
+    # Brokers die while leaders read for other followers. The controller removes the dead members
+    # from the ISRs, and the same leaders continue under other epochs (F7). The healthy followers
+    # stay in the ISRs.
     Profile(
         "readers_led_on",
         faults="slow_reads 4, crash_any 1, stop 1, expire_session 0.5",

@@ -44,7 +44,7 @@ def story_lines(watcher: Watcher, violation: str) -> list[str]:
 
 
 def _subjects(watcher: Watcher, violation: str) -> list[str]:
-    """Return the partitions and groups that a violation names; none if it is about everything."""
+    """Return the partitions and groups that a violation names; empty if it names none."""
     named = violation.partition("\n")[0]
     topics = sorted(
         dict.fromkeys(topic.name for topic in watcher.run.cluster.published.all_topics.values())

@@ -5,7 +5,7 @@ administrator repeats the operation until a response shows the state of the topi
 
 An altered topic gets partitions and configurations. Acknowledged changes must hold: the number of
 partitions never falls below the acknowledged number. After the faults every replica uses the values
-that were set last. A change with an unknown outcome may hold or not. So in the end the
+that were set last. A change with an unknown outcome may hold or not. So at the end of the run, the
 administrator sets each key once more.
 """
 
@@ -24,7 +24,7 @@ from tidelog.log.config import LogConfig
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.workload.client import ClientNode
 
-#: Keys and the values drawn for them; none changes the promise of an acknowledgement.
+#: Keys and their possible values, none of which changes the promise of an acknowledgement.
 VALUES: Final[Mapping[str, Sequence[int]]] = {
     "segment.bytes": (2_048, 8_192, 65_536),
     "index.interval.bytes": (128, 512, 4_096),
@@ -208,7 +208,7 @@ class Churn:
         return True
 
     def unsettled(self, cluster: SimCluster) -> str:
-        """Return acknowledged changes that do not hold yet; empty if all hold."""
+        """Return acknowledged changes that do not hold yet; empty if there are none."""
         count = len(cluster.published.topics[self.topic].assignment)
         if count < self.partitions:
             return f"{self.topic} has {count} of {self.partitions} partitions acknowledged"

@@ -75,7 +75,7 @@ class ChurnKind(ABC):
         """Undo changes that would keep the run from its end; by default nothing."""
 
     def unsettled(self) -> str:
-        """Return a condition that does not hold yet after the churn is done; empty if all hold.
+        """Return a condition that does not hold yet after the churn is done; empty for none.
 
         The final phase calls this until it returns nothing, within the limit of liveness.
         """
@@ -122,7 +122,7 @@ class ChurnKind(ABC):
         return self.work.cluster.published.topics[topic].topic_id
 
     def key(self, partition: TopicPartition) -> LogKey:
-        """Return a partition of a topic that exists; no partition of it is ever removed."""
+        """Return a partition of a topic that exists and loses no partition."""
         return LogKey(self.topic_id(partition.topic), partition.partition)
 
     async def alter(

@@ -1,4 +1,4 @@
-"""Churn of clients: producers and group members come and go, others look for leaders and brokers.
+"""Churn of clients: producers and group members come and go, clients look for leaders and brokers.
 
 The same checkers judge the operations of clients that come and go and of clients that stay.
 
@@ -8,7 +8,7 @@ timer, as librdkafka does for a second. `checkers.answer_checker` judges the res
 
 Another client knows only the brokers of the last Metadata response. This client decommissions a
 broker that the response does not list, and drops its bootstrap addresses once it knows a broker.
-After an empty list the client has no broker left and hangs for ever. The steady topic exists all
+After an empty list, the client has no broker left and hangs forever. The steady topic exists all
 the time, so no broker may respond that it is unknown.
 """
 
@@ -91,7 +91,7 @@ class _Visits(ChurnKind):
 
 @churn_of_profiles
 class InstancesDoubled(_Visits):
-    """Two processes with one group instance id: each takes the other's place, again and again."""
+    """Two processes with one group instance id, which repeatedly take each other's place."""
 
     group: ClassVar[str] = "twins"
     pause_ms = 200, 1_000

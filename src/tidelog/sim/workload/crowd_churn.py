@@ -76,7 +76,7 @@ class CrowdConnection:
 
 @churn_of_profiles
 class Crowds(ChurnKind):
-    """Crowds of one client after the other, at random brokers."""
+    """Crowds of connections of one client after the other, at random brokers."""
 
     def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
@@ -189,7 +189,7 @@ class Crowds(ChurnKind):
                 cluster.simulator.network.reset_connections(broker.life)
 
     async def _read_nothing(self) -> None:
-        """Fetch much again and again, and read no response for a while."""
+        """Fetch much repeatedly, and read no response for a while."""
         partition = self.draw.choice(self.work.steady)
         wanted = FetchPartition(partition.partition, fetch_offset=0)
         wanted.partition_max_bytes = limits.MIB

@@ -5,8 +5,8 @@ nodes of the topic and recreates it. In between the editor writes invalid conten
 truncated JSON, gaps, brokers that do not exist, other replicas, an invalid state. The controller
 must treat a valid edit like a request. The controller must ignore an invalid edit, and no
 acknowledged record may be lost; the editor repairs the node after a while. A controller that was
-elected meanwhile read the invalid node first. So the editor, like an administrator, replaces that
-controller by another one, which reads the repaired node.
+elected during the edit read the invalid node first. So the editor, like an administrator, replaces
+that controller by a controller that reads the repaired node.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ class NodesEdited(OfTopics):
     async def _until_adopted(self) -> None:
         """Wait until every partition of the node has a state with an ISR.
 
-        The controller cannot choose brokers that are down. So the node is written again after a
-        while without an effect.
+        The controller cannot choose brokers that are down. So the editor writes the node again
+        after a while without an effect.
         """
         published = self.work.cluster.published
 
@@ -225,7 +225,7 @@ class NodesEdited(OfTopics):
         )
 
     async def _another_controller(self) -> None:
-        """End the session of the active controller, again and again, until another is elected.
+        """End the session of the active controller repeatedly, until another broker is elected.
 
         If the fault budget spares that broker, the controller node is deleted instead.
         """

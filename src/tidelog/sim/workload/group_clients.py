@@ -307,7 +307,7 @@ class SimMember(_Speaker):
         self._owned: list[int] = []
 
     async def run(self) -> None:
-        """Join and work as a member, again and again, until stopped."""
+        """Join and work as a member repeatedly, until stopped."""
         while not self.stopping:
             try:
                 connection = await self._coordinator()

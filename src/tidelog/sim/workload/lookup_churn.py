@@ -146,7 +146,7 @@ class OffsetsLookedUp(ChurnKind):
 
 @churn_of_profiles
 class RecordsExpire(ChurnKind):
-    """A topic kept small by retention, and emptied by request now and then."""
+    """A topic that retention keeps small, and that a request empties at times."""
 
     topic: ClassVar[str] = "fleeting"
     configs: ClassVar[dict[str, str]] = {

@@ -1,8 +1,8 @@
 """Churn of reassignments: partitions move between brokers while clients work (V50).
 
 The administrator uses requests and the reassignment node. After the faults every reassignment must
-end. Then the topics' nodes list no adding or removing replicas, and the reassignment node is gone,
-as is the node that cancels all. Every broker that hosts a partition is one of its replicas (V52);
+end. At that time, the topics' nodes list no adding or removing replicas, and the nodes that start
+or cancel reassignments are gone. Every broker that hosts a partition is one of its replicas (V52);
 replicas set aside do not count.
 
 Moves and brokers have throttles (R4, R15): rates and lists of replicas are set, changed and

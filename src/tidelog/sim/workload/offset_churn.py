@@ -4,9 +4,9 @@ The group has no members, and the administrator sends one request after the othe
 the last acknowledged request are the group's offsets. A request that was retried, or got no
 response, may also hold, because any of its attempts may take effect at any later time.
 
-A topic is deleted and created again while groups have offsets of it (G6). The groups of such a
-topic have no members, and one client sends their requests one after the other. Once every broker
-shows the new topic, no group may read it from an offset of the former topic. A commit that was
+Groups have offsets of a topic that is deleted and created again (G6). The groups of such a topic
+have no members, and one client sends their requests one after the other. Once every broker shows
+the new topic, no group may read it from an offset of the former topic. A commit that was
 acknowledged since then holds. A commit that was retried, or got no response, may take effect at any
 later time.
 """

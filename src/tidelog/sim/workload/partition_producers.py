@@ -307,7 +307,7 @@ class PartitionProducer:
         return False
 
     def _renew(self) -> None:
-        """Take a new producer id; the outcome of open batches stays unknown for ever."""
+        """Take a new producer id; the outcome of open batches stays unknown."""
         self._waiting_end_unknown()
         self._producer_id = -1
 

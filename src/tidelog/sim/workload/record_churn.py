@@ -45,7 +45,7 @@ _READER_LOOKS = 60
 
 
 class _Deletions(ChurnKind):
-    """Churn of deletions from one partition of a topic of its own."""
+    """Churn of deletions from one partition of a separate topic."""
 
     topic: ClassVar[str]
     configs: ClassVar[dict[str, str]]
@@ -220,7 +220,7 @@ class UntimedRecords(ChurnKind):
 
     async def finish(self) -> None:
         self.is_done = True
-        while True:  # records go on expiring until the run ends
+        while True:  # records expire until the run ends
             await self.act()
 
     def _look(self) -> None:

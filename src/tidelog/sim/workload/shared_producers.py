@@ -71,7 +71,7 @@ class SharedProducer:
         return self.identity != _NO_ID and self._next_identity is None
 
     async def take_id(self) -> None:
-        """Request a producer id, once for all partitions that wait for it."""
+        """Request a producer id, once for all partitions that wait for the id."""
         if self.identity != _NO_ID:
             return
         if self._taking is None or self._taking.done():

@@ -1,6 +1,6 @@
-"""Churn of topics: they are created, deleted, recreated, extended and reconfigured.
+"""Churn of topics: creation, deletion, recreation, extension and reconfiguration.
 
-Each kind has topics of its own, with a producer and a consumer. Acknowledged changes must hold. The
+Each kind has its own topics, with a producer and a consumer. Acknowledged changes must hold. The
 history checks deletions and creations; partitions and configurations are checked after the faults.
 
 The setting `flush.before.ack` of one topic changes while producers wait (V69). Brokers learn of a
@@ -132,7 +132,7 @@ class ConfigsChanged(_Altered):
 
 @churn_of_profiles
 class PartitionsRemoved(OfTopics):
-    """Removals and additions of a topic's highest partition, over and over.
+    """Repeated removals and additions of a topic's highest partition.
 
     Records that are written to the partition belong only to its current incarnation.
     """

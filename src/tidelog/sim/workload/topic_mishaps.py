@@ -1,9 +1,9 @@
 """An operator's mistake: the nodes of a topic are removed from the store, and restored later.
 
 In between the topic's replicas are strays. The first broker that accepts the request restores one
-of the strays. Then every record acknowledged before is read again. This module checks these
-records, because for other checkers no promise covers the topic meanwhile. Brokers die at any step,
-without loss of data (V25, V35).
+of the strays. Then the module reads every earlier acknowledged record again. This module checks
+these records, because for other checkers no promise covers the topic meanwhile. Brokers die at any
+step, without loss of data (V25, V35).
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class TopicsMislaid(OfTopics):
     def _look_at_leader(self, offset: int) -> None:
         """Check that the leader's log does not end before an acknowledged record.
 
-        Such a leader would never get the record.
+        Such a leader would never get the acknowledged record.
         """
         cluster = self.work.cluster
         topic = cluster.published.topics[_KEY.topic]

@@ -1,6 +1,6 @@
 """The clients of a run, each started by one call: producers, consumers and members of groups.
 
-Each client is a node of its own with its own random stream. The cluster's history records the
+Each client is a separate node with its own random stream. The cluster's history records the
 responses that clients get.
 """
 
