@@ -167,7 +167,7 @@ def _plain_records(batch: memoryview) -> bytes:
 def _read_numbers(records: bytes, count: int, offsets: int) -> tuple[int, ...]:
     """Return the numbers of a batch's records.
 
-    The numbers are cached, because every replica and consumer has the same bytes.
+    The numbers are cached, because all replicas and consumers read the same bytes.
     """
     numbers = [GONE] * offsets
     position = 0

@@ -98,8 +98,8 @@ class ClientHistory:
         #: numbers).
         self.on_read: CallbackList[[int, TopicId, int, int, Sequence[int]]] = CallbackList()
         #: Called with a batch that a broker rejected as out of sequence although no earlier batch
-        #: is open, and with the broker id. The broker lacks acknowledged records, or has more
-        #: records.
+        #: is open, and with the broker id. A broker that rejects such a batch lacks acknowledged
+        #: records, or has more records.
         self.sequence_refused: CallbackList[[Produce, int]] = CallbackList()
         #: First record of each open batch that was stored and removed before the leader could copy
         #: it. The leader rejects such a batch forever.

@@ -4,9 +4,9 @@ k is the effective minimum. Members are the published ISR and the eligible repli
 budget, a run would break the promises of replication by more failures than replication can survive.
 Crashes that lose nothing, stops and expired sessions are free. With `flush.before.ack` the loss of
 unsynced data is free, too, at all brokers together (V69). A further loss is allowed if another ISR
-member with all committed records stays up. The budget protects the last such member until the other
-members are back. A broker with a failed log directory counts as having lost data for the replicas
-in that directory, until the disk is repaired and they are in sync again.
+member with all committed records stays up. The budget protects the last member with all committed
+records until the other members are back. A broker with a failed log directory counts as having lost
+data for the replicas in that directory, until the disk is repaired and they are in sync again.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ that time. So a move never makes synced records unsynced (V69, E7). Compaction m
 different records from the two replicas. After the faults, no disk has a future replica or a second
 copy of a replica.
 
-A broker plans some moves itself, for drains and for balancing (D12, D15). No such move begins into
-a cordoned or drained directory, or out of a drained one by balancing. Planned moves stop when sizes
-no longer change; a balancing that overshoots would never stop.
+A broker plans some moves itself, for drains and for balancing (D12, D15). No planned move begins
+into a cordoned or drained directory, and balancing moves nothing out of a drained directory.
+Planned moves stop when sizes no longer change; a balancing that overshoots would never stop.
 """
 
 from __future__ import annotations

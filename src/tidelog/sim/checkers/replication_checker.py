@@ -38,8 +38,8 @@ class _Seen:
     incarnation: int = -1
     log_version: int = -1
     #: Whether the node lost data since the replica was last known in sync. Truncated records may
-    #: reappear below a high watermark that was written later. The replica must reconcile before it
-    #: counts.
+    #: reappear below a high watermark that was written later. Such a replica must reconcile before
+    #: the checks apply to it.
     is_doubtful: bool = False
     #: Whether the replica was removed. Another replica in its place may have no role at first.
     is_removed: bool = False

@@ -80,8 +80,8 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
 def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Restore an older copy of a broker's disk, taken after a clean shutdown (E3).
 
-    The broker has been in sync with its newer disk since then. All other brokers are killed first,
-    without data loss.
+    Since that copy, the broker has been in sync with its newer disk. All other brokers are killed
+    first, without data loss.
     """
     cluster = context.cluster
     broker = cluster.brokers[context.draw.choice(state.isr)]

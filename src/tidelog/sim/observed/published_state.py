@@ -425,7 +425,7 @@ class Published:
     def _check_direct(
         self, what: str, writer: int, before: PublishedPartition | None, state: PublishedPartition
     ) -> None:
-        """Check a state that a broker wrote itself: only leaders may, and only the ISR (A12)."""
+        """Check a state that a broker wrote: the writer leads, and only the ISR changes (A12)."""
         self.direct_changes += 1
         if before is None or before.leader != writer:
             leader = None if before is None else before.leader

@@ -40,8 +40,8 @@ class Rereading(NamedTuple):
 def begin(cluster: SimCluster, workload: ClientWorkload, *, is_growing: bool = False) -> Rereading:
     """Start a consumer of each consumed partition.
 
-    Each consumer must read the records committed at the time of a check, or now if the end
-    `is_growing`.
+    With `is_growing`, each consumer must read the records committed now, otherwise those committed
+    at a check.
     """
     client = workload.client()
     known = {consumer.partition: consumer.gaps for consumer in workload.consumers}
