@@ -11,6 +11,6 @@ are its file operations, `directory_lock` its lock.
 
 Proof: `continuity` (every offset once), `sequence` (from a table alone), `counting`, `spans`.
 
-Shared by all: `task_rows` (work as Spark tasks), `job_progress`, `report` with `figures` and
+All pipelines share `task_rows` (work as Spark tasks), `job_progress`, `report` with `figures` and
 `html`.
 """

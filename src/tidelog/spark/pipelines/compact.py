@@ -1,8 +1,8 @@
 """compact: small files of a table merged into larger ones by one manifest.
 
-A followed topic leaves a file for each batch and partition. Here Spark merges neighbours, the
-merged files are counted against those that they replace, and one manifest swaps them. Replaced
-files stay for `keep_ms`, for readers that have opened the table before; then they are deleted.
+A followed topic leaves a file for each batch and partition. Spark merges neighbouring files and
+counts the result against the replaced files; one manifest then swaps them. Replaced files stay for
+`keep_ms`, for readers that opened the table before the swap.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from tidelog.spark.pipelines.table_access import files_at
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: A query on the old files ends within an hour, mostly.
+#: Default time in ms to keep replaced files: most queries on them end within an hour.
 KEEP_MS: Final = 3_600_000
-#: Merges at a time: each is one task of Spark.
+#: Number of concurrent merges; each merge is one Spark task.
 _AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """The result of one compaction; without small neighbours there is no manifest."""
+    """The result of one compaction; there is no manifest if no small files are neighbours."""
 
     directory: str
     before: tuple[DataFile, ...]
     after: tuple[DataFile, ...]
-    #: Data files that were replaced long enough ago, and are deleted now.
+    #: Number of data files that were replaced long enough ago to be deleted now.
     deleted: int
     manifest: int | None
     seconds: float
@@ -46,7 +46,7 @@ class CompactionReport:
 def plan_merges(files: Iterable[DataFile], rows_per_file: int) -> list[list[DataFile]]:
     """Return groups of neighbours to merge, each with `rows_per_file` rows at most.
 
-    A file with more than half of that stays as it is: to write it again would gain little.
+    A file with more than half of that number is not merged, because rewriting it gains little.
     """
     groups: list[list[DataFile]] = []
     group: list[DataFile] = []
@@ -81,7 +81,7 @@ def compact(
 def compact_table(
     spark: SparkSession, table: TopicTable, *, rows_per_file: int, keep_ms: int
 ) -> CompactionReport:
-    """Merge the small files of an open table. A merge that differs is ProofError, no commit."""
+    """Merge the small files of an open table. A difference raises ProofError before the commit."""
     started = time.monotonic()
     before = tuple(table.state.files.values())
     groups = plan_merges(before, rows_per_file)
@@ -96,7 +96,7 @@ def compact_table(
                     for place, group in enumerate(groups)
                 ]
                 merged = [task.result() for task in tasks]
-        except BaseException:  # also Ctrl-C: a merge without a manifest is nothing
+        except BaseException:  # also Ctrl-C: without a manifest, a merge does not count
             for place in range(len(groups)):
                 table.discard(f"{run}-{place}")
             raise
@@ -112,7 +112,7 @@ def compact_table(
 def _merge(
     spark: SparkSession, table: TopicTable, group: Sequence[DataFile], folder: str
 ) -> DataFile:
-    """Write the rows of `group` as one file, and count it against what it replaces."""
+    """Write the rows of `group` as one file; count them against the replaced files."""
     origin = table.state.origin
     assert origin is not None
     names = [each.path for each in group]

@@ -1,10 +1,10 @@
 """Proof that every offset of a topic is in Parquet once, with a list of the failures.
 
-There are two sides. Spark counts rows, distinct offsets and gaps in the files. An offset may have
-no row because it is a transaction marker, or because compaction removed it. A gap is explained by
-reading the log again at that place. A record found there is lost from the files. Offsets that the
-log does not hold count as compacted only for a topic that the caller declares compacted: any other
-log has no holes.
+Spark counts rows, distinct offsets and gaps in the files. An offset may have no row because it is a
+transaction marker, or because compaction removed its record. To explain a gap, the proof reads the
+log at that place again. A record found there is lost from the files. Offsets that the log does not
+hold count as compacted only for a topic that the caller declares compacted: any other log has no
+holes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog.spark.decode import PartitionDecoder
 from tidelog.spark.planning import OffsetRange
 
 _FETCH_BYTES: Final = MIB
-#: Fetches without a batch, one after the other, after which the log has nothing more there.
+#: Number of consecutive empty fetches after which the log counts as ended.
 _EMPTY_FETCHES: Final = 3
 
 Ints = npt.NDArray[np.int64]
@@ -40,7 +40,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class GapContent:
-    """The log's content in a gap: markers, absent offsets, records."""
+    """The log's content in a gap: numbers of markers, absent offsets and records."""
 
     control: int = 0
     absent: int = 0
@@ -66,7 +66,7 @@ class PartitionCount:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProof:
-    """One partition: each offset of `wanted` has one row or a reason."""
+    """One partition: `holds` if each offset of `wanted` has one row or a reason."""
 
     wanted: OffsetRange
     rows: int
@@ -76,12 +76,12 @@ class PartitionProof:
     compacted: int
     #: Rows with offsets outside of the wanted range.
     stray: int = 0
-    #: Records of the range that are in the dead-letter path instead.
+    #: Records of the range that were written to the dead-letter path.
     dead: int = 0
 
     @property
     def holds(self) -> bool:
-        """Whether the partition is complete and without repetition."""
+        """Whether the partition is complete and has no duplicates."""
         return self.doubled == 0 and self.lost == 0 and self.stray == 0
 
 
@@ -93,7 +93,7 @@ class ContinuityProof:
 
     @property
     def holds(self) -> bool:
-        """Whether every partition holds."""
+        """Whether the proofs of all partitions hold."""
         return all(each.holds for each in self.partitions)
 
     @property
@@ -108,7 +108,7 @@ class ContinuityProof:
 
     @property
     def stray(self) -> int:
-        """Rows outside of the wanted offsets."""
+        """Rows outside the wanted offsets."""
         return sum(each.stray for each in self.partitions)
 
     @property
@@ -135,9 +135,9 @@ def prove_ranges(
     compacted: bool,
     dead: Mapping[TopicPartition, int] | None = None,
 ) -> ContinuityProof:
-    """Return the proof for `wanted`; `look` reads the log's content in a partition's gaps.
+    """Return the proof for `wanted`; `look` returns the log's content in a partition's gaps.
 
-    `counts` are of rows and dead letters together; `dead` says how many are dead letters.
+    `counts` counts rows and dead letters together; `dead` counts dead letters alone.
     """
     proofs: list[PartitionProof] = []
     for each in wanted:
@@ -174,7 +174,7 @@ def gaps_within(found: PartitionCount, wanted: OffsetRange) -> list[Gap]:
 
 
 def _outside(found: PartitionCount, wanted: OffsetRange) -> int:
-    """Return a lower bound of the rows outside of the range; exact where it is 0."""
+    """Return a lower bound of the rows outside the range; a result of 0 is exact."""
     return int(found.rows > 0 and (found.first < wanted.start or found.last >= wanted.end))
 
 
@@ -185,10 +185,10 @@ class LogGaps:
         self._client = client
 
     def look(self, tp: TopicPartition, gaps: Sequence[Gap]) -> GapContent:
-        """Read the log where the gaps are, which are in order of offset.
+        """Read the log in the gaps, which must be in order of offset.
 
-        One fetch covers all gaps that lie close together, so that a topic with a transaction marker
-        after each record is read about once.
+        One fetch covers neighbouring gaps, so that a topic with a marker after each record is read
+        about once.
         """
         content = GapContent()
         starts = np.array([gap.start for gap in gaps], np.int64)
@@ -228,6 +228,6 @@ def _overlap(start: int, end: int, starts: Ints, ends: Ints) -> int:
 
 
 def _next_gap(reached: int, starts: Ints, ends: Ints) -> int:
-    """Return the first offset of a gap that is not below `reached`; the end of all if none is."""
+    """Return the first offset of a gap at or after `reached`; the end of all gaps if none."""
     gap = int(np.searchsorted(ends, reached, "right"))
     return max(reached, int(starts[gap])) if gap < len(starts) else reached

@@ -1,7 +1,7 @@
-"""Which offsets Parquet files hold, by Arrow on the driver or by Spark's tasks.
+"""Offsets in Parquet files, counted by Arrow on the driver or by Spark's tasks.
 
 A small batch is counted faster on the driver than Spark starts a job: two columns of a million rows
-are read in some 20 ms. Larger ones, and files that only Hadoop reaches, are counted by tasks.
+are read in some 20 ms. Tasks count larger batches, and files that only Hadoop reaches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-#: Rows that the driver counts itself.
+#: Maximum number of rows that the driver counts itself.
 DRIVER_ROWS: Final = 4_000_000
 _COLUMNS: Final = ("partition", "offset")
 
@@ -39,7 +39,7 @@ def spans_of_files(spark: SparkSession, files: TableFiles, names: Sequence[str])
 
 
 def _span_table(frame: DataFrame) -> pa.Table:
-    """Return the spans of offsets that the rows of `frame` cover, found by Spark in one pass.
+    """Return the spans of offsets in the rows of `frame`, found by Spark in one pass.
 
     `frame` needs the columns partition and offset. Each task reduces its rows to spans, because
     offsets in files follow each other: there is no sort and no shuffle.

@@ -1,9 +1,9 @@
-"""Records as Parquet files by the tasks that read them, without a row in Java.
+"""Parquet files written by the tasks that read the records, without rows in Java.
 
-Only for rows as the source has them, and for a table on a local path that all executors share. A
-task writes one file under a hidden name and returns it. The driver gives the returned files their
-names, so a file of an attempt that died, or of one that ended late, is never a file of the run. The
-types are those of Spark's own writer.
+Direct files need untransformed rows, and a table on a local path that all executors share. A task
+writes one file under a hidden name and returns the name. The driver renames only returned files, so
+a file of a dead or late attempt never belongs to the run. The types are those of Spark's own
+writer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-#: Bytes of rows in one row group: what a task holds in memory, before compression.
+#: Bytes of rows in one row group, before compression; a task holds one group in memory.
 ROW_GROUP_BYTES: Final = 64 * MIB
 _TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 
@@ -38,7 +38,7 @@ class TargetError(TidelogError):
 
 @dataclass(frozen=True, slots=True)
 class _FileJob:
-    """One file: the offsets to read, and where to put them."""
+    """One file: the offsets to read, and the path to write."""
 
     options: ReadOptions
     wanted: OffsetRange
@@ -56,7 +56,7 @@ def write_files(
     columns: Sequence[str],
     rows_per_file: int,
 ) -> None:
-    """Write the records of `ranges` into `folder`, which exists, a file for each task with rows.
+    """Write the records of `ranges` into an existing `folder`, one file for each task with rows.
 
     Raises TaskFailedError, ConfigError (executors without this package), or Spark's errors.
     """
@@ -80,7 +80,7 @@ def write_files(
 
 
 def _write_file(job: _FileJob) -> Iterator[dict[str, Any]]:
-    """Write one file in a task; yield its name. No row, no file. Raises TargetError."""
+    """Write one file in a task and yield its name, if there are rows. Raises TargetError."""
     from tidelog.spark.reading import read_range
 
     name = f".attempt-{uuid.uuid4().hex}"
@@ -130,11 +130,11 @@ def _write(path: Path, batches: Iterator[pa.RecordBatch], job: _FileJob) -> int:
 
 
 def _format(job: _FileJob) -> dict[str, Any]:
-    """Return Arrow's settings for files like those of Spark."""
+    """Return Arrow's settings for files of Spark's format."""
     settings: dict[str, Any] = {
         "compression": "zstd",
         "store_schema": False,
-        # Offsets do not repeat.
+        # A dictionary of offsets is useless, because no offset repeats.
         "use_dictionary": [name for name in job.options.columns if name != "offset"],
     }
     if job.timestamps == "INT96":

@@ -1,6 +1,6 @@
-"""A directory in which a pipeline keeps what it has done: one run at a time, whole files.
+"""The directory of a pipeline's results, with a lock for one run at a time and atomic files.
 
-The lock is of the operating system, on the file `_lock`, so it ends with its process.
+The lock is an operating system's lock on the file `_lock`, so it ends with its process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def directory_lock(
 ) -> Iterator[None]:
     """Create a directory and hold its lock for a block.
 
-    Raises `error` with a sentence: `what` is kept there, and `other` may have the lock.
+    Raises `error` with a sentence about `what` the directory has and `other`, the possible lock
+    holder.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -45,7 +46,7 @@ def directory_lock(
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that appears whole, by a rename, when the block has ended and it is on disk."""
+    """Open a file that appears under its name only when complete and on disk."""
     half = path.with_name(f"_{path.name}.half")
     with open(half, "wb") as file:
         yield file

@@ -1,7 +1,7 @@
 """Figures of a report as SVG, drawn by matplotlib without a screen.
 
-Text stays text, so a page can be searched, and its font is the reader's. matplotlib is loaded when
-the first figure is drawn.
+Text stays text, so that a page can be searched and uses the reader's font. The first figure loads
+matplotlib.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 _WIDTH_IN: Final = 9.0
 _HEIGHT_IN: Final = 3.6
-#: Height of a timeline's row, and what its axis needs.
+#: Height in inches of a timeline's row; the next constant is that of its axis.
 _ROW_IN: Final = 0.22
 _AXIS_IN: Final = 1.2
-#: More rows would be too small to read; the data has them all.
+#: Maximum number of rows; more would be too small to read.
 MAX_ROWS: Final = 100
-#: More names would overlap on the axis.
+#: Maximum number of upright names on an axis; more would overlap.
 _UPRIGHT_TICKS: Final = 6
-#: No dates in the file: the same report gives the same bytes.
+#: The file has no dates, so that equal reports give equal bytes.
 _METADATA: Final = {"Date": None, "Creator": None}
 _STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
@@ -47,7 +47,7 @@ _COLOURS: Final = (
 
 
 def svg(figure: Figure) -> str:
-    """Return a figure as an SVG element. Raises ConfigError where matplotlib is missing."""
+    """Return a figure as an SVG element; raise ConfigError if matplotlib is missing."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure as Canvas

@@ -1,9 +1,9 @@
 """File operations of a table through Hadoop's file systems: `s3a://`, `hdfs://` and others.
 
-The driver calls them in Spark's Java process. No file is ever renamed here, because an object store
-copies instead. A manifest is created with `overwrite(false)`; S3A is asked to make that a
-conditional request, which only the first of two writers wins. There is no lock, and plain readers
-of the directory see no data files: Spark reads the table through its manifests.
+The driver calls Hadoop in Spark's Java process. The module renames no file, because an object store
+implements a rename as a copy. A manifest is created with `overwrite(false)`; S3A makes that a
+conditional request, which only the first of two writers wins. The table has no lock and no names
+for plain readers: Spark reads the table through its manifests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.spark.pipelines.table_files import Entry, Footer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: S3A creates the object only if its name is free at the end of the upload, not at its beginning.
+#: With this option, S3A checks at the end of the upload that the name is free.
 _CONDITIONAL: Final = "fs.option.create.conditional.overwrite"
 _TAKEN: Final = ("FileAlreadyExistsException", "RemoteFileChangedException", "412")
 
@@ -27,7 +27,7 @@ class HadoopFiles:
     """Files of a Hadoop file system."""
 
     has_view = False
-    #: A file that is being created may be seen before it is whole (HDFS; not on object stores).
+    #: Whether created files appear only when complete; HDFS also shows incomplete files.
     creates_whole = False
 
     def __init__(self, spark: SparkSession, directory: str) -> None:
@@ -46,7 +46,7 @@ class HadoopFiles:
             self._system: Any = self._at("").getFileSystem(configuration)
 
     def entries(self, folder: str) -> list[Entry]:
-        """Return what is in a folder, sorted by name; nothing if the folder does not exist."""
+        """Return the entries of a folder, sorted by name; empty if the folder does not exist."""
         with self._sentence(folder, "cannot be read"):
             if not self._system.exists(self._at(folder)):
                 return []
@@ -87,7 +87,7 @@ class HadoopFiles:
             raise TableError(f"{place.toString()} cannot be written: {reason}") from error
 
     def make_folder(self, folder: str) -> None:
-        """Create a folder and those above it."""
+        """Create a folder and its parents."""
         with self._sentence(folder, "cannot be used"):
             if not self._system.mkdirs(self._at(folder)):
                 raise TableError(f"{self.root}/{folder} cannot be created")
@@ -96,7 +96,7 @@ class HadoopFiles:
         """Do nothing: these file systems make a file durable when it is closed."""
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a folder with its content; what does not exist is deleted."""
+        """Delete a file, or a folder with its content; do nothing if it does not exist."""
         with self._sentence(name, "cannot be deleted"):
             self._system.delete(self._at(name), True)
 
@@ -133,7 +133,7 @@ class HadoopFiles:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[bool]:
-        """Exclude no other writer: the manifest's creation decides between two."""
+        """Exclude no other writer: the creation of the manifest decides between two writers."""
         yield False
 
     def path(self, name: str) -> str:
@@ -153,7 +153,7 @@ class HadoopFiles:
 
     @contextlib.contextmanager
     def _sentence(self, name: str, what: str) -> Iterator[None]:
-        """Raise Java's errors as one sentence."""
+        """Convert Java's errors to one sentence."""
         try:
             yield
         except self._failures() as error:
@@ -162,7 +162,7 @@ class HadoopFiles:
 
 
 def _reason(error: BaseException) -> str:
-    """Return Java's own words: the class and message of the exception, without its stack."""
+    """Return the class and message of a Java exception, without its stack."""
     java = getattr(error, "java_exception", None)
     text = java.toString() if java is not None else str(error)
     return str(text).splitlines()[0]

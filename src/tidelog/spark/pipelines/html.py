@@ -1,4 +1,4 @@
-"""A report as one HTML file: no script, nothing loaded from elsewhere, dark and light.
+"""A report as one HTML file without scripts and external resources, in dark and light.
 
 The file can be mailed, kept beside a ticket, and opened without a network.
 """
@@ -35,7 +35,7 @@ svg { width: 100%; height: auto }
 
 
 def page(report: PipelineReport) -> str:
-    """Return the whole page. Raises ConfigError where figures cannot be drawn."""
+    """Return the whole page; raise ConfigError if figures cannot be drawn."""
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -97,7 +97,7 @@ def _is_number(cell: Cell) -> bool:
 
 
 def shown(cell: Cell) -> str:
-    """Return a cell as people read it: groups of thousands, four digits of a fraction."""
+    """Return a cell for people: groups of thousands, and four digits of a fraction."""
     if cell is None:
         return ""
     if isinstance(cell, bool):

@@ -1,9 +1,9 @@
 """ingest: a topic into a table, exactly once, with a proof after each run.
 
-A run takes the records committed in the log now, from the end of the last run. Spark writes them,
-the files are counted and proved, and one manifest makes them part of the table (`table.py`). An
-unproved run is not committed. `ingest` is one run. `follow` goes on until it is stopped: each batch
-is a run with a manifest of its own, so there is no checkpoint that could differ from the table.
+A run takes the committed records after the end of the last run. Spark writes files of these
+records, a proof counts the files, and one manifest adds the files to the table (`table.py`). A run
+without proof is not committed. `ingest` is one run. `follow` repeats runs until stopped; each batch
+has its own manifest, so no separate checkpoint can differ from the table.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ __all__ = [
     "read_table",
 ]
 
-#: Offsets of one batch of `follow` at most: about ten files, and a bounded loss of work.
+#: Maximum number of offsets in a batch of `follow`, which bounds the lost work; about ten files.
 OFFSETS_PER_BATCH: Final = 20_000_000
 _LETTERS: Final = "run"
 
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """The result of one run. Without new records there is no proof and no manifest."""
+    """The result of one run; a run without new records has no proof and no manifest."""
 
     topic: str
     directory: str
@@ -68,7 +68,7 @@ class IngestReport:
 
 
 class TopicIngest:
-    """An open table with a client: runs follow each other."""
+    """An open table with a client, for consecutive runs."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class TopicIngest:
         self._schema: StructType | None = None
 
     def run(self, most: int | None = None) -> IngestReport:
-        """Take what is new, `most` offsets at most. Raises the errors of `ingest`."""
+        """Take at most `most` new offsets; raise the errors of `ingest`."""
         started = time.monotonic()
         table, options = self.table, self._options
         origin, partitions = origin_of(self._client, self._topic)
@@ -123,7 +123,7 @@ class TopicIngest:
             elif letters is not None:
                 letters.sync(dead_folder)
             files = data_files(table.files, folder, self._topic)
-        except BaseException:  # also a second Ctrl-C: the next run would delete them as well
+        except BaseException:  # also a second Ctrl-C: otherwise the next run deletes the files
             table.discard(run)
             if letters is not None:
                 letters.delete(dead_folder)
@@ -150,7 +150,7 @@ class TopicIngest:
             compact_table(self._spark, self.table, rows_per_file=size, keep_ms=KEEP_MS)
 
     def clear_letters(self, *, alone: bool) -> None:
-        """Delete dead letters of this table's runs that died."""
+        """Delete dead letters of this table's uncommitted runs."""
         if self._options.dead_letter is None:
             return
         letters = files_at(self._spark, self._options.dead_letter)
@@ -166,7 +166,7 @@ class TopicIngest:
                 letters.delete(entry.name)
 
     def _check_columns(self) -> None:
-        """Raise TableError where the rows would not fit the table's columns."""
+        """Raise TableError if the rows do not fit the table's columns."""
         if self._schema is not None or not self.table.state.files:
             return
         new = columns_of(self._spark, self._bootstrap, self._topic, self._options)
@@ -202,11 +202,12 @@ def ingest(
     """Append the new records of `topic` to the table in `directory`.
 
     `transform` turns the source's columns into the table's; it must keep one row for each record
-    and the columns topic, partition and offset. Where it sets a column `error`, the record is bad:
-    it goes to `dead_letter`, for which the transform keeps key and value as well; the table does
-    not get the columns in `without`. `compacted`: the topic is compacted, so offsets that its log
-    no longer holds are no loss. `progress` gets (tasks done, tasks). Raises TableError, KafkaError,
-    DataLossError, BadRecordsError, ProofError (nothing committed), or Spark's errors.
+    and the columns topic, partition and offset. A record for which the transform sets the column
+    `error` goes to `dead_letter`; the transform must keep key and value for that. The table does
+    not get the columns in `without`. `compacted` states that the topic is compacted, so that
+    offsets missing from its log are no loss. `progress` gets (tasks done, tasks). Raises
+    TableError, KafkaError, DataLossError, BadRecordsError, ProofError (nothing committed), or
+    Spark's errors.
     """
     options = LandingOptions(
         include_headers, transform, without, dead_letter, compacted, rows_per_file, progress
@@ -230,11 +231,11 @@ def follow(
 ) -> int:
     """Ingest until `stop` is set, and return the number of batches.
 
-    The batch that runs then ends first. `on_batch` gets the report of each batch. New offsets are
-    looked for every `interval_s`; a batch takes `offsets_per_batch` at most. The table stays open
-    and locked, so a compaction runs in here: between batches, when there are `compact_after` small
-    files to merge (0: never). Raises the errors of `ingest`: what was committed stays, and a later
-    call goes on.
+    A running batch is completed first. `on_batch` gets the report of each batch. The function looks
+    for new offsets every `interval_s`; a batch takes at most `offsets_per_batch`. The table stays
+    locked, so this function also compacts it between batches, when `compact_after` small files can
+    be merged (0 for never). Raises the errors of `ingest`; committed batches stay, and a later call
+    continues.
     """
     batches = 0
     with opened(spark, bootstrap, topic, directory, options or LandingOptions()) as runs:

@@ -1,6 +1,7 @@
 """The report of an ingest: its batches and the proof of each, as tables and figures.
 
-One report covers one run or all batches of a followed topic. Knows neither Spark nor files.
+One report covers one run or all batches of a followed topic. The module uses neither Spark nor
+files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Progress of Spark's jobs while a block runs: done and all tasks, for a bar.
+"""Progress of Spark's jobs while a block runs: the numbers of done tasks and of all tasks.
 
-Polls Spark's status tracker in a thread of its own. Knows no pipeline: whichever jobs are active in
-the session count.
+A thread polls Spark's status tracker. All active jobs of the session count.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.2
 
-#: Gets the number of done tasks and of all tasks.
+#: A callback with the number of done tasks and of all tasks.
 Progress = Callable[[int, int], None]
 
 
@@ -24,7 +23,7 @@ Progress = Callable[[int, int], None]
 def reported(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
     """Call `progress` with the done and all tasks of the jobs started meanwhile.
 
-    Not in a session of Spark Connect: it has no status tracker.
+    Under Spark Connect `progress` is not called, because there is no status tracker.
     """
     context = getattr(spark, "sparkContext", None)
     if progress is None or context is None:
@@ -50,6 +49,6 @@ def reported(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
 
 
 def cores_of(spark: SparkSession) -> int:
-    """Return how many tasks run side by side; two where the session does not say (Connect)."""
+    """Return the number of concurrent tasks; two if the session does not report it (Connect)."""
     context = getattr(spark, "sparkContext", None)
     return 2 if context is None else max(1, int(context.defaultParallelism))

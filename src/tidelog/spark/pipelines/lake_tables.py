@@ -1,10 +1,9 @@
-"""ingest into Delta and Iceberg: their own transactions carry the offsets.
+"""Ingest into Delta and Iceberg tables, whose own transactions carry the offsets.
 
-A run stages its rows as Parquet, proves them, and appends them in one transaction of the table.
-That transaction also records where the topic's offsets end. Of two runs with one number only the
-first counts: Delta skips the second by its transaction's version, and Iceberg refuses to publish
-it. Which formats Spark can use depends on the jars on its class path; `prepare` finds out by use,
-before a row is read.
+A run stages its rows as Parquet, proves them, and appends them in one transaction of the table. The
+transaction also records the end offsets. Only the first of two runs with the same number counts:
+Delta skips the second by its transaction's version, and Iceberg refuses to publish it. The jars on
+Spark's class path decide the available formats; `prepare` tests a format before a row is read.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MARK: Final = "tidelog"
-#: Errors of Java when classes were built against others than those that run.
+#: Java's errors for classes that were built against other versions.
 _MISFITS: Final = (
     "NoSuchMethodError",
     "NoSuchFieldError",
@@ -47,7 +46,7 @@ class LakeError(TidelogError):
 
 @dataclass(frozen=True, slots=True)
 class LakeCommit:
-    """What the last transaction of an ingest recorded: everything so far."""
+    """The record of an ingest's last transaction, which covers all runs so far."""
 
     number: int
     run: str
@@ -89,15 +88,15 @@ class LakeTable(Protocol):
     name: str
 
     def prepare(self, rows: DataFrame) -> None:
-        """Create the table with these columns if it does not exist, and read from it."""
+        """Create the table with these columns if it does not exist, and test reads."""
         ...
 
     def last(self) -> LakeCommit | None:
-        """Return the last commit of an ingest."""
+        """Return the last commit of an ingest; None before the first."""
         ...
 
     def append(self, rows: DataFrame, commit: LakeCommit) -> None:
-        """Append rows in one transaction, unless one with this number is there."""
+        """Append rows in one transaction, unless a transaction with this number exists."""
         ...
 
 
@@ -110,7 +109,7 @@ class DeltaTable:
         self.name = f"delta table {path}"
 
     def prepare(self, rows: DataFrame) -> None:
-        """Create the table with these columns if it does not exist, and read from it."""
+        """Create the table with these columns if it does not exist, and test reads."""
         with _fitting(self._spark, self.name, "Delta", "io.delta:delta-spark_2.13"):
             rows.limit(0).write.format("delta").mode("append").save(self._path)
             self._spark.read.format("delta").load(self._path).limit(1).count()
@@ -128,7 +127,7 @@ class DeltaTable:
         return None if found is None else LakeCommit.from_json(found[0], self.name)
 
     def append(self, rows: DataFrame, commit: LakeCommit) -> None:
-        """Append rows in one transaction; Delta skips a version that it has."""
+        """Append rows in one transaction; Delta skips a version that already exists."""
         with _fitting(self._spark, self.name, "Delta", "io.delta:delta-spark_2.13"):
             (
                 rows.write.format("delta")
@@ -143,8 +142,8 @@ class DeltaTable:
 class IcebergTable:
     """An Iceberg table `catalog.namespace.table`. Written for Iceberg's Spark 4.0 runtime.
 
-    A run writes a snapshot that is not current (write, audit, publish) under an id made of topic
-    and number, and publishes it. Iceberg publishes an id once. A snapshot of a run that died stays
+    A run stages a snapshot under an id made of topic and number, then publishes it
+    (write-audit-publish). Iceberg publishes an id only once. The snapshot of a dead run stays
     unpublished until Iceberg expires it.
     """
 
@@ -157,7 +156,7 @@ class IcebergTable:
         self.name = f"iceberg table {identifier}"
 
     def prepare(self, rows: DataFrame) -> None:
-        """Create the table with these columns if it does not exist, and read from it."""
+        """Create the table with these columns if it does not exist, and test reads."""
         with self._fitting():
             if not self._spark.catalog.tableExists(self._identifier):
                 rows.limit(0).writeTo(self._identifier).using("iceberg").create()
@@ -179,7 +178,7 @@ class IcebergTable:
         return None if found is None else LakeCommit.from_json(found[0], self.name)
 
     def append(self, rows: DataFrame, commit: LakeCommit) -> None:
-        """Append rows as a staged snapshot and publish it; an id is published once."""
+        """Append rows as a staged snapshot and publish it; an id is published only once."""
         wap_id = f"tidelog-{commit.origin.topic_id}-{commit.number}"
         with self._fitting():
             self._spark.conf.set("spark.wap.id", wap_id)
@@ -203,7 +202,7 @@ class IcebergTable:
 
 
 def lake_table(spark: SparkSession, table_format: str, target: str) -> LakeTable:
-    """Return the table of a format. Raises LakeError naming the formats."""
+    """Return the table of a format; raise LakeError for an unknown format."""
     if table_format == "delta":
         return DeltaTable(spark, target)
     if table_format == "iceberg":
@@ -221,8 +220,8 @@ def ingest_lake(
 ) -> IngestReport:
     """Append the new records of `topic` to a table of another format.
 
-    `staging` is a directory that driver and tasks can write to; a run's files there are deleted at
-    its end. Raises LakeError, and the errors of `ingest`.
+    Driver and tasks must be able to write to the directory `staging`; a run's files in it are
+    deleted at its end. Raises LakeError, and the errors of `ingest`.
     """
     started = time.monotonic()
     options = options or LandingOptions()
@@ -242,7 +241,7 @@ def ingest_lake(
         if options.dead_letter is not None:
             folder = f"run-{origin.topic_id}-{number:06}"
             letters = Place(files_at(spark, options.dead_letter), folder)
-            letters.files.delete(folder)  # of a run with this number that died
+            letters.files.delete(folder)  # files of a dead run with this number
         try:
             place = Place(files, run)
             landing = land(spark, client, bootstrap, ranges, options, place, letters)
@@ -261,7 +260,7 @@ def ingest_lake(
 
 @contextlib.contextmanager
 def _fitting(spark: SparkSession, name: str, product: str, jar: str) -> Iterator[None]:
-    """Raise LakeError in one sentence where the format is missing or does not fit this Spark."""
+    """Raise LakeError in one sentence if the format is missing or does not fit this Spark."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 

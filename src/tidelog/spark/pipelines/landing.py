@@ -1,9 +1,9 @@
-"""One run's files: the records of offset ranges written as Parquet, counted and proved.
+"""Files of one run: the records of offset ranges as Parquet, counted and proved, not yet committed.
 
-Nothing here is a commit. Tasks write the rows to a folder that no reader knows: those that read
-them, or Spark's own where a transform or a remote file system is in between. Rows whose column
-`error` is set are bad records: they go to the dead-letter path instead. They are read a second time
-for that, so a run without bad records pays nothing. A proof that does not hold raises ProofError.
+Rows go to a folder that no reader knows. The reading tasks write the files; Spark's writer does so
+after a transform or for a remote file system. Rows with the column `error` are bad records, which
+go to the dead-letter path. Bad records are read a second time, so that a run without bad records
+costs no more. A proof that does not hold raises ProofError.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-#: The column in which a transform says why a record does not fit; null where it fits.
+#: The column in which a transform gives the reason for a bad record; null for a good one.
 ERROR_COLUMN: Final = "error"
-#: Rows of one file at most, roughly: large enough for Parquet, small enough for one task.
+#: Approximate maximum of rows in one file: efficient for Parquet, and small enough for one task.
 ROWS_PER_FILE: Final = 2_000_000
 _PLACE: Final = ("topic", "partition", "offset")
 _LETTER: Final = (*_PLACE, "key", "value", ERROR_COLUMN)
-#: With more gaps than this, bad records are likelier than markers, and a look at each is dear.
+#: Maximum number of gaps to look up in the log: more gaps are probably bad records, not markers.
 _GAPS_LOOKED_AT: Final = 1_000
 
 Transform = Callable[["DataFrame"], "DataFrame"]
@@ -57,24 +57,24 @@ class ProofError(TidelogError):
 
 
 class BadRecordsError(TidelogError):
-    """Records that do not fit, without a path for dead letters; nothing was committed."""
+    """Bad records without a path for dead letters; nothing was committed."""
 
 
 class TasksFailedError(TidelogError):
-    """A job of Spark that failed for a reason of its own; nothing was committed."""
+    """A Spark job that failed for a reason of its own; nothing was committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LandingOptions:
-    """How records become rows."""
+    """Options of the conversion of records into rows."""
 
     include_headers: bool = False
     transform: Transform | None = None
     #: Columns of the transform that the table does not get.
     without: tuple[str, ...] = ()
-    #: Where bad records go, for Spark; None: a bad record ends the run.
+    #: Spark's path for bad records; None lets a bad record end the run.
     dead_letter: str | None = None
-    #: The topic is compacted: offsets that its log no longer holds are no loss.
+    #: Whether the topic is compacted, so that offsets missing from its log are no loss.
     compacted: bool = False
     rows_per_file: int = ROWS_PER_FILE
     progress: Progress | None = None
@@ -163,7 +163,7 @@ def _write_in_tasks(
     options: LandingOptions,
     place: Place,
 ) -> None:
-    """Let the tasks that read write the files: several times as fast as through Spark's rows."""
+    """Let the reading tasks write the files, which is several times as fast as Spark's rows."""
     place.files.make_folder(place.folder)
     offered = (*COLUMNS, HEADERS) if options.include_headers else COLUMNS
     with reported(spark, options.progress), _sentence():
@@ -195,7 +195,7 @@ def _is_judged(frame: DataFrame, options: LandingOptions) -> bool:
 def rows_of(
     spark: SparkSession, bootstrap: str, ranges: Sequence[OffsetRange], options: LandingOptions
 ) -> DataFrame:
-    """Return the transformed records of `ranges`. Raises TableError naming missing columns."""
+    """Return the transformed records of `ranges`; raise TableError for missing columns."""
     offsets = sum(each.size for each in ranges)
     topic = ranges[0].tp.topic
     frame = (
@@ -226,13 +226,13 @@ def rows_of(
 def columns_of(
     spark: SparkSession, bootstrap: str, topic: str, options: LandingOptions
 ) -> DataFrame:
-    """Return the table's columns, without a row; nothing is read."""
+    """Return an empty frame with the table's columns; read no record."""
     nothing = [OffsetRange(TopicPartition(topic, 0), 0, 0)]
     return rows_of(spark, bootstrap, nothing, options).drop(*options.dropped)
 
 
 def data_files(files: TableFiles, folder: str, topic: str) -> list[DataFile]:
-    """Return the files that Spark wrote to a folder, named after the offsets in their footers."""
+    """Return the files that Spark wrote to a folder, with names made from their offsets."""
     found = []
     for entry in files.entries(folder):
         if not entry.name.endswith(".parquet"):
@@ -250,7 +250,7 @@ def data_files(files: TableFiles, folder: str, topic: str) -> list[DataFile]:
 
 
 def describe_failure(proof: ContinuityProof) -> str:
-    """Return which partitions fail, and how."""
+    """Return the failed partitions with their reasons."""
     lines = [
         f"{each.wanted.tp} from {each.wanted.start} to {each.wanted.end}: {each.lost} lost,"
         f" {each.doubled} doubled, {each.stray} stray"
@@ -261,7 +261,7 @@ def describe_failure(proof: ContinuityProof) -> str:
 
 
 def run_of(proof: PartitionProof) -> PartitionRun:
-    """Return a partition's part of the manifest."""
+    """Return a partition's part of the manifest, from its proof."""
     wanted = proof.wanted
     return PartitionRun(
         wanted.tp.partition,
@@ -289,7 +289,7 @@ def _may_miss_records(
     ranges: Sequence[OffsetRange],
     client: BlockingClient,
 ) -> bool:
-    """Return whether the rows may lack records of the log: bad ones, if all went well."""
+    """Return whether the rows may lack records of the log, such as bad ones."""
     gaps = {each.tp: gaps_within(counts[each.tp], each) for each in ranges}
     if sum(len(each) for each in gaps.values()) > _GAPS_LOOKED_AT:
         return True
@@ -310,7 +310,7 @@ def _refuse(bad: DataFrame, topic: str) -> None:
 
 @contextmanager
 def _sentence() -> Iterator[None]:
-    """Raise a failed job of Java, such as a worker's death, as one sentence."""
+    """Convert a failed Java job, such as a worker's death, to one sentence."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     try:

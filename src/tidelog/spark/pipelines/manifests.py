@@ -1,10 +1,10 @@
-"""Manifests: what each commit of a table added and removed, and the table that follows from them.
+"""Manifests: the added and removed files of each commit, and the table that they make up.
 
     DIR/_tidelog/000017.json
 
-A manifest is the commit: the offsets that a run covers stand in the same file as its data files, so
-one cannot be there without the other. Numbers have no gaps. A *whole* manifest holds the entire
-table instead of a change, so that readers need not go back further. Pure data: no files, no Spark.
+A manifest is a commit: the same file names a run's offsets and its data files, so neither exists
+without the other. Numbers have no gaps. A *whole* manifest has the entire table instead of a
+change, so that readers need no earlier manifest. The module uses neither files nor Spark.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FORMAT: Final = 2
 
 
 class TableError(TidelogError):
-    """An unusable table; the message has the reason, and the right form."""
+    """An unusable table; the message has the reason and the right form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Manifest:
     """One commit."""
 
     number: int
-    #: Names the folder of the run's files; no two runs share it.
+    #: The name of the folder of the run's files, unique for each run.
     run: str
     origin: Origin
     written_ms: int
@@ -91,7 +91,7 @@ class Manifest:
     dead_letters: tuple[str, ...] = ()
     #: Files that are no longer part of the table.
     removed: tuple[DataFile, ...] = ()
-    #: The manifest holds the whole table, not a change.
+    #: Whether the manifest has the whole table, not a change.
     is_whole: bool = False
     format: int = field(default=FORMAT)
 
@@ -129,7 +129,7 @@ class TableState:
     dead_letters: list[str] = field(default_factory=list)
 
     def apply(self, manifest: Manifest) -> None:
-        """Go on to the table after `manifest`, the next one or a whole one."""
+        """Apply `manifest`, which must be the next one or a whole one."""
         if manifest.is_whole:
             self.runs, self.files, self.dead_letters = {}, {}, []
         self.number, self.origin = manifest.number, manifest.origin
@@ -148,7 +148,7 @@ class TableState:
         return {run.partition: run.end for run in self.runs.values()}
 
     def whole(self, manifest: Manifest) -> Manifest:
-        """Return `manifest` as a whole one: with everything that the table has after it."""
+        """Return `manifest` as a whole one, with all content of the table after it."""
         after = TableState(
             self.number, self.origin, dict(self.runs), dict(self.files), list(self.dead_letters)
         )
@@ -167,7 +167,7 @@ class TableState:
 
 
 def check_origin(before: Origin, now: Origin, where: str) -> None:
-    """Raise TableError when `where` was filled from another topic."""
+    """Raise TableError if `where` was filled from another topic."""
     if before.topic != now.topic:
         raise TableError(
             f"{where} holds topic {before.topic!r}, not {now.topic!r}; ingest to another one"

@@ -1,6 +1,6 @@
-"""Which offsets of a topic a run takes: from the end of the last run to what is committed now.
+"""The offsets of a run: from the end of the last run to the end of the committed records.
 
-Asks the cluster through a client. Reads no record and knows no table, only where its offsets end.
+A client asks the cluster for offsets; no record is read. Of a table, only its end offsets matter.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def origin_of(client: OffsetsClient, topic: str) -> tuple[Origin, list[TopicPart
 def new_ranges(
     client: OffsetsClient, partitions: Sequence[TopicPartition], following: Mapping[int, int]
 ) -> list[OffsetRange]:
-    """Return the offsets after `following` of each partition that has some.
+    """Return the new offsets of each partition from `following` on, if there are any.
 
-    Raises DataLossError where the log no longer holds the next offset.
+    Raises DataLossError if the log no longer holds the next offset.
     """
     earliest = client.list_offsets(dict.fromkeys(partitions, EARLIEST))
     latest = client.list_offsets(dict.fromkeys(partitions, LATEST))
@@ -49,9 +49,9 @@ def new_ranges(
 
 
 def limited(ranges: Sequence[OffsetRange], most: int) -> list[OffsetRange]:
-    """Return the beginnings of ranges: `most` offsets in all, in proportion to their sizes.
+    """Return the start of each range, in proportion to its size; `most` offsets in all.
 
-    Every range keeps at least one offset, so that a small one is not starved by a large one.
+    Every range keeps at least one offset, so that large ranges do not starve small ranges.
     """
     total = sum(each.size for each in ranges)
     if total <= most:

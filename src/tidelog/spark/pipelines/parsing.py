@@ -1,6 +1,6 @@
-"""Ready transforms: values parsed into columns, with a reason where a record does not fit.
+"""Ready transforms, which parse values into columns and give reasons for bad records.
 
-For the command line, and as an example of a transform that reports bad records.
+The command line uses the transforms; they are also examples for users.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _OWN: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "err
 def json_columns(spark: SparkSession, ddl: str) -> Transform:
     """Return a transform that parses values as JSON objects with the columns of `ddl`.
 
-    `ddl` is like `carrier string, distance long`. Raises OptionError where it is no such list, or
-    where a column has the name of one that the table has anyway.
+    `ddl` is like `carrier string, distance long`. Raises OptionError for an invalid list, or for a
+    name that the table already has.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it

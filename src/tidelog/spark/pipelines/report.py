@@ -25,7 +25,7 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    #: A sentence below the table: what its numbers mean, or what was left out.
+    #: A sentence below the table, about the meaning of its numbers or about omitted rows.
     note: str = ""
 
     @classmethod
@@ -36,7 +36,7 @@ class Table:
         return cls(title, headings(columns), cells(rows, columns), note)
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a row of another length."""
+        """Raise ValueError if a row has another length than the columns."""
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise ValueError(f"table {self.title!r}: {row} has not {len(self.columns)} cells")
@@ -67,7 +67,7 @@ class Series:
     high: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError where the lengths differ."""
+        """Raise ValueError if the lengths differ."""
         lengths = {len(self.x), len(self.y)}
         for bound in (self.low, self.high):
             lengths.add(len(bound) if self.low or self.high else len(self.x))
@@ -77,7 +77,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Series over a common axis. `ticks` names the places 0, 1, 2 ... of the x-axis, for bars."""
+    """Series over a common axis; `ticks` names the positions 0, 1, 2 ... of bars on the x-axis."""
 
     title: str
     x_label: str
@@ -97,7 +97,7 @@ class Plot:
         names: Sequence[object],
         heights: Mapping[str, Iterable[float]],
     ) -> Plot:
-        """Return a bar for each name; `heights` has those of each series, by label."""
+        """Return a bar for each name; `heights` has the heights of each series, by label."""
         places = tuple(map(float, range(len(names))))
         series = tuple(
             Series(label, places, tuple(map(float, each))) for label, each in heights.items()
@@ -126,7 +126,7 @@ class Timeline:
     title: str
     x_label: str
     rows: tuple[tuple[str, tuple[Span, ...]], ...]
-    #: Kinds in the order of their colours; others follow as they come.
+    #: Kinds in the order of their colours; further kinds follow in order of appearance.
     kinds: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ Figure = Plot | Timeline
 
 @dataclass(frozen=True, slots=True)
 class PipelineReport:
-    """The outcome of a pipeline; `holds` is whether what it looked at is as it should be."""
+    """The outcome of a pipeline; `holds` is whether the checked objects are as they should be."""
 
     title: str
     #: One sentence: the last line that a command prints.

@@ -1,8 +1,8 @@
-"""Proof from a table alone that it has a whole sequence 0, 1, 2 ...: the end-to-end check.
+"""The end-to-end proof that a table has a whole sequence 0, 1, 2 ..., from the table alone.
 
-The producer numbers its records and reports how many were acknowledged; here Spark counts the
-arrived rows. The check uses nothing of the log, its offsets or the ingest's manifests, so that an
-error in any of them shows.
+The producer numbers its records and reports the number of acknowledged records; Spark counts the
+rows of the table. The check does not use the log, its offsets or the manifests, so it reveals
+errors in each of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class SequenceProof:
     total: int
     smallest: int | None
     largest: int | None
-    #: Distinct numbers that belong to the sequence, and rows that do not (no number, or beyond).
+    #: Distinct numbers that belong to the sequence. The next field counts rows that do not (no
+    #: number, or beyond).
     expected_present: int
     foreign: int
 
@@ -42,7 +43,7 @@ class SequenceProof:
 
     @property
     def holds(self) -> bool:
-        """Whether every number is there once and nothing else, confirmed by the sum."""
+        """Whether every number appears once and no other row exists; the sum confirms that."""
         return (
             self.lost == 0
             and self.doubled == 0
@@ -60,9 +61,9 @@ class SequenceProof:
 
 
 def prove_sequence(frame: DataFrame, column: str, produced: int) -> SequenceProof:
-    """Return count, sum, minimum, maximum and distinct of `column`, against 0 to `produced` - 1.
+    """Compare the numbers in `column` with the sequence 0 to `produced` - 1.
 
-    Raises OptionError where the table has no such column of whole numbers.
+    Raises OptionError if the table has no such column of whole numbers.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
     from pyspark.sql.types import IntegralType

@@ -1,7 +1,8 @@
-"""Spans of offsets: what a task's rows cover, and what all tasks' spans amount to.
+"""Spans of offsets: those of a task's rows, and the counts of all tasks' spans.
 
-A task turns rows into spans `[start, end)` without a gap, with the number of repeated rows. Rows
-that come in order of offset become few spans; any order is counted right. Knows Arrow, not Spark.
+A task turns rows into spans `[start, end)` without a gap, with the number of repeated rows. Rows in
+order of offset become few spans; other orders are counted correctly, too. The module uses Arrow,
+not Spark.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SPANS: Final = pa.schema(
         ("doubled", pa.int64()),
     ]
 )
-#: Spans that a task holds before it sends them on.
+#: Maximum number of spans that a task holds before it sends them.
 _HELD: Final = 50_000
 
 Span = tuple[int, int, int, int]
@@ -41,7 +42,7 @@ def spans_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             same = partitions == partition
             ours = offsets if same.all() else offsets[same]
             for span in _spans(int(partition), ours):
-                # The first span of a batch mostly continues the last one of the batch before.
+                # The first span of a batch mostly continues the last span of the previous batch.
                 if held and held[-1][0] == span[0] and held[-1][2] == span[1]:
                     before = held.pop()
                     span = (span[0], before[1], span[2], before[3] + span[3])

@@ -5,10 +5,10 @@
     DIR/_tidelog/data/RUN/*.parquet    files of a run, never renamed
     DIR/flights-0-FROM-TO.parquet      the same files for plain readers (local file systems only)
 
-A run writes files into a folder of its own and then creates its manifest, exclusively: that is the
-commit. A folder without a manifest is of a run that died, and is deleted. The readable names follow
-from the manifests and are restored from them. So after any crash each offset is in the table once
-or not at all. No Spark in here.
+A run writes files into its own folder, then commits by the exclusive creation of its manifest. A
+folder without a manifest belongs to a dead run, and is deleted. The readable names are restored
+from the manifests. After any crash, each offset is therefore in the table once or not at all. The
+module does not use Spark.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from tidelog.spark.pipelines.table_files import LocalFiles, TableFiles
 BOOK: Final = "_tidelog"
 _IDENTITY: Final = f"{BOOK}/table.json"
 _DATA: Final = f"{BOOK}/data"
-#: Without a lock, a folder without a manifest may belong to a run that goes on. A folder that has
-#: not changed for this time belongs to no run.
+#: Age in ms at which a folder without a manifest counts as dead. Without a lock, a younger folder
+#: may belong to a live run.
 ORPHAN_MS: Final = 24 * 3_600_000
-#: A manifest is written in far less time than this.
+#: Age in ms at which a torn manifest counts as dead; a manifest is written much faster.
 _TORN_MS: Final = 60_000
-#: Each such manifest is a whole one: readers of a followed topic read few files.
+#: Interval of whole manifests, which lets readers of a followed topic read few files.
 _WHOLE_EVERY: Final = 100
 
 
 class TopicTable:
-    """The table of one topic. Make it with `open_table` to write, `read_only` to read."""
+    """The table of one topic; `open_table` opens it for writes, `read_only` for reads."""
 
     def __init__(self, files: TableFiles) -> None:
         self.files = files
         self.state = TableState()
-        #: The manifests since the last whole one that is still needed.
+        #: The manifests from the last needed whole one on.
         self.manifests: list[Manifest] = []
         self.table_id = ""
-        #: The last manifest where it is not whole: a run writes it now, or died while it did.
+        #: The last manifest if it is incomplete: a run is writing it, or died while writing.
         self.torn: str | None = None
 
     @property
@@ -97,11 +97,11 @@ class TopicTable:
         return Manifest.from_json(self.files.read(name), f"{self.directory}/{name}")
 
     def _is_whole_file(self, number: int) -> bool:
-        """Return whether a manifest's last character is there: it is written in one piece."""
+        """Return whether a manifest, which is written in one piece, has its last character."""
         return self.files.read(f"{BOOK}/{manifest_name(number)}").endswith("}\n")
 
     def clear_torn(self) -> None:
-        """Delete a torn manifest of a run that died. Raises TableError where it may go on."""
+        """Delete the torn manifest of a dead run; raise TableError if the run may be alive."""
         if self.torn is None:
             return
         age = [
@@ -118,7 +118,7 @@ class TopicTable:
         self.torn = None
 
     def all_manifests(self) -> list[Manifest]:
-        """Read every manifest that there is, in order."""
+        """Read all existing manifests in order."""
         return [
             self._read(number)
             for number in numbers_of(entry.name for entry in self.files.entries(BOOK))
@@ -126,9 +126,9 @@ class TopicTable:
         ]
 
     def recover(self, *, alone: bool) -> None:
-        """Delete files of runs that died, and restore the readable names.
+        """Delete files of dead runs, and restore the readable names.
 
-        `alone`: no other writer can be at work, so every folder without a manifest is dead.
+        With `alone` no other writer can be active, so every folder without a manifest is dead.
         """
         self.restore_view()
         for entry in self.files.entries(BOOK) if alone else ():
@@ -137,7 +137,7 @@ class TopicTable:
         live = {path.split("/")[2] for path in self.state.files}
         unknown = [entry for entry in self.files.entries(_DATA) if entry.name not in live]
         if unknown:
-            # Files that compaction replaced stay for readers; their manifests know them.
+            # Files that compaction replaced stay for readers; manifests still name their runs.
             kept = {manifest.run for manifest in self.all_manifests()}
             kept |= {
                 gone.path.split("/")[2] for each in self.all_manifests() for gone in each.removed
@@ -172,12 +172,12 @@ class TopicTable:
             self.files.show(wanted[name], name)
 
     def belongs_to(self, origin: Origin) -> None:
-        """Raise TableError when the table was filled from another topic."""
+        """Raise TableError if the table was filled from another topic."""
         if self.state.origin is not None:
             check_origin(self.state.origin, origin, self.directory)
 
     def new_run(self) -> tuple[str, str]:
-        """Return the name of a new run and the folder of its files, which does not exist yet."""
+        """Return the name of a new run and its folder, which does not exist yet."""
         run = uuid.uuid4().hex[:16]
         return run, f"{_DATA}/{run}"
 
@@ -196,9 +196,9 @@ class TopicTable:
         *,
         whole: bool = False,
     ) -> Manifest:
-        """Make a run's files part of the table, and `removed` not. Raises TableError.
+        """Add a run's files to the table, and remove `removed`. Raises TableError.
 
-        The run counts when its manifest has its name. The readable names follow.
+        The run counts when its manifest exists under its name. The readable names follow.
         """
         manifest = Manifest(
             number=self.state.number + 1,
@@ -223,10 +223,10 @@ class TopicTable:
         return manifest
 
     def _create(self, manifest: Manifest, folders: Sequence[str]) -> None:
-        """Create a manifest's file, once; `folders` hold the run's files. Raises TableError.
+        """Create a manifest's file exclusively; `folders` hold the run's files. Raises TableError.
 
-        The run's files stay where the outcome is not known, because the manifest may exist. A
-        manifest that is there may be this one: the response to the first attempt was lost.
+        If the outcome is unknown, the run's files stay, because the manifest may exist. An existing
+        manifest may be this one, after the response to a first attempt was lost.
         """
         name = f"{BOOK}/{manifest_name(manifest.number)}"
         try:
@@ -258,7 +258,8 @@ class TopicTable:
     def clean(self, keep_ms: int) -> int:
         """Delete files and manifests that the table has not needed for `keep_ms`.
 
-        Returns the number of deleted data files. Files first, so that a crash forgets none.
+        Returns the number of deleted data files. Files go before manifests, so that a crash leaves
+        no unknown file.
         """
         limit = now_ms() - keep_ms
         manifests = self.all_manifests()
@@ -298,7 +299,7 @@ def now_ms() -> int:
 
 @contextlib.contextmanager
 def open_table(files: TableFiles, *, create: bool) -> Iterator[TopicTable]:
-    """Open a table to write: recovered, and locked where the file system can. Raises TableError."""
+    """Open a table to write: recover it, and lock it if the file system can. Raises TableError."""
     entries = files.entries("")
     names = [entry.name for entry in files.entries(BOOK)]
     if "table.json" not in names:
@@ -311,7 +312,7 @@ def open_table(files: TableFiles, *, create: bool) -> Iterator[TopicTable]:
         if "table.json" not in names:
             identity = json.dumps({"id": uuid.uuid4().hex}) + "\n"
             try:
-                with contextlib.suppress(FileExistsError):  # another run made it a moment ago
+                with contextlib.suppress(FileExistsError):  # another run has just created it
                     files.create(_IDENTITY, identity)
             except OSError as error:
                 raise TableError(f"{files.root} cannot be used: {error}") from error
@@ -323,7 +324,7 @@ def open_table(files: TableFiles, *, create: bool) -> Iterator[TopicTable]:
 
 
 def read_only(files: TableFiles) -> TopicTable:
-    """Return a table as it is now, to read; a writer may go on meanwhile. Raises TableError."""
+    """Open a table for reads; a writer may continue meanwhile. Raises TableError."""
     if not any(entry.name == "table.json" for entry in files.entries(BOOK)):
         raise TableError(f"{files.root} holds no table: there is no {_IDENTITY} in it")
     table = TopicTable(files)

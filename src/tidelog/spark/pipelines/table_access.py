@@ -1,7 +1,7 @@
-"""Reading of tables: the files of a path, a DataFrame of what is committed, the proof repeated.
+"""Reads of tables: the files of a path, a DataFrame of committed rows, a repeated proof.
 
-Readers take no lock. A table is its manifests, so a reader sees whole runs even on file systems
-where a listing of the directory would show files of a run that is not committed.
+Readers take no lock. A reader follows the manifests, so it never sees files of an uncommitted run,
+even if a listing of the directory shows them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def files_at(spark: SparkSession, directory: str) -> TableFiles:
-    """Return the file system of a path: local without a scheme, Hadoop's with one."""
+    """Return the files of a path: local without a scheme, Hadoop's with a scheme."""
     local = local_files(directory)
     if local is not None:
         return local
@@ -63,7 +63,7 @@ def in_order(table: TopicTable) -> list[DataFile]:
 def prove_table(spark: SparkSession, directory: str) -> ContinuityProof:
     """Count a table again and compare it with its manifests. Raises TableError.
 
-    Independent of the cluster: the manifests have the record count of each range.
+    The proof needs no cluster, because the manifests have the record count of each range.
     """
     table = read_only(files_at(spark, directory))
     state = table.state

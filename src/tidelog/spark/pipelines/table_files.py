@@ -1,9 +1,9 @@
 """File operations of a table: a small interface, and its local form.
 
-The interface has no rename: object stores have none that is atomic. A commit needs only files under
-names of their own, and one file that is created exclusively. `LocalFiles` syncs what it writes,
-locks the directory and shows data files to plain readers as hard links. `hadoop_files.py` has the
-other form.
+The interface has no rename, because object stores have no atomic rename. A commit needs only
+uniquely named files, and one file that is created exclusively. `LocalFiles` syncs its writes, locks
+the directory, and shows data files to plain readers as hard links. `hadoop_files.py` implements the
+interface for other file systems.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.spark.pipelines.manifests import TableError
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or folder in a folder."""
+    """An entry of a folder: a file or a folder."""
 
     name: str
     is_folder: bool
@@ -32,7 +32,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """A Parquet file's number of rows, and smallest and largest value of columns of integers."""
+    """A Parquet file's number of rows, and the extremes of its integer columns."""
 
     rows: int
     bounds: dict[str, tuple[int, int]]
@@ -43,13 +43,13 @@ class TableFiles(Protocol):
 
     #: The directory, for messages and for Spark.
     root: str
-    #: Whether plain readers of the directory see the table: data files under readable names.
+    #: Whether plain readers of the directory see data files under readable names.
     has_view: bool
-    #: Whether a created file has its name only when it is whole.
+    #: Whether a created file appears only when complete.
     creates_whole: bool
 
     def entries(self, folder: str) -> list[Entry]:
-        """Return what is in a folder, sorted by name; nothing if the folder does not exist."""
+        """Return the entries of a folder, sorted by name; empty if the folder does not exist."""
         ...
 
     def read(self, name: str) -> str:
@@ -61,7 +61,7 @@ class TableFiles(Protocol):
         ...
 
     def make_folder(self, folder: str) -> None:
-        """Create a folder and those above it. Raises TableError if that is not possible."""
+        """Create a folder and its parents; raise TableError if that fails."""
         ...
 
     def sync(self, folder: str) -> None:
@@ -69,11 +69,11 @@ class TableFiles(Protocol):
         ...
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a folder with its content; what does not exist is deleted."""
+        """Delete a file, or a folder with its content; do nothing if it does not exist."""
         ...
 
     def show(self, name: str, visible: str) -> None:
-        """Let plain readers see a file under the name `visible`."""
+        """Show a file to plain readers under the name `visible`."""
         ...
 
     def footer(self, name: str, columns: tuple[str, ...]) -> Footer:
@@ -83,7 +83,7 @@ class TableFiles(Protocol):
     def locked(self) -> contextlib.AbstractContextManager[bool]:
         """Lock the table for a writer; yield whether other writers are excluded.
 
-        Raises TableError where another writer has the lock.
+        Raises TableError if another writer has the lock.
         """
         ...
 
@@ -103,7 +103,7 @@ class LocalFiles:
         self.root = str(self._base)
 
     def entries(self, folder: str) -> list[Entry]:
-        """Return what is in a folder, sorted by name; nothing if the folder does not exist."""
+        """Return the entries of a folder, sorted by name; empty if the folder does not exist."""
         found = []
         try:
             with os.scandir(self._base / folder) as listing:
@@ -125,7 +125,7 @@ class LocalFiles:
             raise TableError(f"{self._base / name} cannot be read: {error}") from error
 
     def create(self, name: str, text: str) -> None:
-        """Create a file with this text, durably: it has its name only when it is whole."""
+        """Create a file with this text durably; it appears only when complete."""
         final = self._base / name
         half = final.with_name(f".{final.name}.{os.getpid()}")
         with half.open("w") as file:
@@ -139,14 +139,14 @@ class LocalFiles:
         _sync(final.parent)
 
     def make_folder(self, folder: str) -> None:
-        """Create a folder and those above it."""
+        """Create a folder and its parents."""
         try:
             (self._base / folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise TableError(f"{self._base} cannot be used: {error}") from error
 
     def sync(self, folder: str) -> None:
-        """Make the Parquet files of a folder durable, and the folder's own name."""
+        """Make the Parquet files of a folder and the folder's own name durable."""
         place = self._base / folder
         for path in sorted(place.glob("*.parquet")):
             _sync(path)
@@ -154,7 +154,7 @@ class LocalFiles:
         _sync(place.parent)
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a folder with its content; what does not exist is deleted."""
+        """Delete a file, or a folder with its content; do nothing if it does not exist."""
         path = self._base / name
         if path.is_dir():
             shutil.rmtree(path)
@@ -162,7 +162,7 @@ class LocalFiles:
             path.unlink(missing_ok=True)
 
     def show(self, name: str, visible: str) -> None:
-        """Link a file into the directory, where plain readers list it."""
+        """Link a file into the directory, so that plain readers list it."""
         try:
             os.link(self._base / name, self._base / visible)
         except FileNotFoundError as error:
@@ -191,7 +191,7 @@ class LocalFiles:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[bool]:
-        """Lock the directory while in use."""
+        """Lock the directory for the block."""
         try:
             lock = os.open(self._base / "_tidelog" / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:

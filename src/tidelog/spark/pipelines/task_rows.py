@@ -1,8 +1,8 @@
-"""Work of a pipeline as Spark tasks that return rows: of plain JSON values, or as Arrow tables.
+"""Spark tasks that do a pipeline's work and return rows of JSON values, or Arrow tables.
 
-A task that fails with an error of ours returns the error as a row, so that the driver raises one
-sentence instead of a worker's traceback. Executors without this package are such an error, too.
-Other exceptions are defects and come as Spark reports them.
+A task returns an error of tidelog as a row, so that the driver raises one sentence instead of a
+worker's traceback. Executors without this package cause such an error, too. Other exceptions are
+defects, which Spark reports.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 _FAILED: Final = "failed"
-#: What Python says on an executor that lacks the package.
+#: Python's message on an executor that lacks the package.
 _NO_PACKAGE: Final = "No module named 'tidelog"
 
 
 class TaskFailedError(TidelogError):
-    """The error of a task, as the task said it."""
+    """The error of a task, with the task's message."""
 
 
 def run_tasks(
     spark: SparkSession, specs: Sequence[Any], work: Callable[[Any], Iterable[Row]]
 ) -> list[Row]:
-    """Run `work` on each spec, a task each, and return their rows in the order of the specs.
+    """Run `work` on each spec in its own task; return the rows in the order of the specs.
 
     `work` must be importable on executors, and specs must pickle. Raises TaskFailedError with the
     first error, after all tasks have ended, and ConfigError for executors without this package.

@@ -1,8 +1,8 @@
 """analyze: events of a cluster into availability, ISR churn, failover phases and lag.
 
 Events come from the topic `__cluster_events` of a cluster, or from a Parquet table into which they
-were ingested. With a cluster, the analysis also asks it for the present state of every partition
-and for the groups' lag. Reads only.
+were ingested. With a cluster, the analysis also asks it for the current state of every partition
+and for the groups' lag. The analysis changes nothing.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from tidelog.spark.pipelines.report import PipelineReport
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Windows of a report at most, where the user gives no size.
+#: Maximum number of windows of a report if the user gives no size.
 _WINDOWS: Final = 60
-#: More windows than this are no report any more.
+#: Maximum number of windows; more would make no readable report.
 MAX_WINDOWS: Final = 10_000
 _SECOND: Final = 1_000
 _SIZES_MS: Final = tuple(
@@ -43,15 +43,15 @@ _STEPS: Final = 5
 
 
 class AnalysisError(TidelogError):
-    """Events that cannot be analyzed; the message says what would be right."""
+    """Events that cannot be analyzed; the message states a valid request."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnalyzeOptions:
     """The events to analyze. At least one of `bootstrap` and `events` is set.
 
-    `events`: a Parquet table with the events' records. `default_min_isr` judges topics whose
-    configuration is not known. `intervals`: a directory for all intervals as Parquet.
+    `events` is a Parquet table with the events' records. `default_min_isr` applies to topics of
+    unknown configuration. `intervals` is a directory for all intervals as Parquet.
     """
 
     bootstrap: str | None = None
@@ -79,7 +79,7 @@ def analyze(
 def find(
     spark: SparkSession, options: AnalyzeOptions, progress: Progress | None = None
 ) -> Findings:
-    """Return what the events say, as plain data. Raises as `analyze` does."""
+    """Return the findings as plain data; raise the errors of `analyze`."""
     _check(options)
     step = _AnalysisSteps(progress)
     with ExitStack() as stack:
@@ -128,7 +128,7 @@ def _judged(
     step.done()
     counts = summaries.departures(history)
     churn = incidents_of(counts, DepartureRole.FOLLOWER)
-    # A leader that died did not fall behind as a follower.
+    # A dead leader did not fall behind as a follower.
     as_follower = incidents_of(
         [each for each in counts if each.broker != each.leader], DepartureRole.FOLLOWER
     )
@@ -216,7 +216,7 @@ def _table(spark: SparkSession, path: str) -> DataFrame:
 def judgement_of(
     options: AnalyzeOptions, quality: EventQuality, present_now: PresentState | None
 ) -> Judgement:
-    """Return the time to judge, with its windows. Raises AnalysisError for an impossible one."""
+    """Return the time to judge and its windows; raise AnalysisError if impossible."""
     start = quality.first_ms if options.start_ms is None else options.start_ms
     last = quality.last_ms + 1 if present_now is None else present_now.time_ms
     end = last if options.end_ms is None else min(options.end_ms, last)
@@ -287,7 +287,7 @@ def _utc(time_ms: int) -> str:
 
 
 class _AnalysisSteps:
-    """The progress of an analysis, which has a fixed number of steps."""
+    """The progress of an analysis with a fixed number of steps."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress

@@ -1,10 +1,10 @@
-"""Events as tables of Spark: legible documents once each, states and departures by partition.
+"""Events as Spark tables: valid documents without duplicates, states and departures by partition.
 
-The shell around `partition_history`, `failover_phases` and `suspects`: Spark groups the events by
-topic and partition, and each group is judged in one task. Partitions are grouped by their topic's
-name, so that a recreated topic is one row of a timeline.
+Spark groups the events by topic and partition, and one task judges each group with
+`partition_history`, `failover_phases` and `suspects`. Topics are grouped by name, so that a
+recreated topic is one row of a timeline.
 
-Knows nothing of clusters: present states come as rows.
+The module asks no cluster: current states are input rows.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 FAILOVER: Final = "failover"
 TAKEOVER: Final = "takeover"
-#: Rows that are no events: what a failover and a snapshot say of one partition.
+#: Kinds of rows that are not events: one partition in a failover, and one in a snapshot.
 _LED: Final = "led"
 _SNAPSHOT: Final = "snapshot"
-#: What `history_rows` yields: intervals, departures, and one row on the events themselves.
+#: Kinds of rows of `history_rows`: intervals, departures, and one row on the events' quality.
 INTERVAL: Final = "interval"
 DEPARTURE: Final = "departure"
 QUALITY: Final = "quality"
@@ -67,8 +67,8 @@ class Judgement:
 def legible(records: DataFrame) -> DataFrame:
     """Return the documents of records: kind, time, topic, partition, epoch, json, identity.
 
-    `records` has a column `value`, and `key` if its reader kept it. A record that is no event has a
-    null kind. Equal identities are the same event.
+    `records` has a column `value`, and `key` if its reader kept it. A record that is not an event
+    has a null kind. Copies of one event have equal identities.
     """
     from pyspark.sql import functions as sf
 
@@ -90,7 +90,7 @@ def legible(records: DataFrame) -> DataFrame:
         of("count", "long").alias("count"),
         sf.coalesce("event_key", sf.sha2("json", 256)).alias("identity"),
     )
-    # A document without these is of another topic; its kind counts it as illegible.
+    # A document without these fields is not an event; its null kind counts it as illegible.
     is_event = sf.col("time_ms").isNotNull() & sf.col("told_by").isNotNull()
     return known.withColumn("kind", sf.when(is_event, sf.col("kind")))
 
@@ -124,7 +124,7 @@ def snapshot_rows(spark: SparkSession, partitions: Mapping[TopicPartition, Snaps
 def histories(
     events: DataFrame, led: DataFrame, snapshots: DataFrame, judgement: Judgement
 ) -> DataFrame:
-    """Return intervals (cut at windows), departures and quality of all partitions."""
+    """Return intervals (split at windows), departures and quality of all partitions."""
     columns = ["kind", "topic", "partition", "epoch", "json"]
     changes = events.where(events.kind.isin(LEADER_CHANGE, ISR_CHANGE)).select(*columns)
     rows = changes.unionByName(led).unionByName(snapshots)
@@ -146,7 +146,7 @@ def _judge(judgement: Judgement) -> Callable[[pa.Table], pa.Table]:
 def history_rows(
     topic: str, partition: int, documents: Iterable[tuple[str, str]], judgement: Judgement
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of HISTORY_DDL of one partition, from (kind, document) in any order."""
+    """Return the rows of HISTORY_DDL for one partition, from (kind, document) in any order."""
     changes: list[ObservedChange] = []
     handovers: list[Handover] = []
     snapshot: Snapshot | None = None
@@ -164,7 +164,7 @@ def history_rows(
             else:
                 changes.append(change)
     if not changes and snapshot is None:
-        return []  # a failover named a partition of which nothing else is known
+        return []  # only a failover names this partition
     scope = judgement.scope
     found = partition_history(changes, snapshot, handovers, scope, judgement.min_isr_of(topic))
     rows: list[tuple[Any, ...]] = [
@@ -190,7 +190,7 @@ def history_rows(
 
 
 def phase_rows(events: DataFrame, led: DataFrame) -> DataFrame:
-    """Return the durations of the phases of failovers, a row for each partition and phase."""
+    """Return the durations of failover phases, one row for each partition and phase."""
     columns = ["kind", "topic", "partition", "epoch", "json"]
     takeovers = events.where(events.kind == TAKEOVER).select(*columns)
     rows = led.unionByName(takeovers).groupBy("topic", "partition", "epoch")
@@ -212,7 +212,7 @@ def _phases(rows: pa.Table) -> pa.Table:
 
 
 def _parsed(text: str, parse: Callable[[Mapping[str, Any]], Any]) -> Any:
-    """Return the value of a document, None for one without the fields of its kind."""
+    """Return the value of a document; None if it lacks the fields of its kind."""
     try:
         return parse(json.loads(text))
     except (KeyError, TypeError, ValueError, AttributeError):

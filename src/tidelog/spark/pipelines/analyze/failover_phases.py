@@ -1,11 +1,11 @@
 """The latency budget of failovers: from the first sign of a death to the first acknowledgement.
 
-Turns the documents of `failover` and `takeover` into durations by phase, without Spark. A failover
-times the controller's work and has a sample of its partitions; the takeover of the same partition
-and leader epoch times what the new leader saw afterwards. Takeovers of other leaderships (created
-topics, preferred leaders) are no part of a failover.
+The module converts `failover` and `takeover` documents to durations by phase, without Spark. A
+failover document has the times of the controller and a sample of the partitions. The takeover
+document of the same partition and leader epoch has the times of the new leader. Other takeovers
+(created topics, preferred leaders) belong to no failover.
 
-`first acknowledgement` needs a record: on an idle partition it is the time until a producer came.
+`first acknowledgement` needs a record: on an idle partition it is the time until a producer writes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TRUNCATE: Final = "followers truncated"
 FIRST_FETCH: Final = "first follower fetch"
 ACKNOWLEDGE: Final = "first acknowledgement"
 UNTIL_ACKNOWLEDGED: Final = "all until acknowledged"
-#: In the order of a failover, with the clock that measures each.
+#: The phases in the order of a failover, each with the clock that measures it.
 PHASES: Final = {
     DETECTION: "from the first sign of the death to the store's notice (only seen deaths)",
     ELECTION: "the controller reads, decides and writes",
@@ -48,7 +48,7 @@ _OF_TAKEOVER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SampledPartition:
-    """One partition of a failover's sample; `detection_ms` is None without a sign of the death."""
+    """One partition of a failover's sample; `detection_ms` is None if nothing showed the death."""
 
     topic: str
     partition: int
@@ -83,7 +83,7 @@ class Failover:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any]) -> Failover:
-        """Return the failover of a document; KeyError, TypeError or ValueError if it has none."""
+        """Return the failover of a document; raise KeyError, TypeError or ValueError if invalid."""
         phases = {name: int(value) for name, value in event["phases_ms"].items()}
         election_ms = sum(phases[step] for step in _ELECTION_STEPS)
         propagation_ms = phases["command"] + phases["lead"]
@@ -120,7 +120,7 @@ class Failover:
 def durations(
     led: Iterable[SampledPartition], takeover: Mapping[str, Any] | None
 ) -> list[tuple[str, int]]:
-    """Return (phase, ms) of one leadership: its part of a failover, and its takeover if reported.
+    """Return (phase, ms) pairs of one leadership, from its failover and its takeover if reported.
 
     A partition that several failovers name with the same epoch is counted once.
     """

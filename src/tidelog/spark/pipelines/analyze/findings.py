@@ -1,6 +1,6 @@
-"""What an analysis found, as plain data: `analysis` fills it, `presentation` shows it.
+"""The findings of an analysis as plain data; `analysis` makes them, `presentation` shows them.
 
-Times are milliseconds since 1970. Nothing here knows Spark.
+Times are milliseconds since 1970. The module does not use Spark.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.spark.pipelines.analyze.suspects import Incidents, Suspicion
 
 @dataclass(frozen=True, slots=True)
 class StateTimes:
-    """Milliseconds in each state, of a partition or of all."""
+    """Milliseconds in each state, of one partition or of all together."""
 
     ms: Mapping[State, int]
 
@@ -31,18 +31,18 @@ class StateTimes:
 
     @property
     def known_ms(self) -> int:
-        """The time in which the state is known and the partition existed."""
+        """The time in which the partition existed and its state is known."""
         return sum(self.ms.get(state, 0) for state in KNOWN)
 
     @property
     def availability(self) -> float | None:
-        """The part of the known time in which acks=all was served; None if nothing is known."""
+        """The share of the known time in which acks=all was served; None without known time."""
         known = self.known_ms
         return self.ms.get(State.ACKNOWLEDGING, 0) / known if known else None
 
     @property
     def leaderless_ms(self) -> int:
-        """The time without a leader that responds."""
+        """The time without a responding leader."""
         return sum(self.ms.get(state, 0) for state in LEADERLESS)
 
     @property
@@ -89,7 +89,7 @@ class PhaseTimes:
 
 @dataclass(frozen=True, slots=True)
 class ControllerTerm:
-    """The election of a controller; `missed` epochs before it have no event."""
+    """The election of a controller; events are missing for `missed` epochs before it."""
 
     time_ms: int
     controller: int
@@ -100,19 +100,19 @@ class ControllerTerm:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLife:
-    """Registrations of a broker, and how they ended."""
+    """Registrations of a broker, and the reasons for which they ended."""
 
     broker: int
     registrations: int
     shutdowns: int
     session_losses: int
-    #: Times in which the broker did not acknowledge commands.
+    #: Number of times at which the broker did not acknowledge commands.
     behind: int
 
 
 @dataclass(frozen=True, slots=True)
 class UncleanLoss:
-    """An unclean election; `certain` records were committed and are gone."""
+    """An unclean election; `certain` committed records were lost."""
 
     time_ms: int
     topic: str
@@ -124,14 +124,14 @@ class UncleanLoss:
 
 @dataclass(frozen=True, slots=True)
 class EventQuality:
-    """How far the events can be trusted."""
+    """Measures of the completeness of the events."""
 
     events: int
     repeated: int
     illegible: int
     #: Events that brokers counted as dropped.
     dropped: int
-    #: Changes of partitions without an event.
+    #: Changes of partitions for which the event is missing.
     missed: int
     clock_step_ms: int
     first_ms: int

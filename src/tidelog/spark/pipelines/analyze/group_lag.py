@@ -1,11 +1,11 @@
-"""How far groups are behind: in records and in time, now and at the ends of windows.
+"""The lag of groups in records and in time, now and at the ends of windows.
 
-Now, both are exact: the end of the log is asked after the committed offset, and the age is that of
-the first unread record. In the past, the committed offset is exact as long as compaction has not
-removed its commit, and the end of the log is the number of records with an earlier timestamp. With
-CreateTime that clock is the producers'.
+Current lags are exact: the end of the log is read after the committed offset, and the age is that
+of the first unread record. Past committed offsets are exact unless compaction has removed a commit.
+The past end of a log is the first offset with a later timestamp; with CreateTime, producers set
+these timestamps.
 
-A group without a commit for a partition has no lag there, and none is made up.
+A group without a commit for a partition has no lag there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidelog.wire.versioned import UnknownVersion
 
 _READ_BYTES: Final = 1 << 20
 _SCANS: Final = 50
-#: Partitions of one request: its answer stays small.
+#: Maximum number of partitions of one request, which keeps its response small.
 _PARTITIONS_A_REQUEST: Final = 500
 
 
@@ -46,7 +46,7 @@ class PartitionLag:
 
     @property
     def records(self) -> int:
-        """Offsets from the committed one to the end: at least the unread records."""
+        """Offsets from the committed one to the end, an upper bound of the unread records."""
         return max(0, self.end - self.committed)
 
 
@@ -57,13 +57,13 @@ class LagPoint:
     group: str
     time_ms: int
     records: int
-    #: Between the windows in which the log ended at the committed offset and now, at most.
+    #: Maximum time since the log ended at the committed offset, to the precision of a window.
     behind_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class PresentLags:
-    """The lags now, and the partitions without a leader: no broker knows the end of their log."""
+    """Current lags, and the partitions whose end is unknown because they have no leader."""
 
     lags: tuple[PartitionLag, ...]
     without_leader: tuple[TopicPartition, ...]
@@ -72,7 +72,7 @@ class PresentLags:
 def present_lags(client: BlockingClient) -> PresentLags:
     """Return the lag of every group in every partition with a committed offset.
 
-    Offsets of deleted topics are left out. Raises KafkaError.
+    Offsets of deleted topics are skipped. Raises KafkaError.
     """
     metadata = client.metadata()
     committed: dict[tuple[str, TopicPartition], int] = {}
@@ -98,9 +98,9 @@ def present_lags(client: BlockingClient) -> PresentLags:
 
 
 def _first_time(client: BlockingClient, tp: TopicPartition, offset: int) -> int | None:
-    """Return the timestamp of the first record from an offset on; None where there is none.
+    """Return the timestamp of the first record from an offset on; None if there is no record.
 
-    Deleted records are passed: the log may begin later than a group has read.
+    Deleted records are skipped, because the log may begin after a group's position.
     """
     position = offset
     for _ in range(_SCANS):
@@ -124,10 +124,10 @@ def _first_time(client: BlockingClient, tp: TopicPartition, offset: int) -> int 
 
 
 def commit_of(key: bytes | None, value: bytes | None) -> tuple[OffsetCommitKey, int, int] | None:
-    """Return (key, offset, time) of a record of `__consumer_offsets`; None for another record.
+    """Return (key, offset, time) of a commit in `__consumer_offsets`; None for other records.
 
-    A deletion has offset -1 and no time of its own: its record's time counts. Raises ProtocolError
-    for an illegible record.
+    A deletion has offset -1 and the timestamp of its record. Raises ProtocolError for an illegible
+    record.
     """
     if key is None:
         return None
@@ -156,7 +156,7 @@ def window_ends(start_ms: int, end_ms: int, window_ms: int) -> list[int]:
 def log_ends(
     client: BlockingClient, partitions: Iterable[TopicPartition], times_ms: Sequence[int]
 ) -> dict[TopicPartition, list[int]]:
-    """Return, for each time, the number of the first offset whose record is not older."""
+    """Return by partition, for each time, the first offset whose record is not older."""
     metadata = client.metadata()
     wanted = sorted(tp for tp in set(partitions) if metadata.leader_of(tp) is not None)
     result: dict[TopicPartition, list[int]] = {tp: [] for tp in wanted}
@@ -175,7 +175,7 @@ def past_lags(
 ) -> list[LagPoint]:
     """Return the lag of each group at the ends of windows, summed over its partitions.
 
-    Between commits the last one holds. `ends` has the log's end at each of `times_ms`.
+    Each commit is valid until the next commit. `ends` has the log's end at each of `times_ms`.
     """
     last: dict[tuple[str, TopicPartition], dict[int, int]] = {}
     for group, tp, window, offset in commits:
@@ -200,7 +200,7 @@ def past_lags(
 
 
 def _behind_ms(ends: Sequence[int], times_ms: Sequence[int], place: int, offset: int) -> int:
-    """Return how long ago the log ended at an offset, to the window before it."""
+    """Return how long ago the log ended at an offset, to the precision of a window."""
     if ends[place] <= offset:
         return 0
     for earlier in range(place - 1, -1, -1):

@@ -1,8 +1,8 @@
 """Committed offsets over time, read from `__consumer_offsets` by Spark.
 
 Each task decodes commits and keeps the last one of a group, partition and window. The topic is
-compacted: an old commit that a later one replaced may be gone, so a window can miss commits, never
-invent one. Lags of these offsets are computed in `group_lag`.
+compacted: an old commit that a later commit replaced may be gone, so a window can lack commits.
+`group_lag` computes the lags of these offsets.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _COMMITS_DDL: Final = "group string, topic string, partition int, window int, place long, at long"
-#: Ends of windows for which the ends of logs are asked; more windows are thinned out.
+#: Maximum number of window ends for which the ends of logs are read; more windows are thinned out.
 _MOST_TIMES: Final = 120
 
 
@@ -57,7 +57,7 @@ def _last_commits(
 
     placed = records.select("key", "value", sf.unix_millis("timestamp").alias("time_ms"), "offset")
     rows = placed.mapInArrow(_decoded(start_ms, window_ms, windows), _COMMITS_DDL)
-    # A group's commits are in one partition of the topic: its offsets are their order.
+    # All commits of a group are in one partition of the topic, so offsets give their order.
     last = rows.groupBy("group", "topic", "partition", "window").agg(
         sf.max_by("at", "place").alias("at")
     )
@@ -83,9 +83,9 @@ def _decoded(
 def commit_row(
     key: bytes | None, value: bytes | None, time_ms: int, start_ms: int, window_ms: int
 ) -> tuple[Any, ...] | None:
-    """Return (group, topic, partition, window, offset) of a record, None if it is no commit.
+    """Return (group, topic, partition, window, offset) of a commit; None for other records.
 
-    Commits before `start_ms` count for the first window: they hold at its end.
+    Commits before `start_ms` count for the first window, because they are still valid in it.
     """
     try:
         found = commit_of(key, value)

@@ -1,12 +1,12 @@
 """The states of a partition over time, from its events, without Spark.
 
-Decides what held between two events: which broker led, which replicas were in sync, whether
-acks=all was served. Events may begin in the middle, be missing, come twice, and carry the clocks of
-several brokers; where they do not prove a state, the state is unknown. A partition's own order is
-that of its epochs, never that of clocks.
+The module decides the state between two events: the leader, the in-sync replicas, and whether
+acks=all was served. Events may start late, be missing or duplicated, and carry the clocks of
+several brokers. A state that the events do not prove is unknown. Epochs order the events of a
+partition, never clocks.
 
-Does not know when a topic was deleted: no event says so. After the last event of a topic that is
-gone, the state is unknown.
+No event reports the deletion of a topic. After the last event of a deleted topic, the state is
+unknown.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from tidelog.core.types import NO_LEADER
 LEADER_CHANGE: Final = "leader_change"
 ISR_CHANGE: Final = "isr_change"
 _CREATED: Final = "created"
-#: A departure whose event has no cause for it.
+#: The cause of a departure whose event gives none.
 UNKNOWN_CAUSE: Final = "unknown"
 
 
 class State(StrEnum):
-    """What a partition offers its clients."""
+    """The service that a partition offers to its clients."""
 
     #: A leader that serves acks=all.
     ACKNOWLEDGING = "acknowledging"
     #: A leader with fewer in-sync replicas than min.insync.replicas: acks=all is refused.
     UNDER_MIN_ISR = "under min ISR"
-    #: From the first sign that the leader is gone until the new leader has taken its role.
+    #: The time from the first sign of the leader's death until the new leader has taken its role.
     FAILING_OVER = "failing over"
     NO_LEADER = "no leader"
     #: The events do not prove any state.
@@ -41,7 +41,7 @@ class State(StrEnum):
     ABSENT = "absent"
 
 
-#: States in which a partition has no leader that responds.
+#: States in which a partition has no responding leader.
 LEADERLESS: Final = (State.FAILING_OVER, State.NO_LEADER)
 #: States that count for availability.
 KNOWN: Final = (State.ACKNOWLEDGING, State.UNDER_MIN_ISR, *LEADERLESS)
@@ -49,7 +49,7 @@ KNOWN: Final = (State.ACKNOWLEDGING, State.UNDER_MIN_ISR, *LEADERLESS)
 
 @dataclass(frozen=True, slots=True)
 class ObservedChange:
-    """A change of leader or ISR; `previous_leader` is None where the event has none."""
+    """A change of leader or ISR; `previous_leader` is None if the event has none."""
 
     topic_id: str
     time_ms: int
@@ -64,7 +64,7 @@ class ObservedChange:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any]) -> ObservedChange:
-        """Return the change of a document. Raises KeyError, TypeError, ValueError if it has none.
+        """Return the change of a document; raise KeyError, TypeError or ValueError if invalid.
 
         Replicas that left without a stated cause get `unknown`.
         """
@@ -109,7 +109,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """From the first sign of a leader's death until its successor had taken its role."""
+    """The time from the first sign of a leader's death until its successor has taken its role."""
 
     leader_epoch: int
     start_ms: int
@@ -120,8 +120,8 @@ class Handover:
 class Scope:
     """The time to judge, and the time from which the events are complete.
 
-    `is_snapshot_known`: the cluster was asked for its partitions, so that one without a snapshot
-    does not exist there.
+    `is_snapshot_known` is whether the cluster listed its partitions, so that a partition without a
+    snapshot no longer exists.
     """
 
     start_ms: int
@@ -149,23 +149,23 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class IsrAbsence:
-    """A replica's absence from the ISR; `end_ms` is its return, or the end of what is known."""
+    """A replica's absence from the ISR; `end_ms` is its return, or the end of the known time."""
 
     start_ms: int
     end_ms: int
     broker: int
-    #: The leader when the replica left; the replica itself where the leader died.
+    #: The leader when the replica left, or the replica itself if it was a leader that died.
     leader: int
     cause: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionHistory:
-    """All that the events of a partition say, and how far they can be trusted."""
+    """All states of a partition that its events prove, and measures of their quality."""
 
     intervals: tuple[Interval, ...]
     departures: tuple[IsrAbsence, ...]
-    #: Changes without an event: an event's state before it is not the state after the last one.
+    #: Missing events: an event's previous state differs from the state after the event before.
     missed: int
     #: The largest step back of the clocks between two events in order.
     clock_step_ms: int
@@ -178,7 +178,7 @@ def partition_history(
     scope: Scope,
     min_isr: int,
 ) -> PartitionHistory:
-    """Return the states of one partition (of one topic name) in a scope."""
+    """Return the states of one partition, by topic name, in a scope."""
     by_topic_id: dict[str, list[ObservedChange]] = {}
     for change in changes:
         by_topic_id.setdefault(change.topic_id, []).append(change)
@@ -188,7 +188,7 @@ def partition_history(
     departures: list[IsrAbsence] = []
     missed = step_ms = 0
     known_from = scope.complete_from_ms
-    # Oldest first: a topic's last event bounds what is known of its successor.
+    # The oldest topic comes first, because its last event bounds the known time of its successor.
     topic_ids = sorted(by_topic_id, key=lambda each: _order(by_topic_id[each]))
     for place, topic_id in enumerate(topic_ids):
         ordered, step = in_order(by_topic_id[topic_id])
@@ -218,7 +218,7 @@ def partition_history(
 
 
 def in_order(changes: Iterable[ObservedChange]) -> tuple[list[ObservedChange], int]:
-    """Return changes once each, by epochs, with times that never go back; and the largest step."""
+    """Return distinct changes in order of epochs, with rising times, and the largest step back."""
     unique = {(each.leader_epoch, each.partition_epoch): each for each in changes}
     ordered: list[ObservedChange] = []
     step_ms = 0
@@ -231,14 +231,14 @@ def in_order(changes: Iterable[ObservedChange]) -> tuple[list[ObservedChange], i
 
 
 def state_of(leader: int, isr: Sequence[int], min_isr: int) -> State:
-    """Return what a partition with this leader and ISR offers."""
+    """Return the state of a partition with this leader and ISR."""
     if leader == NO_LEADER:
         return State.NO_LEADER
     return State.ACKNOWLEDGING if len(isr) >= min_isr else State.UNDER_MIN_ISR
 
 
 def windowed(intervals: Iterable[Interval], start_ms: int, window_ms: int) -> list[Interval]:
-    """Return the intervals cut at the borders of windows that begin at `start_ms`."""
+    """Return the intervals split at the borders of windows that begin at `start_ms`."""
     parts: list[Interval] = []
     for interval in intervals:
         at = interval.start_ms
@@ -260,30 +260,30 @@ class _TopicLife:
     known_from_ms: int
     #: The scope's end, or the first event of the successor.
     end_ms: int
-    #: Whether the topic was deleted: nothing says when.
+    #: Whether the topic was deleted, at an unknown time.
     is_gone: bool
     has_predecessor: bool
     min_isr: int
 
     def interval(self, start_ms: int, end_ms: int, leader: int, isr: tuple[int, ...]) -> Interval:
-        """Return a time with this leader and ISR."""
+        """Return an interval of this topic with a leader and an ISR."""
         state = state_of(leader, isr, self.min_isr)
         return Interval(self.topic_id, start_ms, end_ms, state, leader, isr)
 
 
 def _order(changes: Sequence[ObservedChange]) -> float:
-    """Return the first time of a topic; one without events is the newest."""
+    """Return the first time of a topic; a topic without events counts as the newest."""
     return min((each.time_ms for each in changes), default=float("inf"))
 
 
 def _first_ms(changes: Sequence[ObservedChange], snapshot: Snapshot | None, scope: Scope) -> int:
-    """Return when a topic was first seen: by an event, else by the snapshot."""
+    """Return when a topic was first seen, in an event or else in the snapshot."""
     seen_ms = scope.end_ms if snapshot is None else min(snapshot.time_ms, scope.end_ms)
     return min((each.time_ms for each in changes), default=seen_ms)
 
 
 def _of_life(life: _TopicLife) -> tuple[list[Interval], int]:
-    """Return the intervals of one topic id up to its end, and the missed changes."""
+    """Return the intervals of one topic id up to its end, and the number of missed changes."""
     if not life.changes:
         return _without_events(life)
     intervals = [_before_first(life)]
@@ -310,9 +310,10 @@ def _of_life(life: _TopicLife) -> tuple[list[Interval], int]:
 
 
 def _without_events(life: _TopicLife) -> tuple[list[Interval], int]:
-    """Return the snapshot's state since the events are complete: it did not change.
+    """Return the state of the snapshot for all time in which the events are complete.
 
-    After another topic of the name, it holds from the snapshot on: the creation has no event.
+    After another topic of the same name, the state begins at the snapshot, because the creation has
+    no event.
     """
     snapshot = life.snapshot
     if snapshot is None:
@@ -323,7 +324,7 @@ def _without_events(life: _TopicLife) -> tuple[list[Interval], int]:
 
 
 def _before_first(life: _TopicLife) -> Interval:
-    """Return what held before the first event, which says it itself."""
+    """Return the state before the first event, which the event itself reports."""
     first = life.changes[0]
     begun = min(life.known_from_ms, first.time_ms)
     if life.has_predecessor:
@@ -341,7 +342,7 @@ def _follows(change: ObservedChange, following: ObservedChange) -> bool:
 
 
 def _agrees(last: ObservedChange, snapshot: Snapshot) -> bool:
-    """Return whether a snapshot shows the last event's state; one that is older cannot deny it."""
+    """Return whether a snapshot confirms the last event's state; an older one cannot deny it."""
     if snapshot.leader_epoch < last.leader_epoch or snapshot.time_ms < last.time_ms:
         return True
     return snapshot.leader == last.leader and sorted(snapshot.isr) == sorted(last.isr)
@@ -366,7 +367,7 @@ def _with_handovers(
     handovers: Sequence[Handover],
     by_topic_id: Mapping[str, Sequence[ObservedChange]],
 ) -> list[Interval]:
-    """Return the intervals with the time in which no leader had taken its role yet."""
+    """Return the intervals with failing over from a leader's death until a successor's takeover."""
     begun: dict[int, list[int]] = {}
     for changes in by_topic_id.values():
         for change in changes:
@@ -385,12 +386,13 @@ def _with_handovers(
     return result
 
 
-#: Between a failover's times and those of its leader changes: both are the controller's.
+#: Tolerance in ms between the times of a failover and of its leader changes; the controller sets
+#: both.
 _SLACK_MS: Final = 1_000
 
 
 def _covered(interval: Interval, start_ms: int, end_ms: int) -> list[Interval]:
-    """Return the parts of an interval, with the covered one failing over."""
+    """Return an interval in parts, with the covered part failing over."""
     low, high = max(interval.start_ms, start_ms), min(interval.end_ms, end_ms)
     if low >= high or interval.state not in (State.ACKNOWLEDGING, State.UNDER_MIN_ISR):
         return [interval]
@@ -403,9 +405,9 @@ def _covered(interval: Interval, start_ms: int, end_ms: int) -> list[Interval]:
 
 
 def joined(intervals: Iterable[Any]) -> list[Any]:
-    """Return the intervals with neighbours joined that differ in nothing but their times.
+    """Join neighbouring intervals that differ only in their times.
 
-    They are values of one dataclass with the fields start_ms and end_ms.
+    The intervals are values of one dataclass with the fields start_ms and end_ms.
     """
     result: list[Any] = []
     for interval in intervals:
@@ -422,7 +424,7 @@ def joined(intervals: Iterable[Any]) -> list[Any]:
 
 
 def _clipped(intervals: Sequence[Interval], scope: Scope) -> list[Interval]:
-    """Return the parts within the scope, without a hole: what no interval covers is unknown."""
+    """Return the parts within the scope; uncovered time is unknown."""
     result: list[Interval] = []
     at = scope.start_ms
     for interval in intervals:

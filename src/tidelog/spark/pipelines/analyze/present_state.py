@@ -1,8 +1,8 @@
-"""The cluster as it is now: where the states of an analysis end.
+"""The current state of the cluster, with which the states of an analysis end.
 
-Asks brokers for partitions, leaders, ISRs and min.insync.replicas. A partition without any event
-has not changed, so its present state held all the time. min.insync.replicas is the present value
-too: no event reports an earlier one.
+Brokers report partitions, leaders, ISRs and min.insync.replicas. A partition without any event has
+not changed, so its current state held all the time. The current min.insync.replicas counts for all
+times, because no event reports an earlier value.
 """
 
 from __future__ import annotations

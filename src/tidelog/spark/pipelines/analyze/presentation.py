@@ -1,7 +1,7 @@
 """The report of an analysis: facts, tables and figures.
 
-Tables show the worst of what can be many (partitions, failovers); the JSON document has the same
-rows. All times are UTC.
+Tables show only the worst partitions and failovers; the JSON document has the same rows. All times
+are UTC.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ROWS: Final = 30
 _GROUPS_PLOTTED: Final = 8
 _CDF_PHASES: Final = (DETECTION, ELECTION, PROPAGATION, UNTIL_LED, FIRST_FETCH, ACKNOWLEDGE)
 _MINUTE: Final = 60_000
-#: Blue, orange, green, red and pink in a timeline.
+#: States in the order of the timeline's colours: blue, orange, green, red and pink.
 _COLOUR_ORDER: Final = (
     str(State.UNKNOWN),
     str(State.UNDER_MIN_ISR),
@@ -392,7 +392,7 @@ def utc(time_ms: int) -> str:
 
 
 def _percent_cell(times: StateTimes) -> float | None:
-    """Return the missing part: four digits of it say more than four digits near 100."""
+    """Return the unavailable share in percent, which shows more than digits near 100."""
     if times.availability is None:
         return None
     missing = times.known_ms - times.ms.get(State.ACKNOWLEDGING, 0)
@@ -400,12 +400,12 @@ def _percent_cell(times: StateTimes) -> float | None:
 
 
 def _rounded(value: float) -> float:
-    """Return four digits of a value: more of them prove nothing."""
+    """Return a value rounded to four digits; more digits would suggest false precision."""
     return float(f"{value:.4g}")
 
 
 def _percent(times: StateTimes) -> str:
-    """Return a percentage that says 100 only where nothing was missing."""
+    """Return a percentage; only full availability shows as 100."""
     value = 100 * (times.availability or 0.0)
     return f"{value:.3f}" if value == 100 else f"{min(value, 99.999):.3f}"
 
@@ -418,7 +418,7 @@ def _seconds_in(state: State) -> Callable[[StateTimes], float]:
     return lambda times: times.ms.get(state, 0) / 1000
 
 
-#: Columns of rows with an attribute or a key `times`.
+#: Columns of rows that have an attribute or a key `times`.
 _STATE_COLUMNS: Final[tuple[Column, ...]] = (
     ("not available %", "times", _percent_cell),
     ("no leader s", "times", _seconds_in(State.NO_LEADER)),

@@ -1,7 +1,8 @@
 """Aggregates of events and histories, computed by Spark and returned as plain data.
 
-Every function here starts Spark jobs. What each state means is in `partition_history`, what makes a
-suspect in `suspects`. Collected rows grow with partitions, brokers and windows, never with events.
+Every function of this module starts Spark jobs. `partition_history` defines the states, and
+`suspects` defines a suspect. The number of collected rows grows with partitions, brokers and
+windows, but not with events.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Partitions of the timeline: the least available ones.
+#: Number of partitions of the timeline, which are the least available ones.
 TIMELINE_PARTITIONS: Final = 60
-#: Failovers, elections and losses that are collected, the newest.
+#: Maximum number of collected failovers, elections and losses; the newest are kept.
 _MOST_EVENTS: Final = 20_000
 _CLUSTER_KINDS: Final = (
     "failover",
@@ -81,7 +82,7 @@ class AvailabilityTotals:
     """Sums over the histories: times of partitions, shares of brokers, quality of the events."""
 
     partitions: tuple[PartitionTimes, ...]
-    #: Milliseconds as leader, and the number of replicas seen in ISRs, by broker.
+    #: Milliseconds as leader by broker. The next field counts replicas seen in ISRs by broker.
     led_ms: Mapping[int, int]
     replicas: Mapping[int, int]
     missed: int
@@ -90,7 +91,7 @@ class AvailabilityTotals:
 
 
 def totals(history: DataFrame) -> AvailabilityTotals:
-    """Return the sums; partitions are the least available first."""
+    """Return the sums; the least available partitions come first."""
     from pyspark.sql import functions as sf
 
     rows = history.where(history.row != DEPARTURE)
@@ -104,7 +105,7 @@ def totals(history: DataFrame) -> AvailabilityTotals:
 
 
 def totals_of(rows: Iterable[Mapping[str, Any]]) -> AvailabilityTotals:
-    """Return the same from grouped rows."""
+    """Return the sums of rows that are already grouped."""
     times: dict[tuple[str, int], dict[State, int]] = {}
     led_ms: Counter[int] = Counter()
     replicas: set[tuple[int, str, int]] = set()
@@ -178,7 +179,7 @@ def timeline(history: DataFrame, partitions: Sequence[PartitionTimes]) -> tuple[
 
 
 def departures(history: DataFrame) -> list[DepartureCount]:
-    """Return departures, those of one broker, leader, cause and second counted together."""
+    """Return departures, counted by broker, leader, cause and second."""
     from pyspark.sql import functions as sf
 
     rows = history.where(history.row == DEPARTURE)
@@ -212,7 +213,7 @@ def phases(events: DataFrame) -> tuple[PhaseTimes, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterWide:
-    """Events that are not of one partition, and unclean elections."""
+    """Events that do not belong to one partition, and unclean elections."""
 
     failovers: tuple[Failover, ...]
     controllers: tuple[ControllerTerm, ...]
@@ -223,7 +224,7 @@ class ClusterWide:
 
 
 def cluster_events(events: DataFrame) -> ClusterWide:
-    """Return failovers, controllers, brokers' lives and losses, each in order of time."""
+    """Return failovers, controllers, brokers' registrations and losses, each in order of time."""
     from pyspark.sql import functions as sf
 
     rows = events.where(events.kind.isin(*_CLUSTER_KINDS)).orderBy(sf.desc("time_ms"))
@@ -235,7 +236,7 @@ def cluster_events(events: DataFrame) -> ClusterWide:
 
 
 def cluster_wide(documents: Mapping[str, Sequence[Mapping[str, Any]]]) -> ClusterWide:
-    """Return the same from documents by kind, each in order of time."""
+    """Return the cluster's events from documents by kind, each in order of time."""
     illegible: Counter[str] = Counter()
 
     def legible(kind: str, parse: Callable[[Mapping[str, Any]], T]) -> list[T]:

@@ -1,12 +1,12 @@
 """Brokers with more departures from ISRs than chance explains, without Spark.
 
 A broker takes part in a departure as the follower that left, or as the leader that removed it.
-Departures of one broker for one cause close together are one incident: a dead broker leaves a
-thousand ISRs at once. Under the null hypothesis each incident strikes a broker in proportion to its
-replicas (or, as a leader, to the time that it led). A broker is a suspect where the chance of that
-many incidents or more is small, for the number of brokers that were looked at.
+Departures of one broker for one cause within a short time are one incident, because a dead broker
+leaves a thousand ISRs at once. Under the null hypothesis each incident strikes a broker in
+proportion to its replicas (or, as a leader, to the time that it led). A broker is a suspect if the
+probability of at least its number of incidents is small, given the number of brokers.
 
-Does not know why a broker is slow: a suspect is where to look first, not a proof.
+A suspect is a broker to inspect first; the test does not explain its departures.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
-#: Departures of a broker, for one cause, with no larger gap are one incident.
+#: Largest gap in seconds between departures of one incident.
 INCIDENT_GAP_S: Final = 10
 #: Causes that an operator brings about.
 PLANNED: Final = ("shutdown", "moved")
-#: Causes that the leader judges: its own slowness looks the same.
+#: Causes that the leader judges; a slow leader has the same effect as a slow follower.
 JUDGED_BY_LEADER: Final = ("slow", "no_fetch", "epoch", "unknown", "leader_read")
-#: Causes that say nothing about the follower.
+#: Causes for which the follower is not responsible.
 OF_LEADER: Final = ("leader_read",)
-#: Largest chance of a suspect, before it is divided by the number of brokers.
+#: Significance level of a suspect, before it is divided by the number of brokers.
 SIGNIFICANCE: Final = 0.05
-#: One or two incidents prove nothing.
+#: Minimum number of incidents of a suspect; fewer prove nothing.
 MIN_INCIDENTS: Final = 3
 _MIN_LIFT: Final = 1.5
 
@@ -44,7 +44,7 @@ class DepartureRole(StrEnum):
 class DepartureCount:
     """Departures of a broker from ISRs of one leader for one cause in one second.
 
-    `leader` is the broker itself where the leader died.
+    `leader` is the broker itself if it was a leader that died.
     """
 
     broker: int
@@ -64,20 +64,20 @@ class Incidents:
     cause: str
     departures: int
     incidents: int
-    #: Sum over partitions of the time until the replica was back.
+    #: Sum over partitions of the time until the replica returned.
     absent_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """A broker's incidents in a role against those that its share explains."""
+    """A broker's incidents in a role, compared with those expected from its share."""
 
     role: DepartureRole
     broker: int
     incidents: int
     departures: int
     expected: float
-    #: Probability of at least so many incidents, if all brokers were equally reliable.
+    #: Probability of at least that many incidents if all brokers were equally reliable.
     chance: float
     main_cause: str
     is_suspect: bool
@@ -86,7 +86,7 @@ class Suspicion:
 def incidents_of(counts: Iterable[DepartureCount], role: DepartureRole) -> list[Incidents]:
     """Return the incidents of each broker and cause, by broker and cause.
 
-    As a leader, a broker has the departures of others from the ISRs that it led.
+    In the role of leader, a broker has the departures of followers from the ISRs that it led.
     """
     grouped: dict[tuple[int, str], list[DepartureCount]] = {}
     for each in counts:
@@ -108,7 +108,7 @@ def incidents_of(counts: Iterable[DepartureCount], role: DepartureRole) -> list[
 
 
 def _says_anything(found: Incidents) -> bool:
-    """Return whether the cause may lie with the broker in its role."""
+    """Return whether the broker in its role may have caused the departures."""
     if found.role is DepartureRole.LEADER:
         return found.cause in JUDGED_BY_LEADER
     return found.cause not in OF_LEADER
@@ -125,7 +125,7 @@ def suspicions(
 ) -> list[Suspicion]:
     """Return every broker with unplanned incidents, the least likely first.
 
-    `shares`: by role, the part of all replicas, or of all time as leader, that a broker has.
+    `shares` has, by role, a broker's part of all replicas or of all time as leader.
     """
     by_broker: dict[tuple[DepartureRole, int], list[Incidents]] = {}
     totals = dict.fromkeys(DepartureRole, 0)
@@ -159,7 +159,7 @@ def suspicions(
 
 
 def normal(weights: Mapping[int, float]) -> dict[int, float]:
-    """Return each weight as a part of their sum; nothing for a sum of zero."""
+    """Return each weight divided by the sum of all; an empty result for a sum of zero."""
     total = sum(weights.values())
     return {broker: weight / total for broker, weight in weights.items()} if total else {}
 
@@ -172,7 +172,7 @@ def at_least(count: int, trials: int, share: float) -> float:
         return 0.0
     if share >= 1.0:
         return 1.0
-    # The tail in logarithms: a large number of trials underflows otherwise.
+    # The tail is computed in logarithms, because a large number of trials would underflow.
     terms = [
         math.lgamma(trials + 1)
         - math.lgamma(k + 1)
