@@ -1,11 +1,11 @@
-"""audit: every batch of every replica checked, replicas compared, damage named to the byte.
+"""audit: checks of every batch of every replica, and comparisons of replicas.
 
-`auditing` is the pipeline: it lists, scans, joins, compares, and looks again. `metadata` is what a
-running cluster says about its partitions.
+`auditing` is the pipeline: list, scan, join, compare, repeat. `metadata` asks a running cluster
+about its partitions.
 
 Scan: `ranges` are the work of tasks, `spark_tasks` the jobs. `range_scan` reads a range with
-`batch_checks` and `index_checks`. `kept_results` lets a stopped audit go on.
+`batch_checks` and `index_checks`. `kept_results` lets a stopped audit continue.
 
 Result: `joining` makes one result of a replica's ranges, `comparing` compares replicas, `detail`
-looks closer. `findings` and `reporting` are the report.
+compares single records. `findings` and `reporting` are the report.
 """

@@ -1,9 +1,9 @@
-"""The audit itself: list, scan, join, compare, and look again at what is not as it should be.
+"""The audit itself: list, scan, join and compare replicas, and repeat that for suspect partitions.
 
-Brokers may append, roll, delete and compact meanwhile. So a partition with damage, or with files
-that vanished, is listed again. Where nothing in it has changed, its findings stand; otherwise its
-new files are scanned and it is judged by them, at most ROUNDS times. Ranges of unchanged files keep
-their results. Runs on the driver; tasks are `spark_tasks`.
+Brokers may append, roll, delete and compact during an audit. The audit therefore lists a partition
+again if it shows damage or vanished files. If its files are unchanged, its findings stand;
+otherwise the audit scans the new files, at most ROUNDS times. Ranges of unchanged files keep their
+results. The audit runs on the driver, with `spark_tasks` as tasks.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from tidelog.spark.segments.listing import (
     list_directories,
 )
 
-#: Listings of a partition whose files change while they are read.
+#: Maximum number of listings of a partition whose files change during the audit.
 ROUNDS: Final = 4
 
 
 class AuditTasks(Protocol):
-    """Where the work is done: Spark, or a test's own process."""
+    """A runner of an audit's tasks: Spark, or a test's own process."""
 
     def scan(self, jobs: Sequence[RangeJob], kept: KeptResults | None) -> list[RangeResult]: ...
     def compare(self, jobs: Sequence[DetailJob]) -> list[DetailResult]: ...
@@ -48,7 +48,7 @@ class AuditTasks(Protocol):
 
 @dataclass(slots=True)
 class PartitionAudit:
-    """One partition: its replicas, and what was found when they were compared."""
+    """One partition: its replicas, and the findings of their comparison."""
 
     tp: TopicPartition
     high: int
@@ -63,7 +63,7 @@ class PartitionAudit:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it has damage, or could not be read as listed."""
+        """Whether the partition has damage, or could not be read as listed."""
         return self.is_gone or any(each.severity is Severity.DAMAGE for each in self.all_findings())
 
 
@@ -73,7 +73,7 @@ class Audit:
 
     directories: tuple[ListedLogDir, ...]
     partitions: list[PartitionAudit]
-    #: Of directories, not of replicas.
+    #: Findings about directories, not about replicas.
     findings: list[AuditFinding]
     seconds: float
     bytes_read: int
@@ -82,7 +82,7 @@ class Audit:
     listed_again: int
 
     def all_findings(self) -> list[AuditFinding]:
-        """Return everything found, damage first."""
+        """Return all findings, damage first."""
         every = [*self.findings, *(f for each in self.partitions for f in each.all_findings())]
         return sorted(every, key=lambda each: (each.severity, each.partition, each.path))
 
@@ -103,9 +103,9 @@ def audit_directories(
 ) -> Audit:
     """Audit log directories, given as paths or globs.
 
-    `bootstrap` names a running cluster whose metadata is used. `compacted` names topics whose gaps
-    are compaction's. `keep` is a directory for results, so that a stopped audit can go on.
-    Raises ConfigError, KafkaError, Spark's errors.
+    `bootstrap` names a running cluster, whose metadata is used. `compacted` names compacted topics,
+    in which gaps are no damage. `keep` is a directory for results, so that a stopped audit can
+    continue. Raises ConfigError, KafkaError, Spark's errors.
     """
     started = time.monotonic()
     paths = expand(directories, "directories")
@@ -132,7 +132,7 @@ def audit_directories(
 def check_directories(
     directories: Sequence[ListedLogDir], view: ClusterAssignments
 ) -> list[AuditFinding]:
-    """Return findings about the directories themselves and about replicas' places."""
+    """Return findings about the directories themselves and about the places of replicas."""
     found: list[AuditFinding] = []
     clusters = [each.cluster for each in directories if each.cluster is not None]
     usual = view.cluster or (max(clusters, key=clusters.count) if clusters else None)
@@ -198,7 +198,7 @@ class _Auditing:
     def audit_until_stable(
         self, replicas: Mapping[TopicPartition, list[Replica]]
     ) -> dict[TopicPartition, PartitionAudit]:
-        """Audit all partitions; those with damage again as long as their files change."""
+        """Audit all partitions; repeat those with damage while their files change."""
         current = {tp: list(each) for tp, each in replicas.items()}
         done = self._audit(current)
         for _ in range(ROUNDS - 1):
@@ -255,7 +255,7 @@ class _Auditing:
         highs: Mapping[TopicPartition, int],
         whole: Sequence[str],
     ) -> dict[str, list[RangeResult]]:
-        """Return the results of all ranges by path; scan those that are not known yet."""
+        """Return the results of all ranges by path; scan ranges without a result."""
         jobs = [
             job
             for tp, each in replicas.items()
@@ -287,7 +287,7 @@ class _Auditing:
     def _compare(
         self, done: Mapping[TopicPartition, PartitionAudit], gaps: Mapping[TopicPartition, Gaps]
     ) -> None:
-        """Compare batch by batch where digests differ."""
+        """Compare replicas batch by batch if their digests differ."""
         wanted = []
         for tp, partition in done.items():
             swapped = {

@@ -1,11 +1,11 @@
 """Checks of batch headers, over many batches at once, in the order of the file.
 
-Base offset and leader epoch lie outside the checksum, so a flipped bit there shows only beside the
-neighbours: a batch whose neighbours fit each other without it is the wrong one. A batch with a
-wrong checksum has no trusted last offset: it ends before the next batch. Digests are of header
-fields: base offset, size, epoch and checksum. The checksum covers everything else of a batch and
-was compared with the bytes, so equal fields mean equal batches, except for one accident in 2^32.
-Sums of them do not depend on how ranges cut the log. Knows no files.
+Base offset and leader epoch lie outside the checksum, so only neighbouring batches reveal a flipped
+bit there. A batch is wrong if its neighbours fit each other without it. The last offset of a batch
+with a wrong checksum is taken from the next batch. A digest covers base offset, size, epoch and
+checksum. The checksum covers all other bytes of a batch, so equal digests mean equal batches,
+except for one accident in 2^32. Sums of digests do not depend on the borders of ranges. The module
+opens no file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog.spark.segments.batch_scan import Rows
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-#: Offsets that a batch with a wrong checksum may claim to hold.
+#: Maximum number of offsets that is believed of a batch with a wrong checksum.
 _BELIEVED_OFFSETS: Final = 1 << 20
 _SEEDS: Final = tuple(np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03))
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
@@ -32,33 +32,33 @@ _SECOND: Final = np.uint64(0x94D049BB133111EB)
 
 @dataclass(slots=True)
 class Columns:
-    """Batches of one step, corrected where their neighbours show what is right."""
+    """Batches of one step, with corrections that their neighbours prove."""
 
     positions: Ints
     bases: Ints
     lasts: Ints
     max_timestamps: Ints
-    #: The checksum is right.
+    #: Whether the checksum of each batch is right.
     sound: Flags
 
 
 class BatchChecks:
-    """Checks of a range, step by step; fills a RangeResult."""
+    """Checks of a range, step by step; the results go into a RangeResult."""
 
     def __init__(self, job: RangeJob, result: RangeResult, findings: Collector) -> None:
         self._job = job
         self._result = result
         self._findings = findings
-        #: Last offset and epoch of the batch before; None where they are not known.
+        #: Last offset and epoch of the previous batch; None if unknown.
         self._last: int | None = None
         self._epoch: int | None = None
 
     def forget_order(self) -> None:
-        """Expect nothing of the next batch's offset: bytes before it are no batch."""
+        """Accept any offset in the next batch, because the bytes before it are not a batch."""
         self._last = None
 
     def fold(self, rows: Rows) -> Columns:
-        """Check the next batches of the range; return them for the checks of indexes."""
+        """Check the next batches of the range; return their columns for the checks of indexes."""
         result = self._result
         sound = rows["crc"] == rows["computed_crc"]
         columns = Columns(
@@ -153,13 +153,13 @@ class BatchChecks:
             )
 
     def _expected(self, columns: Columns) -> Ints:
-        """Return the base offset that continues the batch before; -1 where that is not known."""
+        """Return the base offset that continues the previous batch; -1 if unknown."""
         first = -1 if self._last is None else self._last + 1
-        # A wrong checksum at the end of the step: its last offset is not known.
+        # The last offset of a batch with a wrong checksum at the end of the step is unknown.
         return np.concatenate(([first], columns.lasts[:-1] + 1))
 
     def _correct_outliers(self, off: Ints, expected: Ints, columns: Columns) -> None:
-        """Name batches whose base offset alone is wrong, and go on with the right one."""
+        """Report batches whose base offset alone is wrong, and continue with the right offset."""
         for place in off:
             following = place + 1
             if following >= len(columns.bases) or not columns.sound[place]:
@@ -183,7 +183,7 @@ class BatchChecks:
             blamed, expected = int(place), f"at least {int(previous[place])}"
             before = int(epochs[place - 2]) if place > 1 else self._epoch
             if place > 0 and (before is None or epochs[place] >= before):
-                # The batch before fits neither neighbour.
+                # The previous batch fits neither of its neighbours.
                 blamed, expected = int(place) - 1, f"{int(epochs[place])} at most"
             self._findings.add(
                 FindingKind.EPOCH_ORDER,
@@ -230,14 +230,14 @@ class BatchChecks:
 
 
 def batch_digests(bases: Ints, sizes: Ints, epochs: Ints, crcs: Ints) -> npt.NDArray[np.uint64]:
-    """Return a number for each batch that differs where any of the four fields does."""
+    """Return a number for each batch; batches differ in it if they differ in any field."""
     mixed = _mixed(bases.astype(np.uint64) + _SEEDS[0])
     place = sizes.astype(np.uint64) << np.uint64(32) ^ epochs.astype(np.uint64)
     return _mixed(_mixed(mixed ^ place) + crcs.astype(np.uint64) * _SEEDS[1])
 
 
 def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return the values with every bit spread over all others (splitmix64)."""
+    """Return hashes of the values (splitmix64)."""
     values = (values ^ values >> np.uint64(30)) * _FIRST
     values = (values ^ values >> np.uint64(27)) * _SECOND
     return values ^ values >> np.uint64(31)

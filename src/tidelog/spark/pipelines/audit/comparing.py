@@ -1,8 +1,8 @@
-"""Replicas of one partition compared: digests, ends, topic ids, buckets for a closer look.
+"""Comparison of one partition's replicas: digests, ends, topic ids, and buckets that differ.
 
-Everything below any checkpointed high watermark is committed, so every replica must have it that is
-in the ISR, and all replicas must agree on it. Without metadata the ISR is not known: a replica that
-ends earlier is damage. With metadata, one outside the ISR is only behind. Plain decisions.
+Records below any checkpointed high watermark are committed: replicas in the ISR must have them, and
+all replicas must agree on them. Without metadata the ISR is unknown, and a shorter replica counts
+as damage. With metadata, a shorter replica outside the ISR is only behind. The functions are pure.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tidelog.spark.segments.listing import Replica
 
 
 def high_watermark(replicas: Sequence[Replica]) -> int:
-    """Return the largest checkpointed high watermark: all below it is committed."""
+    """Return the largest checkpointed high watermark, below which all records are committed."""
     return max((each.high_watermark or 0 for each in replicas), default=0)
 
 
 def gaps_of(
     replicas: Sequence[Replica], is_compacted: bool, assigned: PartitionMetadata | None
 ) -> Gaps:
-    """Return what explains gaps of a partition's logs.
+    """Return the explanation of gaps in a partition's logs.
 
-    A cleaner's checkpoint proves that a topic is compacted. How far is known only if all replicas
-    are here: a follower copies the gaps of a leader that is not.
+    A cleaner's checkpoint proves that a topic is compacted. The reach of compaction is known only
+    with all replicas: a follower copies the gaps of a leader outside the audit.
     """
     cleaned = [each.cleaned_to for each in replicas if each.cleaned_to is not None]
     all_here = assigned is not None and len(replicas) >= len(assigned.replicas)
@@ -68,7 +68,7 @@ def check_ends(
 
 
 def check_identity(replicas: Sequence[Replica]) -> list[AuditFinding]:
-    """Return replicas of another topic, and two replicas of one broker."""
+    """Return replicas with another topic id, and double replicas of one broker."""
     found: list[AuditFinding] = []
     ids = [each.topic_id for each in replicas if each.topic_id is not None]
     usual = max(ids, key=ids.count) if ids else None
@@ -103,7 +103,7 @@ def check_identity(replicas: Sequence[Replica]) -> list[AuditFinding]:
 
 
 def differing_buckets(audits: Sequence[ReplicaAudit]) -> list[int]:
-    """Return the buckets in which two replicas differ that both hold offsets of it."""
+    """Return the buckets in which two replicas differ that both hold its offsets."""
     every: set[int] = set()
     for audit in audits:
         every.update(audit.buckets)

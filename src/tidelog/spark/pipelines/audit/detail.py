@@ -1,11 +1,10 @@
-"""Batches and records of some offsets, compared between replicas whose digests differ.
+"""A task that compares batches and records of replicas whose digests differ.
 
-First batches, by the fields of their headers. Where these differ, records: offset, leader epoch,
-producer, sequence number, whether they are of a transaction, timestamp, key, value and headers.
-Replicas that hold the same records in other batches are batched differently. On a compacted topic a
-record that one replica lacks was compacted there, so replicas are compacted differently; one offset
-with two contents is a divergence always. Offsets that damage hides in either replica are left out:
-they are findings already. Runs in a task.
+The task first compares header fields of batches. If these differ, the task compares records by
+offset, leader epoch, producer, sequence number, transaction, timestamp, key, value and headers.
+Equal records in other batches are reported as different batching. On a compacted topic, a record
+that one replica lacks is reported as different compaction. One offset with two contents is always a
+divergence. Damaged offsets of either replica are skipped, because findings already cover them.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class DetailJob:
-    """Buckets of one partition that differ."""
+    """Buckets of one partition in which digests differ."""
 
     partition: str
     buckets: tuple[int, ...]
     high: int
     is_compacted: bool
-    #: Compaction has not gone beyond this offset; None where that is not known.
+    #: The offset up to which compaction may have removed records; None if unknown.
     compacted_below: int | None
     sides: tuple[Side, ...]
 
@@ -64,7 +63,7 @@ class Divergence:
     history: str
     other: str
     other_history: str
-    #: Buckets that differ at and behind this one.
+    #: Number of buckets that differ, from this offset on.
     buckets: int
 
 
@@ -74,11 +73,11 @@ class DetailResult:
 
     findings: list[AuditFinding] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
-    #: A file vanished or changed since it was scanned.
+    #: Whether a file vanished or changed since its scan.
     is_gone: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the result as plain values."""
         return asdict(self)
 
     @classmethod
@@ -104,7 +103,7 @@ class _Batch(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int, int, int]:
-        """Equal for equal batches."""
+        """Fields that are equal for equal batches."""
         return self.base, self.size, self.epoch, self.crc
 
 
@@ -117,7 +116,7 @@ def compare_buckets(job: DetailJob) -> DetailResult:
     except FileNotFoundError:
         comparison.result.is_gone = True
     except (OSError, ProtocolError) as error:
-        # Checksums were right when the file was scanned, so it has changed, or its disk fails.
+        # Checksums were right at the scan, so the file has changed since, or its disk fails.
         comparison.result.is_gone = True
         comparison.result.findings.append(
             AuditFinding(
@@ -136,13 +135,13 @@ class _Comparison:
     def __init__(self, job: DetailJob) -> None:
         self._job = job
         self.result = DetailResult()
-        #: Replicas whose first divergence is known: the rest of them follows from it.
+        #: Replicas whose first divergence is known; later divergences follow from the first.
         self._diverged: set[str] = set()
         #: (kind, replica, other) to (buckets, first offset, records that one lacks).
         self._harmless: dict[tuple[FindingKind, str, str], list[int]] = {}
 
     def compare(self, bucket: int, left: int) -> None:
-        """Compare all replicas in one bucket with the one that most agree with."""
+        """Compare all replicas in one bucket with the replica that most others agree with."""
         low, high = bucket << BUCKET_BITS, (bucket + 1) << BUCKET_BITS
         sides = [
             each
@@ -259,7 +258,7 @@ class _Comparison:
         )
 
     def finish(self) -> None:
-        """Add what differs without harm."""
+        """Add the harmless differences."""
         for (kind, broker, other), (buckets, first, lacking) in self._harmless.items():
             if kind is FindingKind.COMPACTED:
                 what = f"{lacking} records are in one replica only; all others are equal"
@@ -319,7 +318,7 @@ def _records(batches: Sequence[_Batch]) -> dict[int, _DigestPlace]:
 
 
 def _reference(sides: Sequence[Side], held: dict[str, list[_Batch]]) -> Side:
-    """Return the replica with which most agree; among equals the one that is ahead."""
+    """Return the replica with which most agree; among equals the longest."""
     contents = {
         broker: tuple(each.identity for each in batches) for broker, batches in held.items()
     }

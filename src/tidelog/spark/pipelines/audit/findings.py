@@ -1,8 +1,8 @@
-"""Findings of an audit: what is wrong, in which file, at which byte and offset.
+"""Findings of an audit: the problem, its file, its byte and its offset.
 
-Plain values that travel as JSON between tasks, kept results and the driver. `DAMAGE` makes the
-audit fail. `NOTICE` is something that an operator should know: a crash, a deletion or an
-interrupted compaction leaves it, and a broker's start deals with it.
+Findings travel as JSON between tasks, kept results and the driver. `DAMAGE` makes the audit fail. A
+`NOTICE` is for the operator: it results from a crash, a deletion or an interrupted compaction, and
+the start of a broker repairs it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-#: Findings of one kind that a range or a file keeps; the rest is counted.
+#: Maximum number of findings of one kind for a range or a file; further findings are only counted.
 KEPT_OF_A_KIND: Final = 20
 
 
 class FindingKind(StrEnum):
-    """What was found."""
+    """The problem that was found."""
 
     CHECKSUM = "checksum"
     NO_BATCH = "no batch"
@@ -50,7 +50,7 @@ class FindingKind(StrEnum):
 
 
 class Severity(StrEnum):
-    """Whether the audit fails."""
+    """Whether a finding makes the audit fail."""
 
     DAMAGE = "damage"
     NOTICE = "notice"
@@ -58,7 +58,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One thing found. `also` counts more of the kind in the same file that are not listed."""
+    """One finding; `also` counts further ones of the same kind in the file."""
 
     kind: FindingKind
     path: str
@@ -67,7 +67,7 @@ class AuditFinding:
     offset: int | None = None
     severity: Severity = Severity.DAMAGE
     also: int = 0
-    #: Filled on the driver.
+    #: The partition, which the driver fills in.
     partition: str = ""
     broker: str = ""
 
@@ -102,7 +102,7 @@ class Collector:
             self._also[kind] = self._also.get(kind, 0) + 1
 
     def all(self) -> list[AuditFinding]:
-        """Return the findings; the last of each kind has the count of those left out."""
+        """Return the findings; the last of each kind counts the omitted ones."""
         found: list[AuditFinding] = []
         for kind, kept in self._found.items():
             found += [*kept[:-1], replace(kept[-1], also=self._also.get(kind, 0))]

@@ -1,11 +1,11 @@
 """Checks of a segment's offset index and time index against its batches.
 
 An offset entry names a batch by its position, and an offset that this batch or one of its append
-reaches. Kafka writes one entry for all batches of an append, so the offset may lie behind the first
-one, but not behind the batch of the next entry. A time entry is a largest timestamp so far and an
-offset in the batch that has it. Zeros behind the entries are those of Kafka's preallocation.
-Indexes above the recovery point may be stale after a crash: a start rebuilds them, and a finding is
-a notice. Sources: OffsetIndex, TimeIndex, LogSegment.append.
+reaches. Kafka writes one entry for all batches of an append. The offset of an entry may therefore
+lie after the first of these batches, but not after the batch of the next entry. A time entry is the
+largest timestamp so far and an offset in its batch. Zeros after the entries are Kafka's
+preallocation. Indexes above the recovery point may be stale after a crash; such a finding is a
+notice, because a start rebuilds them. Sources: OffsetIndex, TimeIndex, LogSegment.append.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class IndexChecks:
         self._offsets, self._positions = self._offset_entries(f"{stem}.index")
         self._stamps, self._stamped = self._time_entries(f"{stem}.timeindex")
         self._largest = -1
-        #: Offset of the entry before, which must lie below the batch of the next one.
+        #: Offset of the previous entry, which must lie below the batch of the next entry.
         self._entry_before = -1
-        #: Bytes that are no batch: entries there are not judged.
+        #: Ranges of bytes that are not batches; entries for them are not judged.
         self._skipped: list[tuple[int, int]] = []
 
     def fold(self, columns: Columns) -> None:
@@ -50,11 +50,11 @@ class IndexChecks:
         self._fold_times(columns)
 
     def skip(self, start: int, end: int) -> None:
-        """Do not judge entries of these bytes: no batch is there."""
+        """Exclude entries of these bytes, which are not a batch, from the checks."""
         self._skipped.append((start, end))
 
     def finish(self) -> None:
-        """Put the findings into the result."""
+        """Add the findings to the result."""
         self._result.findings += self._index.all() + self._times.all()
 
     def _offset_entries(self, path: str) -> tuple[Ints, Ints]:
@@ -148,7 +148,7 @@ class IndexChecks:
             )
 
     def _place_of(self, position: int) -> int | None:
-        """Return the byte of the entry in the index file, from its place among all entries."""
+        """Return the byte of an entry in the index file, from its number among all entries."""
         entries = _entries(self._job.path.removesuffix(".log") + ".index", _OFFSET_ENTRY, None)
         found = np.flatnonzero(entries["position"] == position)
         return int(found[0]) * _OFFSET_ENTRY.itemsize if len(found) else None
@@ -188,7 +188,7 @@ def _entries(
     findings: Collector | None,
     severity: Severity = Severity.NOTICE,
 ) -> npt.NDArray[np.void]:
-    """Return the entries of an index file; none where there is no file."""
+    """Return the entries of an index file; empty if there is no file."""
     try:
         with open(path, "rb") as file:
             data = file.read(os.fstat(file.fileno()).st_size)

@@ -1,9 +1,9 @@
-"""A replica's audit, joined from the results of its ranges.
+"""The audit of a replica, joined from the results of its ranges.
 
-Here are the checks that no single range can make. File names are compared with offsets, the tail of
-the log with the recovery point, the leader-epoch checkpoint with the batches. Order and gaps are
-checked across ranges and segments, and files without a log are named. Gaps are damage unless the
-topic is compacted. Decides on plain values; opens no file.
+The module makes the checks that no single range can make. It compares file names with offsets, the
+tail of the log with the recovery point, and the leader-epoch checkpoint with the batches. It also
+checks order and gaps across ranges and segments, and reports files without a log. Gaps are damage
+unless the topic is compacted. The module opens no file.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ EpochStart = tuple[int, int, int | None]
 
 @dataclass(slots=True)
 class ReplicaAudit:
-    """What is known of one replica after all of it was read."""
+    """The results of one completely read replica."""
 
     replica: Replica
-    #: Offsets that its batches cover: `[start, end)`.
+    #: The offsets `[start, end)` of the replica's batches.
     start: int
     end: int
     batches: int = 0
@@ -35,28 +35,28 @@ class ReplicaAudit:
     buckets: dict[int, tuple[int, int]] = field(default_factory=dict)
     damaged: list[tuple[int, int]] = field(default_factory=list)
     findings: list[AuditFinding] = field(default_factory=list)
-    #: A file vanished or shrank while it was read.
+    #: Whether a file vanished or shrank during the scan.
     is_gone: bool = False
 
     @property
     def last_epoch(self) -> int:
-        """Leader epoch of the last batch; -1 without one."""
+        """Leader epoch of the last batch; -1 without a batch."""
         return self.epochs[-1][0] if self.epochs else -1
 
     def history(self) -> str:
-        """Return the leader epochs with their first offsets, as the batches have them."""
+        """Return the leader epochs in the batches with their first offsets."""
         return " ".join(f"{epoch}@{start}" for epoch, start, _ in self.epochs) or "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """What explains missing offsets: compaction, up to an offset where that is known."""
+    """The explanation of missing offsets: compaction, up to an offset if that is known."""
 
     is_compacted: bool = False
     below: int | None = None
 
     def explain(self, last_missing: int) -> bool:
-        """Return whether compaction may have removed offsets up to this one."""
+        """Return whether compaction may have removed all offsets up to this one."""
         return self.is_compacted and (self.below is None or last_missing < self.below)
 
 
@@ -76,7 +76,7 @@ class _Joining:
         self._gaps = gaps
         first = replica.segments[0].base_offset if replica.segments else 0
         self._audit = ReplicaAudit(replica, first, first)
-        #: Last offset so far; None where the next one cannot be known.
+        #: Last offset so far; None if the next offset is unknown.
         self._last: int | None = None
         self._epoch = -1
 
@@ -144,7 +144,7 @@ class _Joining:
             before = audit.buckets.get(bucket, (0, 0))
             audit.buckets[bucket] = (before[0] + count, (before[1] + total) & 0xFFFF_FFFF_FFFF_FFFF)
         audit.damaged += each.damaged
-        # The indexes of a swapped segment are swapped with it, or wrong throughout.
+        # The indexes of a swapped segment are swapped too, or wrong throughout.
         audit.findings += [
             finding
             for finding in each.findings
@@ -167,11 +167,11 @@ class _Joining:
         held: Sequence[RangeResult],
         found: Collector,
     ) -> bool:
-        """Return whether the file holds the batches of another place in the log; say so."""
+        """Return whether the file's batches belong to another place in the log; report that."""
         first, first_last = held[0].first, held[0].first_last
         if first is None or first_last is None:
             return False
-        # A replica that began in the middle of a batch has the whole batch in its first file.
+        # The first file of a replica that began inside a batch has the whole batch.
         reaches = first_last >= segment.base_offset and segment is self._replica.segments[0]
         below = first < segment.base_offset and not reaches
         above = following is not None and first >= following.base_offset
@@ -196,7 +196,7 @@ class _Joining:
     def _check_join(
         self, segment: ListedSegment, each: RangeResult, found: Collector, *, starts_file: bool
     ) -> None:
-        """Check the first batch of a range against the end of what came before."""
+        """Check the first batch of a range against the end of the previous range."""
         expected = self._last + 1 if self._last is not None else None
         if expected is None and starts_file and segment is self._replica.segments[0]:
             expected = segment.base_offset
@@ -259,7 +259,7 @@ class _Joining:
         each: RangeResult,
         found: Collector,
     ) -> None:
-        """Judge bytes at the end of a file that are no whole batch."""
+        """Judge bytes at the end of a file that are not a whole batch."""
         if each.tail is None:
             return
         position, reason, zeros = each.tail
@@ -313,12 +313,12 @@ class _Joining:
             )
 
     def _check_epochs(self) -> None:
-        """Compare the leader-epoch checkpoint with the batches, as far as a start believes it."""
+        """Compare the leader-epoch checkpoint with the batches, as far as a start trusts it."""
         audit, replica = self._audit, self._replica
         if not replica.epochs or not audit.epochs:
             return
         if any(each.kind is FindingKind.SWAPPED for each in audit.findings):
-            return  # their order in the log is not known
+            return  # the order of the epochs is unknown
         limit = audit.end if replica.is_clean else min(audit.end, replica.recovery_point or 0)
         path = f"{replica.path}/{files.LEADER_EPOCHS}"
         found = Collector(path)
@@ -336,7 +336,7 @@ class _Joining:
                 continue
             later = [each for each in audit.epochs if each[1] >= start]
             if later and (later[0][2] is None or later[0][2] < start):
-                continue  # the batches change their epoch here, or compaction took those between
+                continue  # a change of epoch in the batches, or removed by compaction
             inside = [each for each in audit.epochs if each[1] < start]
             if (inside and inside[-1][0] != epoch) or (later and later[0][0] == epoch):
                 found.add(
@@ -348,7 +348,7 @@ class _Joining:
         audit.findings += found.all()
 
     def _check_other_files(self) -> None:
-        """Name index files without a log, and files that no broker writes."""
+        """Report index files without a log, and files that no broker writes."""
         replica = self._replica
         bases = {segment.base_offset for segment in replica.segments}
         for other in replica.others:

@@ -1,9 +1,8 @@
-"""Results of ranges, kept in a directory so that a stopped audit goes on where it was.
+"""Results of ranges in a directory, with which a stopped audit continues.
 
-A task writes its result under a name made from the file's path, size, time, inode and bytes, so a
-file that changed since has another name and is scanned again. Each file is written beside and
-renamed: there is a whole result or none. A result that cannot be read counts as none. The directory
-must be one that all executors see, like the log directories.
+The name of a result is made from the file's path, size, time, inode and bytes, so a changed file is
+scanned again. A result appears whole, by a rename. An unreadable result counts as missing. All
+executors must see the directory, like the log directories.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class KeptResults:
 
     @classmethod
     def opened(cls, directory: str) -> KeptResults:
-        """Return the results of a directory, which is created. Raises ConfigError."""
+        """Create a directory and return its results. Raises ConfigError."""
         try:
             os.makedirs(directory, exist_ok=True)
             probe = Path(directory, f".{os.getpid()}.probe")
@@ -38,13 +37,13 @@ class KeptResults:
         return cls(os.path.abspath(directory))
 
     def read(self, job: RangeJob) -> RangeResult | None:
-        """Return the kept result of a range; None where it has to be scanned."""
+        """Return the kept result of a range; None if the range must be scanned."""
         try:
             found = RangeResult.from_json(json.loads(self._path(job).read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError):
-            return None  # torn or of another version: the range is scanned again
+            return None  # torn or of another version: scan again
         return found if found.is_valid_for(job.high) else None
 
     def write(self, job: RangeJob, result: RangeResult) -> None:

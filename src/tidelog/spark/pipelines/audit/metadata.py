@@ -1,8 +1,8 @@
-"""What a running cluster says about its partitions: assignment, ISR, compaction.
+"""Metadata of a running cluster for an audit: assignment, ISR, compaction.
 
-The source is optional: an audit of directories needs no broker. With it, missing replicas are
-found, replicas outside the ISR may be behind, and a compacted topic is known before its first
-compaction. Asks once, before directories are listed.
+An audit needs no broker. With metadata, it finds missing replicas, lets replicas outside the ISR be
+behind, and knows a compacted topic before its first compaction. The cluster is asked once, before
+directories are listed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _POLICY: Final = "cleanup.policy"
 
 @dataclass(frozen=True, slots=True)
 class ClusterAssignments:
-    """The partitions of a cluster; empty where no cluster was asked."""
+    """The partitions of a cluster; empty if no cluster was asked."""
 
     cluster: str | None = None
     partitions: Mapping[TopicPartition, PartitionMetadata] = field(default_factory=dict)
@@ -46,9 +46,9 @@ def ask_cluster(bootstrap: str) -> ClusterAssignments:
 def check_assignment(
     view: ClusterAssignments, directories: Sequence[ListedLogDir]
 ) -> list[AuditFinding]:
-    """Return assigned replicas that are not here, and those here that are not assigned.
+    """Return findings about missing replicas, and about replicas that are not assigned.
 
-    Looks only at brokers of which a log directory was given.
+    The check covers only brokers with a given log directory.
     """
     found: list[AuditFinding] = []
     brokers = {each.broker: each for each in directories if each.broker is not None}

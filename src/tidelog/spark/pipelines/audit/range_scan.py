@@ -1,10 +1,10 @@
-"""One task's work: every batch of a byte range read, its checksum computed, its header checked.
+"""The scan of a byte range by one task: checksum and header of every batch are checked.
 
-Reads 4 MiB at a time into one buffer. Not by mmap: a broker may truncate the file meanwhile, and a
-page behind its end would kill the worker. Checks are numpy's, over all batches of a step together
-(`batch_checks`), so small batches cost little. Behind bytes that are no batch the scan goes on at
-the next batch that has a right checksum. Errors of the operating system are findings, a vanished
-file is not: the driver looks again.
+The scan reads 4 MiB at a time into one buffer. With mmap, a broker's truncation of the file could
+kill the worker. numpy checks all batches of a step together (`batch_checks`), so small batches cost
+little. After bytes that are not a batch, the scan continues at the next batch with a right
+checksum. Errors of the operating system are findings; for a vanished file the driver lists the
+partition again.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tidelog.spark.segments.resync import are_zeros, first_with_wrong_length, ne
 
 _STEP_BYTES: Final = 4 * MIB
 _STEP_ROWS: Final = 1 << 16
-#: Message sets of Kafka before 0.11: their entries have the same first fields.
+#: Magic bytes of Kafka's message sets before 0.11, whose entries have the same first fields.
 _OLD_MAGICS: Final = (0, 1)
 
 
 def scan_range(job: RangeJob) -> RangeResult:
-    """Scan a range; the result has the findings of the log file and of its indexes there."""
+    """Scan a range; the result has the findings of its log file and its indexes."""
     result = RangeResult(job.start, job.end, job.high, job.start)
     findings = Collector(job.path)
     try:
@@ -58,7 +58,7 @@ def scan_range(job: RangeJob) -> RangeResult:
             return result
         _RangeScan(job, descriptor, result, findings).run()
     except OSError as error:
-        # The checks of what came before stand; what is behind cannot be read.
+        # The checks of the bytes read so far stand; the following bytes cannot be read.
         findings.add(
             FindingKind.UNREADABLE,
             f"the file cannot be read at or behind this byte: {error.strerror}",
@@ -97,7 +97,7 @@ class _RangeScan:
             result.stopped_at = position + after
             rows = self._rows[:count]
             if count and rows["position"][-1] >= job.end:
-                # A large batch brought later ones into the buffer: they are of the next range.
+                # After a large batch, the buffer also has batches of the next range.
                 rows = rows[rows["position"] < job.end]
                 result.stopped_at = int(rows["position"][-1] + rows["size"][-1])
             suspect = first_with_wrong_length(self._descriptor, rows, job.size)
@@ -141,7 +141,7 @@ class _RangeScan:
         return read
 
     def _size_wanted(self, have: int) -> int:
-        """Return the bytes to read for the next batch; 0 where the file ends in it."""
+        """Return the bytes to read for the next batch; 0 if the file ends inside the batch."""
         position, size = self._result.stopped_at, self._job.size
         left = size - position
         if have < HEADER_BYTES <= left:
@@ -172,13 +172,13 @@ class _RangeScan:
         self._skip(position, reason)
 
     def _skip(self, position: int, reason: str) -> None:
-        """Continue at the next batch behind bytes that are no batch, or at the end of the range."""
+        """Continue at the next batch after bytes that are not a batch, or at the range's end."""
         job, result = self._job, self._result
         low = job.base_offset if result.last is None else result.last + 1
         is_last = job.end == job.size
         found = next_batch(self._descriptor, position + 1, job.end, job.size, low)
         if found is None and is_last:
-            # The end of a file: the driver knows whether a crash may leave it so.
+            # The driver decides whether a crash may leave such an end of a file.
             zeros = are_zeros(self._descriptor, position, job.size)
             result.tail = (position, reason, zeros)
             result.stopped_at = job.end
@@ -200,7 +200,7 @@ class _RangeScan:
         self._indexes.skip(position, end)
 
     def _check_frames(self, rows: Rows, origin: int) -> None:
-        """Find whole batches that tidelog can decompress, and Kafka's clients cannot."""
+        """Report whole batches that tidelog can decompress, but Kafka's clients cannot."""
         is_lz4 = (rows["attributes"] & COMPRESSION_MASK) == compression.LZ4
         is_whole = rows["crc"] == rows["computed_crc"]
         view = memoryview(self._buffer)

@@ -1,10 +1,10 @@
-"""Byte ranges of log files: the work of a task, and what the task found there.
+"""Byte ranges of log files: the work of a task, and its result.
 
 A range begins at a batch. For the first range of a file that is byte 0; for later ones it is the
-position of an offset index entry whose header looks like a batch. The index may lie, so ranges must
-chain: each one reports where its last batch ended, and the next one must begin there. Otherwise the
-driver has the file scanned again as one range, without its index. A log file has at most 2 GiB, so
-that costs seconds. Values are plain, for JSON; nothing here reads a batch.
+position of an offset index entry whose header looks like a batch. An index may be wrong, so ranges
+must chain: each range must begin where the previous one found the end of its last batch. Otherwise
+the whole file is scanned again as one range, without its index. A log file has at most 2 GiB, so
+such a scan takes seconds. All values can be JSON; the module reads no batch.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from tidelog.spark.pipelines.audit.findings import AuditFinding
 from tidelog.spark.segments.batch_scan import HEADER_BYTES, MAGIC, header_at
 from tidelog.spark.segments.listing import ListedSegment, Replica
 
-#: Bytes of one range: a result is kept for each, and a crash repeats at most so many.
+#: Bytes of one range. The result of each range is kept, so a crash repeats at most one range per
+#: task.
 RANGE_BYTES: Final = 256 * MIB
-#: Offsets of one digest. Replicas are compared digest by digest.
+#: Binary logarithm of the offsets of one digest. Replicas are compared digest by digest.
 BUCKET_BITS: Final = 16
 _ENTRY_BYTES: Final = 8
-#: To be raised where the same bytes give another result.
+#: Version of results; raise it if the same bytes give another result.
 _VERSION: Final = 1
-#: No digest has a limit above this.
+#: The limit of digests that cover all offsets.
 NO_LIMIT: Final = 2**63 - 1
 
 
@@ -40,20 +41,20 @@ class RangeJob:
 
     path: str
     base_offset: int
-    #: Size, time and inode when the file was listed: they identify it.
+    #: Size, time and inode at the listing, which identify the content of the file.
     size: int
     mtime_ns: int
     inode: int
     start: int
     end: int
-    #: Batches that end below this offset are in the digests: the partition's high watermark.
+    #: The partition's high watermark; digests cover the batches that end below it.
     high: int
-    #: A crash leaves no wrong index here: all was flushed.
+    #: Whether the file was flushed, so that a crash leaves no wrong index.
     is_flushed: bool
 
     @property
     def key(self) -> str:
-        """Name of the kept result: equal for the same bytes of the same file."""
+        """Name of the kept result, which is equal for the same bytes of the same file."""
         values = [_VERSION, self.path, self.base_offset, self.size, self.mtime_ns, self.inode]
         values += [self.start, self.end, self.is_flushed]
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:40]
@@ -61,12 +62,12 @@ class RangeJob:
 
 @dataclass(slots=True)
 class RangeResult:
-    """What one range holds."""
+    """The result of one range."""
 
     start: int
     end: int
     high: int
-    #: Where the last batch ended, or the last bytes that are none.
+    #: Position at which the last batch ended, or the last bytes that are not a batch.
     stopped_at: int
     batches: int = 0
     records: int = 0
@@ -77,30 +78,30 @@ class RangeResult:
     #: (epoch, its first offset here, the last offset before it or None).
     epochs: list[tuple[int, int, int | None]] = field(default_factory=list)
     max_timestamp: int = -1
-    #: Bucket to (batches, sum of their digests).
+    #: Number of batches and sum of their digests, by bucket.
     buckets: dict[int, tuple[int, int]] = field(default_factory=dict)
-    #: The first missing offsets: (from, to, position of the batch behind).
+    #: The first missing offsets: (from, to, position of the next batch).
     gaps: list[tuple[int, int, int]] = field(default_factory=list)
     gap_count: int = 0
     #: Offsets without a record inside batches, and the position of the first such batch.
     hollow: int = 0
     hollow_at: int | None = None
-    #: Last offset of the index's entries here.
+    #: Last offset of the index entries in this range.
     indexed: int | None = None
-    #: (from, to): offsets that damage hides or blurs.
+    #: Offsets (from, to) that damage hides or makes uncertain.
     damaged: list[tuple[int, int]] = field(default_factory=list)
-    #: Bytes at the end of the file that are no whole batch: (position, reason, all are zeros).
+    #: Bytes at the end of the file that are not a whole batch: (position, reason, all are zeros).
     tail: tuple[int, str, bool] | None = None
     findings: list[AuditFinding] = field(default_factory=list)
-    #: The file vanished or became shorter since it was listed.
+    #: Whether the file vanished or shrank since its listing.
     is_gone: bool = False
 
     def is_valid_for(self, high: int) -> bool:
-        """Return whether the digests are those for another high watermark, too."""
+        """Return whether the digests are also valid for another high watermark."""
         return self.high == high or self.last is None or self.last < min(self.high, high)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the result as plain values."""
         values = asdict(self)
         values["buckets"] = [[key, *value] for key, value in self.buckets.items()]
         return values
@@ -150,7 +151,7 @@ def plan_jobs(
 
 
 def split_points(segment: ListedSegment, range_bytes: int) -> list[int]:
-    """Return positions about `range_bytes` apart where the index names a batch, and one begins."""
+    """Return positions of batches, about `range_bytes` apart, that the index names."""
     if segment.size <= range_bytes + range_bytes // 2:
         return []
     try:
@@ -169,7 +170,7 @@ def split_points(segment: ListedSegment, range_bytes: int) -> list[int]:
 
 def _position(index: Any, number: int) -> int:
     data = os.pread(index.fileno(), 4, number * _ENTRY_BYTES + 4)
-    # Zeros behind the entries of an active segment's index: as if they were beyond its end.
+    # Zeros follow the entries of an active segment's index; they count as lying beyond its end.
     return int.from_bytes(data, "big") or NO_LIMIT
 
 

@@ -21,7 +21,7 @@ from tidelog.spark.segments.batch_scan import is_compiled
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Rows of a table in the report; the counts are of all.
+#: Maximum number of rows of a table in the report; counts cover all rows.
 ROWS: Final = 500
 
 

@@ -1,7 +1,7 @@
 """Jobs of an audit as Spark tasks: coarse, with results as plain values.
 
-Ranges are put into tasks of about half a GB, in order, so that a task reads files from front to
-back. A task needs no shuffle and no data from the driver but its own jobs.
+A task gets consecutive ranges of about half a GB, so that it reads files from front to back. A task
+needs no shuffle, and only its own jobs from the driver.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.spark.pipelines.task_rows import Row, run_tasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Bytes that one task reads, about.
+#: Approximate number of bytes that one task reads.
 TASK_BYTES: Final = 512 * MIB
 _Job = TypeVar("_Job")
 
@@ -71,7 +71,7 @@ def compare_to_row(job: DetailJob) -> Row:
 
 
 def grouped(jobs: Sequence[_Job], sizes: Sequence[int], cores: int) -> list[list[_Job]]:
-    """Return the jobs in order, in groups of TASK_BYTES, or smaller to give every core two."""
+    """Return the jobs in order, in groups of at most TASK_BYTES, with two groups for every core."""
     limit = max(1, min(TASK_BYTES, sum(sizes) // (2 * cores) + 1))
     groups: list[list[_Job]] = []
     held = 0

@@ -1,11 +1,11 @@
-"""Topics copied from cluster to cluster, with every offset mapped.
+"""Copies of topics in another cluster, with a table of all offsets.
 
-Batches are copied as they are; the broker's check of sequence numbers keeps every record from being
-stored twice, whoever sends it again.
+Batches are copied unchanged. The broker's check of sequence numbers prevents duplicates, even if
+another run repeats a batch.
 
 `run` is the pipeline. `targets` checks and creates the topics. `ledger` is the directory of a copy,
-with its `offset_map`. `transfer` is the task: it sends what `transcribing` makes of each batch, and
-`tail` finds what an earlier run stored.
+with its `offset_map`. `transfer` is the task: it sends the batches that `transcribing` prepares,
+and `tail` finds the records that an earlier run stored.
 
 After the copy: `group_offsets` translates committed offsets, `verification` compares both clusters,
 `outcome` is the report.

@@ -1,8 +1,8 @@
-"""Committed offsets of groups, translated with the offset table and committed in the target.
+"""Translation of groups' committed offsets, which are committed in the target.
 
-An offset that the copy has not reached is left for a later run, so a group never skips records. An
-offset of the target that is already further is kept: its consumers have moved there. Only a group
-without members can be set; the coordinator refuses others.
+A later run translates an offset that the copy has not reached, so a group never skips records. A
+larger committed offset in the target is kept, because consumers have already moved there. The
+coordinator accepts offsets only for a group without members.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ FURTHER: Final = "the target's group is further"
 
 @dataclass(frozen=True, slots=True)
 class TranslatedOffset:
-    """A group's offset of one partition in both clusters; `target` None: not translated yet.
+    """A group's offset of one partition in both clusters; `target` is None until translated.
 
-    A group whose offsets could not be read has no partition, and the reason as its outcome.
+    If a group's offsets could not be read, the partition is None and the outcome is the reason.
     """
 
     group: str
@@ -35,7 +35,7 @@ class TranslatedOffset:
     source: int | None
     target: int | None
     outcome: str
-    #: Whether a coordinator could not be reached, or refused.
+    #: Whether a coordinator refused, or could not be reached.
     is_failed: bool = False
 
 
@@ -46,7 +46,7 @@ def translated(
     maps: Mapping[TopicPartition, OffsetTable],
     names: Mapping[str, str],
 ) -> tuple[list[TranslatedOffset], dict[TopicPartition, FetchedOffset]]:
-    """Return what becomes of each committed offset, and the offsets to commit in the target."""
+    """Return the outcome of each committed offset, and the offsets to commit in the target."""
     rows: list[TranslatedOffset] = []
     wanted: dict[TopicPartition, FetchedOffset] = {}
     for tp, offset in committed.items():
@@ -76,9 +76,9 @@ def translate_groups(
     maps: Mapping[TopicPartition, OffsetTable],
     names: Mapping[str, str],
 ) -> list[TranslatedOffset]:
-    """Commit the translated offsets of groups in the target; return what became of each.
+    """Commit the translated offsets of groups in the target; return the outcomes.
 
-    A coordinator that fails is in the result: records are copied all the same.
+    The failure of a coordinator is an outcome, and does not stop the copy.
     """
     found: list[TranslatedOffset] = []
     for group in groups:

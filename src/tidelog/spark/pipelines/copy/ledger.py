@@ -1,11 +1,11 @@
-"""The directory of a copy: whose topics it copies, and the offset table.
+"""The directory of a copy: its clusters and topics, and the offset table.
 
     DIR/copy.json                 clusters, topics with their ids, the producer id of the copy
     DIR/offsets/000007.parquet    the pieces of one round; with `-whole`, all pieces until then
 
-A file appears whole, by a rename. A round counts once its file is there; what it stored in the
-target without that file is found again in the target (`tail`). One copy at a time has the lock. The
-table may be read as Parquet by any program: each source offset is in one row.
+A file appears whole, by a rename. A round counts once its file exists; without the file, `tail`
+finds the round's records in the target. Only one copy at a time has the lock. Any program may read
+the table as Parquet: each source offset is in one row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ABOUT: Final = "copy.json"
 _OFFSETS: Final = "offsets"
 _FORMAT: Final = 1
 _WHOLE: Final = "-whole"
-#: More files than this are put into one.
+#: Maximum number of files; more files are merged into one.
 _MOST_FILES: Final = 50
 
 SCHEMA: Final = pa.schema(
@@ -48,12 +48,12 @@ SCHEMA: Final = pa.schema(
 
 
 class LedgerError(TidelogError):
-    """An unusable directory of a copy, and what would be right."""
+    """An unusable directory of a copy; the message states the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedTopic:
-    """A topic and its copy; ids as hexadecimal text."""
+    """A topic and its copy, with ids as hexadecimal text."""
 
     source: str
     source_id: str
@@ -63,7 +63,7 @@ class CopiedTopic:
 
 @dataclass(slots=True)
 class About:
-    """What a directory belongs to."""
+    """The description of a directory: its clusters, topics and producer id."""
 
     source_cluster: str
     target_cluster: str
@@ -78,7 +78,7 @@ class About:
 
     @classmethod
     def of(cls, text: str, path: Path) -> About:
-        """Return what a file says. Raises LedgerError naming the path."""
+        """Return the description in a file's text. Raises LedgerError with the path."""
         try:
             found: dict[str, Any] = json.loads(text)
             if found.pop("format") != _FORMAT:
@@ -98,7 +98,7 @@ class CopyLedger:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._offsets = directory / _OFFSETS
-        #: Table of each source partition.
+        #: The offset table of each source partition.
         self.maps: dict[TopicPartition, OffsetTable] = {}
 
     @contextlib.contextmanager
@@ -112,7 +112,7 @@ class CopyLedger:
             yield
 
     def about(self) -> About | None:
-        """Return what the directory belongs to; None for a new one."""
+        """Return the description of the directory; None for a new directory."""
         path = self._directory / _ABOUT
         try:
             return About.of(path.read_text(encoding="utf-8"), path)
@@ -120,7 +120,7 @@ class CopyLedger:
             return None
 
     def describe(self, about: About) -> None:
-        """Write what the directory belongs to."""
+        """Write the description of the directory."""
         with whole_file(self._directory / _ABOUT) as file:
             file.write(about.to_json().encode())
 
@@ -166,7 +166,7 @@ class CopyLedger:
         self._files()
 
     def _files(self) -> list[Path]:
-        """Return the files that count; delete those that a whole file replaces."""
+        """Return the valid files; delete those that a whole file replaces."""
         paths = sorted(self._offsets.glob("*.parquet"))
         whole = [path for path in paths if path.stem.endswith(_WHOLE)]
         if not whole:

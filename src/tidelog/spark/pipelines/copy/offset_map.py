@@ -1,8 +1,8 @@
-"""The offset table of a copy: where each source offset is in the target, or why it is not there.
+"""The offset table of a copy: the target offset of each source offset, or why there is none.
 
 Pieces of one partition follow each other without a gap in the source, and without a gap in the
 target. A piece of records has a constant difference between source and target. A piece without
-records names its reason: transaction markers, aborted records, or offsets that no longer exist.
+records has a reason: transaction markers, aborted records, or offsets that no longer exist.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ RECORDS: Final = "records"
 MARKERS: Final = "markers"
 #: Records of aborted transactions.
 ABORTED: Final = "aborted"
-#: Offsets without a record: compaction removed it, or there never was one.
+#: Offsets without a record, because compaction removed it or none was written.
 ABSENT: Final = "absent"
 #: Records that were deleted before they were copied, skipped on request.
 DELETED: Final = "deleted"
 
 
 class OffsetMapError(TidelogError):
-    """Pieces that do not follow each other, and where."""
+    """Pieces that do not follow each other; the message names the place."""
 
 
 class Piece(NamedTuple):
@@ -43,7 +43,7 @@ class Piece(NamedTuple):
 
     @property
     def target_end(self) -> int:
-        """The target offset behind the piece."""
+        """The target offset after the piece."""
         return self.target + self.records
 
 
@@ -57,17 +57,17 @@ class OffsetTable:
 
     @property
     def start(self) -> int | None:
-        """The first source offset; None where nothing was copied."""
+        """The first source offset; None if nothing was copied."""
         return self.pieces[0].start if self.pieces else None
 
     @property
     def end(self) -> int | None:
-        """The source offset at which the copy goes on."""
+        """The source offset at which the copy continues."""
         return self.pieces[-1].end if self.pieces else None
 
     @property
     def target_end(self) -> int | None:
-        """The target offset at which the copy goes on."""
+        """The target offset at which the copy continues."""
         return self.pieces[-1].target_end if self.pieces else None
 
     @property
@@ -80,9 +80,9 @@ class OffsetTable:
         return sum(piece.end - piece.start for piece in self.pieces if piece.kind == kind)
 
     def add(self, piece: Piece) -> None:
-        """Append a piece; merge it with the last one where both are alike.
+        """Append a piece; merge it with the last piece if both have the same kind.
 
-        Raises OffsetMapError for a piece that does not follow the last one.
+        Raises OffsetMapError for a piece that does not follow the last piece.
         """
         if piece.end <= piece.start:
             return
@@ -101,9 +101,9 @@ class OffsetTable:
             self.pieces.append(piece)
 
     def translate(self, offset: int) -> int | None:
-        """Return the target offset of the first copied record at or behind a source offset.
+        """Return the target offset of the first copied record at or after a source offset.
 
-        None for an offset that the copy has not reached, so that nothing is translated too early.
+        Returns None for an offset that the copy has not reached.
         """
         if not self.pieces or offset > self.pieces[-1].end:
             return None

@@ -1,7 +1,7 @@
-"""What a run of a copy did, and its report.
+"""The outcome of a copy's run, and its report.
 
-The report holds if every range that was read back is the same on both sides, and no coordinator
-failed. A compacted topic may have lost records on either side since; the report then names the
+The report holds if every range that was read back is equal in both clusters, and no coordinator
+failed. Compaction may since have removed records in either cluster; the report then gives the
 counts.
 """
 
@@ -18,14 +18,14 @@ from tidelog.spark.pipelines.copy.offset_map import ABORTED, ABSENT, DELETED, MA
 from tidelog.spark.pipelines.report import Cell, PipelineReport, Table
 from tidelog.spark.pipelines.task_rows import Row
 
-#: Rows of the offset table that a report shows.
+#: Maximum number of rows of the offset table in a report.
 _SHOWN_PIECES: Final = 100
 _WITHOUT_COPY: Final = (MARKERS, ABORTED, ABSENT, DELETED)
 
 
 @dataclass(slots=True)
 class CopyOutcome:
-    """Everything that a report of a copy says."""
+    """The data for the report of a copy."""
 
     topics: Mapping[str, str]
     maps: dict[TopicPartition, OffsetTable]
@@ -33,9 +33,10 @@ class CopyOutcome:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     created: list[str] = field(default_factory=list)
     groups: list[TranslatedOffset] = field(default_factory=list)
-    #: Rows of the verification; None where nothing was read back.
+    #: Rows of the verification; None if no range was read back.
     checks: list[Row] | None = None
-    #: Records of this run, those among them that the target already held, bytes sent.
+    #: Number of records of this run. The next fields count records that the target already held,
+    #: and sent bytes.
     records: int = 0
     found: int = 0
     sent_bytes: int = 0
@@ -60,7 +61,7 @@ def report_of(outcome: CopyOutcome) -> PipelineReport:
 
 
 def is_equal(row: Row) -> bool:
-    """Return whether both sides of a range have the same records at the mapped offsets."""
+    """Return whether a range has the same records at the mapped offsets in both clusters."""
     return bool(
         row["source_records"] == row["target_records"]
         and row["source_digest"] == row["target_digest"]

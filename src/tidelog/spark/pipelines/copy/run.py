@@ -1,8 +1,8 @@
-"""A copy from the first look at both clusters to the report, in rounds.
+"""A run of a copy, in rounds, from the checks of both clusters to the report.
 
-A round copies each partition up to the end that its source had when the round began, a Spark task a
-partition, and then writes the offset table. So a crash at any instant loses no record, and what it
-had stored without a table is found in the target. `follow` makes rounds until it is stopped.
+A round copies each partition up to the source's end at the start of the round, then writes the
+offset table. One Spark task copies one partition. A crash loses no record: the next run finds in
+the target the records that no table covers. `follow` makes rounds until it is stopped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tidelog.spark.pipelines.report import PipelineReport
 
-#: Bytes of one task: after a crash this much is compared again at most.
+#: Maximum bytes of one task, which bounds the comparison after a crash.
 ROUND_BYTES: Final = 64 * MIB
 #: Records of one task of the verification.
 _CHECK_RECORDS: Final = 500_000
@@ -43,7 +43,7 @@ _POLL_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """What is copied, from where, to where, and how."""
+    """The plan of a copy: sources, targets and options."""
 
     source: str
     target: str
@@ -88,7 +88,7 @@ def copy(
 
 
 def _client(bootstrap: str, plan: CopyPlan, side: str) -> BlockingClient:
-    """Return a client that has reached its cluster. Raises CopyError naming the side."""
+    """Return a client that has reached its cluster; raise CopyError with the side."""
     client = BlockingClient(bootstrap, "tidelog-copy", plan.timeout_ms)
     try:
         client.metadata([])
@@ -124,7 +124,7 @@ class _CopyRun:
                 f" {known.target_cluster}, not from {clusters[0]} to {clusters[1]}; use another"
                 " directory for another pair of clusters"
             )
-        # Unknown topics are an error before anything is written.
+        # An unknown topic must raise an error before anything is written.
         source_topics(self.source, plan.topics, plan.source)
         if known is None:
             known = About(clusters[0], clusters[1], *self.target.init_producer_id())
@@ -142,7 +142,7 @@ class _CopyRun:
         return {tp: each for tp, each in self.ledger.maps.items() if tp.topic in self.plan.topics}
 
     def _pair_topics(self) -> list[TopicPartition]:
-        """Return the source partitions; create what the target lacks."""
+        """Return the source partitions; create missing target topics."""
         found: list[TopicPartition] = []
         for name, topic in source_topics(self.source, self.plan.topics, self.plan.source).items():
             pair = self._topics.prepare(topic, self.plan.topics[name], self._about)
@@ -187,7 +187,7 @@ class _CopyRun:
     def _ranges(
         self, partitions: Sequence[TopicPartition], ends: Mapping[TopicPartition, int]
     ) -> list[Range]:
-        """Return what the next round copies."""
+        """Return the ranges of the next round."""
         maps = self.ledger.maps
         new = [tp for tp in partitions if tp not in maps]
         firsts = self.source.list_offsets(dict.fromkeys(new, EARLIEST)) if new else {}
@@ -241,7 +241,7 @@ class _CopyRun:
         self.outcome.groups = rows
 
     def _verify(self, before: Mapping[TopicPartition, int | None]) -> None:
-        """Read back what this run copied."""
+        """Read back the ranges that this run copied."""
         started = time.monotonic()
         checks = []
         for tp, known in self._maps().items():
@@ -267,7 +267,7 @@ class _CopyRun:
 
 
 def split(pieces: Sequence[Piece], records: int) -> list[tuple[Piece, ...]]:
-    """Return the pieces in parts of at most `records` records."""
+    """Split pieces into parts of at most `records` records."""
     parts: list[list[Piece]] = [[]]
     room = records
     for piece in pieces:

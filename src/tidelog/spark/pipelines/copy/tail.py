@@ -1,8 +1,8 @@
-"""The end of a target partition that no log entry covers: what a run that ended early had stored.
+"""The end of a target partition that the offset table does not cover, left by an aborted run.
 
-Only the copy writes to the target, so each record of the tail must be the next record of the
-source: same key, value, headers and timestamp. Anything else is the writing of another program, and
-the copy stops before it stores a record at an offset that the table does not expect.
+Only the copy writes to the target, so each record of the tail must equal the next record of the
+source in key, value, headers and timestamp. A different record comes from another program. The copy
+then stops before it stores a record at an unexpected offset.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TargetTail:
     def __init__(
         self, tp: TopicPartition, start: int, end: int, read: Callable[[int], Iterator[Record]]
     ) -> None:
-        """`read` yields at least one record from an offset on, if there is one."""
+        """Prepare a comparison; `read` yields at least one record from an offset on, if any."""
         self._tp = tp
         self._position = start
         self._end = end
@@ -34,13 +34,13 @@ class TargetTail:
 
     @property
     def is_over(self) -> bool:
-        """Whether every record of the tail was compared."""
+        """Whether every record of the tail has been compared."""
         return self._position >= self._end
 
     def take(self, expected: Sequence[Record]) -> int:
-        """Return how many of the next source records the tail holds, the first ones.
+        """Return how many leading records of `expected` the tail holds.
 
-        Raises ForeignRecordsError for a record that is another one.
+        Raises ForeignRecordsError for a record that differs.
         """
         for count, record in enumerate(expected):
             if self.is_over:

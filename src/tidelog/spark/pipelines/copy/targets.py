@@ -1,9 +1,9 @@
-"""The topics of a copy: checked on both sides, created in the target with partitions and configs.
+"""The topics of a copy: checks in both clusters, and creation in the target.
 
-A target topic must be new, empty, or known to the directory of the copy. Its partitions are those
-of the source, so that keys stay where they are. Configs that were set on the source topic are set
-on a new target topic. A source with LogAppendTime has a target with CreateTime: else the target
-would replace the times of all records.
+A target topic must be new, empty, or known to the directory of the copy. It has as many partitions
+as the source, so that keys keep their partitions. A new target topic gets the configs that were set
+on the source topic. If the source uses LogAppendTime, the target uses CreateTime, so that it does
+not replace the timestamps of records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.spark.pipelines.copy.ledger import About, CopiedTopic
 from tidelog.spark.pipelines.copy.transfer import CopyError
 
 _SET_ON_TOPIC: Final = "DYNAMIC_TOPIC_CONFIG"
-#: Broker ids of the source mean nothing in the target.
+#: Configs with broker ids of the source, which mean nothing in the target.
 _BROKERS_OF_SOURCE: Final = (
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
@@ -106,7 +106,7 @@ class TargetTopics:
         self._target = target
         self._replication_factor = replication_factor
         self._left_out = left_out
-        #: Topics that were created.
+        #: Topics that this run created.
         self.created: list[str] = []
 
     def prepare(self, source: TopicMetadata, name: str, about: About) -> CopiedTopic:

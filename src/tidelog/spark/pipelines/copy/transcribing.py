@@ -1,9 +1,9 @@
-"""Source batches as batches that a producer may send: same records, another producer.
+"""Conversion of source batches to batches of the copy's own producer, with the same records.
 
-A batch whose offsets have no holes is taken as it is, compressed or not: only base offset, producer
-and the mark of a transaction change. Three kinds are written again record by record: batches with
-holes (compaction), batches of LogAppendTime (their records keep that time as create time), and
-batches with a delete horizon. Control batches and aborted records have no copy.
+A batch without missing offsets keeps its records, compressed or not; only base offset, producer and
+transaction flag change. Three kinds of batches are rebuilt record by record: batches with missing
+offsets (compaction), with LogAppendTime (which becomes the create time), and with a delete horizon.
+Control batches and aborted records are not copied.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _PRODUCER_POSITION: Final = 43
 class Transcript(NamedTuple):
     """A source batch for the target.
 
-    `kind` is the reason to copy nothing; empty for a batch that is copied. `offsets` are the source
-    offsets of the records in `batch`; a range where they have no holes.
+    `kind` is the reason not to copy the batch; empty for a copied batch. `offsets` are the source
+    offsets of the records in `batch`, as a range if none is missing.
     """
 
     end: int
@@ -111,5 +111,5 @@ def signed(batch: bytearray, producer: Producer) -> bytearray:
 
 
 def sequence_of(records_before: int) -> int:
-    """Return the sequence number of a record that follows that many of its producer."""
+    """Return the sequence number of the record after `records_before` records of its producer."""
     return records_before & MAX_SEQUENCE

@@ -1,10 +1,10 @@
 """One task of a copy: a range of one partition, batch by batch, in order.
 
 A task first compares the target's tail with the source (`tail`): records that an ended run stored
-count as copied. Then it sends the next batches. Each has the sequence number that its place in the
-copy gives it, under the copy's own producer id. So the leader of the target stores it once: it
-recognises a batch that comes again, and refuses one that comes too early or from a task that should
-be dead. A base offset that the table does not expect ends the task.
+count as copied. Then the task sends the next batches. The position of a batch in the copy
+determines its sequence number, under the copy's own producer id. The leader of the target therefore
+stores each batch once: it recognises repeated batches, and rejects early ones and those of a stale
+task. An unexpected base offset ends the task.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from tidelog.spark.pipelines.task_rows import Row
 
 FETCH_BYTES: Final = 8 * MIB
 _MAX_WAIT_MS: Final = 500
-#: Empty responses from a leader whose log covers the range, after which the range has no more.
+#: Number of empty responses, from a leader whose log covers the range, that end the range.
 _EMPTY_ANSWERS: Final = 3
 
 
 class CopyError(TidelogError):
-    """A copy that cannot go on, and what would let it."""
+    """A copy that cannot continue; the message states the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class Range:
     target_start: int
     producer_id: int
     producer_epoch: int
-    #: Records that this producer has stored before `target_start`.
+    #: Number of records that this producer has stored before `target_start`.
     records_before: int
-    #: The task ends after the batch that reaches this many bytes.
+    #: Bytes after which the task ends, at the end of a batch.
     max_bytes: int
     timeout_ms: int
-    #: Whether records that are gone from the source are skipped.
+    #: Whether to skip records that were deleted from the source.
     skip_deleted: bool = False
 
 
@@ -105,7 +105,7 @@ class _Transfer:
         return self._wanted.target_start if end is None else end
 
     def run(self) -> None:
-        """Copy until the range ends, or its bytes are used up."""
+        """Copy until the range ends or the limit of bytes is reached."""
         wanted = self._wanted
         empty = 0
         patience_ends = time.monotonic() + wanted.timeout_ms / 1000
@@ -191,7 +191,7 @@ class _Transfer:
                 yield from (each for each in iter_records(batch) if each.offset >= offset)
 
     def _take(self, made: Transcript) -> None:
-        """Copy one batch, as far as the tail of the target does not hold it."""
+        """Copy the records of one batch that the target's tail does not hold."""
         if made.kind:
             self._skip(made.end, made.kind)
             return
@@ -247,7 +247,7 @@ class _Transfer:
 
 
 def deleted_text(tp: TopicPartition, position: int, first: int, last: int) -> str:
-    """Return the error for a source that does not hold the next offset."""
+    """Return the error message for a source that no longer holds the next offset."""
     return (
         f"{tp} of the source has no offset {position} any more; its log holds {first} to {last}:"
         " records were deleted before they were copied, or the topic was recreated. --skip-deleted"

@@ -1,8 +1,8 @@
-"""Copied ranges read back from both clusters and compared: counts, digests, first difference.
+"""Comparison of copied ranges, read back from both clusters: counts, digests, first difference.
 
 A digest covers target offset, timestamp, key, value and headers of each record, in order. The
-source's records are digested at the offsets that the table gives them, so equal digests prove the
-table, too. Where digests differ, both sides are read again record by record.
+digest of source records uses the target offsets of the table, so equal digests prove the table,
+too. If digests differ, both clusters are read again record by record.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RangeCheck:
 
 
 def check_range(wanted: RangeCheck) -> Iterator[Row]:
-    """Return one row: counts and digests of both sides, and how they differ."""
+    """Return one row: counts and digests of both sides, and their difference."""
     with (
         BlockingClient(wanted.source, "tidelog-copy", wanted.timeout_ms) as source,
         BlockingClient(wanted.target, "tidelog-copy", wanted.timeout_ms) as target,
@@ -81,7 +81,7 @@ def _digest(records: Iterator[Record]) -> tuple[int, str]:
 
 
 def canonical(record: Record) -> bytes:
-    """Return the bytes of a record that a digest covers; equal for equal records only."""
+    """Return the bytes of a record that a digest covers; only equal records have equal bytes."""
     key, value = record.key, record.value
     parts = [
         _RECORD.pack(
@@ -102,7 +102,7 @@ def canonical(record: Record) -> bytes:
 
 
 def _mapped(client: BlockingClient, wanted: RangeCheck) -> Iterator[Record]:
-    """Yield the source's records at the target offsets that the table gives them."""
+    """Yield the source's records with the target offsets of the table."""
     tp = wanted.source_partition
     for piece in wanted.pieces:
         if piece.kind != RECORDS:
@@ -133,7 +133,7 @@ def _read(
                 raise CopyError(f"reading {tp} back: {error}") from error
             first = client.list_offsets({tp: EARLIEST})[tp].offset
             if first <= position:
-                return  # the log ends before the range: its records are missing
+                return  # the log ends before the range does
             position = first
             continue
         records, following = read_records(fetched.records, position, fetched.aborted)

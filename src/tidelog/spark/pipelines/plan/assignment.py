@@ -1,14 +1,14 @@
 """The solver of plans: items choose brokers, resources stay within limits, at the least cost.
 
-A linear program chooses first. It has few limits (a few for each broker), so its solution leaves
-only a few items in pieces: as many as limits are tight. An integer program settles those. Many
-items are split at random, and each part gets its portion of the limits. Integer programs on parts
-of the plan follow until it is near the bound or the time is over.
+A linear program comes first. It has few limits (a few for each broker), so its solution splits few
+items: at most one for each tight limit. An integer program decides the split items. Many items are
+divided at random into parts, and each part gets its portion of the limits. Integer programs then
+improve parts of the plan until the plan is near the bound or the time is over.
 
-The bound is the best Lagrangian value at the prices that the linear programs found, and at prices
-near them: no plan costs less.
+The bound is the best Lagrangian value at or near the prices of the linear programs; no plan costs
+less.
 
-Knows items, brokers and numbers; what they mean is in `placement` and `leadership`.
+The solver handles abstract items and limits; `placement` gives them their meaning.
 """
 
 from __future__ import annotations
@@ -32,44 +32,44 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
     Booleans = NDArray[np.bool_]
 
-#: A value of the linear program this close to 0 or 1 is whole.
+#: Tolerance within which a value of the linear program counts as 0 or 1.
 _WHOLE: Final = 1e-6
 #: Gap to the bound at which the search ends.
 TARGET_GAP: Final = 0.005
-#: Columns of a linear program: its time grows faster than they do.
+#: Maximum columns of a linear program; its time grows faster than their number.
 _RELAXED_COLUMNS: Final = 12_000
-#: Time of a linear program, also beyond the limit of the search: without one there is no plan.
+#: Time limit of a linear program, even beyond that of the search, because a plan needs one.
 _RELAXED_S: Final = 120.0
-#: Columns of an integer program: with more, the time grows and the plan hardly improves.
+#: Maximum columns of an integer program; more columns take time and hardly improve the plan.
 _PART_COLUMNS: Final = 1_500
 _FIRST_COLUMNS: Final = 200
 _PART_S: Final = 5.0
-#: Searches in a row without a better plan, after which the search ends.
+#: Number of consecutive fruitless searches after which the search ends.
 _FRUITLESS: Final = 25
 _BOUND_STEPS: Final = 100
 
 
 class SolverError(TidelogError):
-    """No choice meets the hard limits, or the solver gave none in time."""
+    """No choice meets the hard limits, or the solver found none in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentProblem:
     """Items (first axis) choose brokers (second axis).
 
-    An item takes `counts` of its `allowed` brokers, of one group at most `group_caps`. A resource's
-    sum at a broker is between `low` and `high`; each unit beyond costs `penalty`.
+    An item takes `counts` of its `allowed` brokers, at most `group_caps` of them in one group. A
+    resource's sum at a broker should be between `low` and `high`; each unit beyond costs `penalty`.
     """
 
     counts: Integers
     allowed: Booleans
     cost: Floats
-    #: By resource and item.
+    #: The load of each item, by resource and item.
     weights: Floats
-    #: By resource and broker.
+    #: The limits of load, by resource and broker.
     low: Floats
     high: Floats
-    #: By resource.
+    #: The cost of a unit beyond the limits, by resource.
     penalty: Floats
     #: The group of each broker, such as its rack; None without groups.
     groups: Integers | None = None
@@ -78,7 +78,7 @@ class AssignmentProblem:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The brokers that each item takes, what they cost with penalties, and the lower bound."""
+    """The brokers of each item, their cost with penalties, and the lower bound of the cost."""
 
     chosen: Booleans
     value: float
@@ -86,7 +86,7 @@ class Choice:
 
     @property
     def gap(self) -> float:
-        """How far above the bound the value is, as a part of it."""
+        """The distance of the value from the bound, as a part of the bound."""
         if self.value <= self.bound:
             return 0.0
         return (self.value - self.bound) / max(abs(self.bound), 1e-9)
@@ -99,10 +99,10 @@ def solve(
     target_gap: float = TARGET_GAP,
     seed: int = 1,
 ) -> Choice:
-    """Return a choice of nearly least cost; `start` is what the items have now.
+    """Return a choice of nearly minimal cost; `start` is the current choice.
 
-    Raises SolverError where the hard limits (counts, allowed, groups) admit no choice, and
-    ConfigError where the solver is not installed.
+    Raises SolverError if the hard limits (counts, allowed, groups) admit no choice, and ConfigError
+    if the solver is not installed.
     """
     import numpy as np
 
@@ -129,7 +129,7 @@ def solve(
             chosen, value, fruitless = trial, found, 0
         if better.is_best and len(part) == len(problem.counts):
             break  # the program had every choice
-        # Parts that are solved in a moment may grow; one that is not solved is too large.
+        # A part that is solved quickly may grow; an unsolved part was too large.
         if not better.is_best:
             columns = columns * 2 // 3
         elif time.monotonic() - begun < _PART_S / 5:
@@ -149,7 +149,7 @@ def _relaxed(problem: AssignmentProblem, rng: Any, deadline: float) -> tuple[Boo
     open_items = rng.permutation(items)
     for number, part in enumerate(np.array_split(open_items, parts)):
         weights = problem.weights[:, part]
-        # What earlier parts left open is shared by the later ones, so their errors do not add up.
+        # Later parts share the limits that earlier parts did not use, so errors do not add up.
         portion = np.divide(weights.sum(axis=1), left, out=np.zeros(len(left)), where=left > 0)[
             :, None
         ]
@@ -179,7 +179,8 @@ def _relaxed(problem: AssignmentProblem, rng: Any, deadline: float) -> tuple[Boo
 def _best_bound(problem: AssignmentProblem, prices: Floats, value: float, deadline: float) -> float:
     """Return the best bound found by following the Lagrangian's slope, with Polyak's steps.
 
-    `value` is that of a known choice. Prices of several linear programs are no program's best.
+    `value` is the cost of a known choice. Mean prices of several linear programs are not optimal,
+    so the search improves them.
     """
     import numpy as np
 
@@ -202,10 +203,10 @@ def _best_bound(problem: AssignmentProblem, prices: Floats, value: float, deadli
 
 
 def bound_at(problem: AssignmentProblem, prices: Floats) -> tuple[float, Floats]:
-    """Return the Lagrangian value at some prices of load, and the loads that it has there.
+    """Return the Lagrangian value at given prices of load, and the resulting loads.
 
-    It is a lower bound at any prices. Each item takes its cheapest brokers. Raises SolverError
-    where an item has too few.
+    At any prices, the value is a lower bound of the cost. Each item takes its cheapest brokers.
+    Raises SolverError if an item has too few brokers.
     """
     import numpy as np
 
@@ -262,7 +263,7 @@ def _is_possible(problem: AssignmentProblem, chosen: Booleans) -> bool:
 def _settle(
     problem: AssignmentProblem, chosen: Booleans, broken: Integers, deadline: float
 ) -> Booleans:
-    """Return a choice with the items in pieces made whole, a part of them after another."""
+    """Return the choice with broken items made whole, one part after another."""
     settled = chosen.copy()
     settled[broken] = False
     size = max(1, 2 * _FIRST_COLUMNS // problem.allowed.shape[1])
@@ -275,7 +276,7 @@ def _settle(
 
 
 def _part(problem: AssignmentProblem, chosen: Booleans, columns: int, rng: Any) -> Integers:
-    """Return items to choose again: those at the brokers beyond a limit, and those that cost."""
+    """Return items to choose again: those at overloaded brokers, and those with costs."""
     import numpy as np
 
     size = max(4, columns // problem.allowed.shape[1])
@@ -294,7 +295,7 @@ class _Solved:
 
     values: Floats
     prices: Floats
-    #: Whether no other values are better, to the solver's gap.
+    #: Whether the values are optimal within the solver's gap.
     is_best: bool
 
 
@@ -306,7 +307,7 @@ def _program(
     *,
     is_integer: bool,
 ) -> _Solved:
-    """Solve for some items, the others as in `fixed`."""
+    """Solve for some items, while the others stay as in `fixed`."""
     import numpy as np
 
     brokers = problem.allowed.shape[1]
@@ -407,7 +408,7 @@ def _highs(
         reason = solver.modelStatusToString(status)
         raise SolverError(f"the solver found no plan within {time_limit_s:.0f} s: {reason}")
     solution = solver.getSolution()
-    # An integer program has no prices.
+    # An integer program gives no prices.
     prices = np.zeros(len(bounds[0])) if integers else np.array(solution.row_dual)
     is_best = status == highspy.HighsModelStatus.kOptimal
     return np.array(solution.col_value), prices, is_best
@@ -415,7 +416,7 @@ def _highs(
 
 @contextlib.contextmanager
 def _standard_output_closed() -> Iterator[None]:
-    """Send standard output nowhere: the library prints its version, amid a JSON document."""
+    """Discard standard output: the solver prints its version into the JSON document."""
     sys.stdout.flush()
     kept = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)

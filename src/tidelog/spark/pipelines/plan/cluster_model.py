@@ -1,7 +1,7 @@
-"""The cluster as a plan sees it: brokers, partitions with their load, and goals.
+"""The input of a plan: brokers, partitions with their load, and goals.
 
-Plain data without a client or Spark. `check` finds goals that no plan can meet, before a solver
-searches: each is a GoalError that says what would be right.
+`check` finds goals that no plan can meet before a solver searches, and raises GoalError with a
+valid goal. The module uses neither a client nor Spark.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tidelog.core.types import TopicPartition
 
 
 class GoalError(TidelogError):
-    """Goals or a cluster for which there is no plan; the message says what would be right."""
+    """Goals or a cluster for which no plan exists; the message states a valid goal."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveBroker:
-    """A live broker; bytes of its volumes are None where it reports none."""
+    """A live broker; bytes of its volumes are None if it reports none."""
 
     broker_id: int
     rack: str | None = None
@@ -30,9 +30,9 @@ class LiveBroker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoad:
-    """A partition, where it is, and what it costs a broker.
+    """A partition, its replicas, and the load that it causes.
 
-    `out_rate` is what its leader sends: to followers and to groups.
+    `out_rate` is the rate of bytes that its leader sends to followers and groups.
     """
 
     tp: TopicPartition
@@ -49,18 +49,18 @@ class PartitionLoad:
 
 @dataclass(frozen=True, slots=True)
 class Goals:
-    """What a plan must bring about; loads may be `tolerance` above or below a broker's share."""
+    """The goals of a plan; loads may be `tolerance` above or below a broker's share."""
 
     tolerance: float = 0.1
     drain: frozenset[int] = frozenset()
-    #: Of topics by name; others keep the number of replicas that each partition has.
+    #: Replication factors by topic; partitions of other topics keep their number of replicas.
     replication_factors: Mapping[str, int] = field(default_factory=dict)
     with_racks: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterModel:
-    """All live brokers, and the partitions to place. `others`: loads that stay where they are."""
+    """All live brokers, and the partitions to place; `others` are loads that do not move."""
 
     brokers: tuple[LiveBroker, ...]
     partitions: tuple[PartitionLoad, ...]
@@ -70,7 +70,7 @@ class ClusterModel:
         return sorted(b.broker_id for b in self.brokers if b.broker_id not in goals.drain)
 
     def racks(self, goals: Goals) -> dict[int, str] | None:
-        """Return racks by broker; None if the plan knows none."""
+        """Return racks by broker; None if the plan ignores racks."""
         if not goals.with_racks:
             return None
         racks = {each.broker_id: each.rack for each in self.brokers if each.rack is not None}
@@ -78,12 +78,12 @@ class ClusterModel:
 
 
 def replicas_wanted(load: PartitionLoad, goals: Goals) -> int:
-    """Return the number of replicas that a partition is to have."""
+    """Return the wanted number of replicas of a partition."""
     return goals.replication_factors.get(load.tp.topic, len(load.replicas))
 
 
 def check(cluster: ClusterModel, goals: Goals) -> None:
-    """Raise GoalError where no plan can meet the goals."""
+    """Raise GoalError if no plan can meet the goals."""
     known = sorted(each.broker_id for each in cluster.brokers)
     _check_brokers(cluster, goals, known)
     if not cluster.partitions:
@@ -158,7 +158,7 @@ class BrokerLoad:
 
 
 def broker_loads(cluster: ClusterModel, placement: ReplicaPlacement) -> dict[int, BrokerLoad]:
-    """Return the load of each broker if preferred replicas lead."""
+    """Return the load of each broker under the leadership of preferred replicas."""
     found = {each.broker_id: BrokerLoad() for each in cluster.brokers}
     for load in cluster.partitions:
         replicas = placement[load.tp]
@@ -176,5 +176,5 @@ def broker_loads(cluster: ClusterModel, placement: ReplicaPlacement) -> dict[int
 
 
 def present_placement(cluster: ClusterModel) -> ReplicaPlacement:
-    """Return the placement of now."""
+    """Return the current placement."""
     return {each.tp: each.replicas for each in cluster.partitions}

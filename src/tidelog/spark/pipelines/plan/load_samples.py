@@ -1,12 +1,11 @@
 """Samples of load: size, offsets and leader of every partition at a time, and rates between them.
 
-A sample is what brokers report in DescribeLogDirs and ListOffsets. Between two samples of a
-partition the rate is exact if the log only grew: the difference of its sizes. If retention or
-compaction removed data meanwhile, the rate is the number of new offsets times the mean size of a
-record in the log, an estimate.
+Samples come from DescribeLogDirs and ListOffsets. Between two samples of a partition whose log only
+grew, the rate is exact: the difference of its sizes. If retention or compaction removed data
+meanwhile, the rate is an estimate: the number of new offsets times the mean size of a record.
 
-Samples are kept in files of JSON lines in a directory, one file for each run: a later run adds to
-them, and a run that was stopped loses nothing that it wrote.
+Each run writes its samples to a file of JSON lines in a directory. Later runs add files, and a
+stopped run keeps its written samples.
 """
 
 from __future__ import annotations
@@ -54,12 +53,12 @@ class Observed:
     metadata: ClusterMetadata
     brokers: tuple[LiveBroker, ...]
     samples: tuple[LoadSample, ...]
-    #: The largest replica of a partition, also without a leader.
+    #: The size of the largest replica of a partition, even without a leader.
     sizes: Mapping[TopicPartition, int]
 
 
 def observe(client: BlockingClient) -> Observed:
-    """Return brokers, sizes and offsets. Raises KafkaError; GoalError for a failed directory."""
+    """Return brokers, sizes and offsets; raise KafkaError, or GoalError for a failed directory."""
     metadata = client.metadata()
     by_broker: dict[int, dict[TopicPartition, int]] = {}
     brokers = []
@@ -107,7 +106,7 @@ def _largest(by_broker: Mapping[int, Mapping[TopicPartition, int]]) -> dict[Topi
 def rates(samples: Sequence[LoadSample]) -> list[float]:
     """Return the bytes per second between samples of one partition in order of time.
 
-    A partition that was recreated (its end went back) and a pair at one time give no rate.
+    A recreated partition (whose end went back) and a pair of equal times give no rate.
     """
     found = []
     ordered = sorted(samples, key=lambda each: each.time_ms)
@@ -120,7 +119,7 @@ def rates(samples: Sequence[LoadSample]) -> list[float]:
 
 
 def _bytes_between(before: LoadSample, after: LoadSample) -> float:
-    """Return the bytes that were appended: exact where nothing was removed."""
+    """Return the appended bytes between samples; exact if no record was removed."""
     records = after.end_offset - before.end_offset
     grown = after.size_bytes - before.size_bytes
     if records == 0:
@@ -132,7 +131,7 @@ def _bytes_between(before: LoadSample, after: LoadSample) -> float:
 
 
 def readers_of(client: BlockingClient, metadata: ClusterMetadata) -> dict[TopicPartition, int]:
-    """Return how many groups have committed offsets of a partition. Raises KafkaError."""
+    """Return the number of groups with committed offsets for each partition. Raises KafkaError."""
     readers: Counter[TopicPartition] = Counter()
     for listing in client.list_groups():
         committed = client.committed(listing.group)
@@ -150,7 +149,7 @@ def take_samples(
     """Add samples to a directory until its samples span `span_s`, one each `every_s`.
 
     Samples of earlier runs count. `progress` gets (seconds done, all seconds). Raises KafkaError,
-    GoalError for a directory that cannot be used.
+    GoalError for an unusable directory.
     """
     times = [each.time_ms for each in kept_samples(directory)]
     first_ms = min(times, default=None)
@@ -184,7 +183,7 @@ def _open(directory: str) -> Any:
 def kept_samples(directory: str) -> Iterator[LoadSample]:
     """Yield the samples in a directory's files. Raises GoalError naming file and line.
 
-    The last line of a file may be cut: its run was stopped.
+    The last line of a stopped run's file may be incomplete, and is ignored.
     """
     for path in sorted(Path(directory).glob(f"*{_SUFFIX}")):
         text = path.read_text(encoding="utf-8")
@@ -202,7 +201,7 @@ def kept_samples(directory: str) -> Iterator[LoadSample]:
 
 
 def sample_of(document: Mapping[str, Any]) -> LoadSample:
-    """Return a sample of a document; raise KeyError or ValueError for another."""
+    """Return the sample in a document; raise KeyError or ValueError for an invalid one."""
     return LoadSample(
         int(document["time_ms"]),
         str(document["topic"]),

@@ -1,8 +1,8 @@
-"""The moves of a plan, each with its reason; batches of similar length; Kafka's JSON.
+"""The moves of a plan with their reasons, in batches of similar length, and as Kafka's JSON.
 
 A batch lasts as long as its busiest broker receives or sends at the given bandwidth. New replicas
-are copied from the leader of now. Batches run one after the other. A broker may hold
-more than its share while some of its replicas wait for a later batch.
+are copied from the current leader. Batches run one after the other. A broker may hold more than its
+share while some of its replicas wait for a later batch.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tidelog.spark.pipelines.plan.cluster_model import (
 )
 from tidelog.spark.pipelines.plan.placement import Planned
 
-#: A batch may last this much longer than asked before there is one more.
+#: Factor by which a batch may exceed the requested length before another batch is added.
 _STRETCH: Final = 1.1
 _MOST_BATCHES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One new replica: from which broker its place comes, if another replica goes."""
+    """One new replica, and the broker of the replica that it replaces, if any."""
 
     source: int | None
     target: int
@@ -43,7 +43,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMove:
-    """The change of one partition; without copies and removals only its leader changes."""
+    """The change of one partition; without copies and removals, only the leader changes."""
 
     tp: TopicPartition
     before: tuple[int, ...]
@@ -76,7 +76,7 @@ class Batch:
             self.received[each.target] += each.size_bytes
 
     def busiest_with(self, move: PartitionMove) -> int:
-        """Return the bytes of the busiest broker if the move were in this batch."""
+        """Return the bytes of the busiest broker if the batch also had this move."""
         busy = [self.sent[move.leader] + move.size_bytes]
         busy += [self.received[each.target] + each.size_bytes for each in move.copies]
         return max(*busy, self.busiest)
@@ -123,12 +123,12 @@ def _move(load: PartitionLoad, after: tuple[int, ...], reasons: _Reasons) -> Par
     )
 
 
-#: A resource: its name, the brokers' shares of it, and what a load has of it.
+#: A resource: its name, the brokers' shares, and a function from a load to its amount.
 _Resource = tuple[str, Mapping[int, float], Callable[[BrokerLoad], float]]
 
 
 class _Reasons:
-    """Why a replica moves: the first goal that its present place misses."""
+    """Reasons of moves: the first goal that the current placement misses."""
 
     def __init__(self, cluster: ClusterModel, goals: Goals, planned: Planned) -> None:
         self._goals = goals
@@ -138,7 +138,7 @@ class _Reasons:
         self._targets = cluster.targets(goals)
 
     def of_copy(self, load: PartitionLoad, source: int | None, target: int) -> str:
-        """Return the reason of a new replica on `target` in the place of one on `source`."""
+        """Return the reason for a new replica on `target` instead of `source`."""
         if source is None:
             wanted = replicas_wanted(load, self._goals)
             return f"{wanted} replicas are wanted instead of {len(load.replicas)}"
@@ -155,7 +155,7 @@ class _Reasons:
         return found or f"makes room on broker {source} for larger partitions"
 
     def of_leader(self, load: PartitionLoad, leader: int) -> str:
-        """Return the reason why another replica is to lead."""
+        """Return the reason for another preferred leader."""
         resources = (
             ("leaders", self._limits.leaders, lambda each: each.leaders),
             ("outgoing network", self._limits.outgoing, lambda each: each.out_rate),
@@ -166,7 +166,7 @@ class _Reasons:
     def _imbalance(
         self, source: int, target: int, resources: Iterable[_Resource], verb: str
     ) -> str | None:
-        """Return the first resource of which the source has too much, or the target too little."""
+        """Return a resource with too much load on the source or too little on the target."""
         for name, limits, amount in resources:
             gives = self._part(source, limits, amount)
             takes = self._part(target, limits, amount)
@@ -197,8 +197,8 @@ class _Reasons:
 def batches_of(moves: Sequence[PartitionMove], bandwidth: float, length_s: float) -> list[Batch]:
     """Return batches that last about `length_s`, of similar length, largest moves first.
 
-    A move that lasts longer by itself makes its batches longer. Moves that copy nothing come last,
-    in a batch of their own.
+    A single move that lasts longer makes all batches longer. Moves without copies come last, in
+    their own batch.
     """
     copying = sorted(
         (each for each in moves if each.size_bytes), key=lambda each: (-each.size_bytes, each.tp)
@@ -228,7 +228,7 @@ def batches_of(moves: Sequence[PartitionMove], bandwidth: float, length_s: float
 
 
 def _packed(moves: Sequence[PartitionMove], count: int) -> list[Batch]:
-    """Return the moves in batches: each goes where the busiest broker stays least busy."""
+    """Return moves in batches; each move joins the batch whose busiest broker stays least busy."""
     batches = [Batch() for _ in range(count)]
     for move in moves:
         best = min(batches, key=lambda each: (each.busiest_with(move), sum(each.sent.values())))
@@ -237,7 +237,7 @@ def _packed(moves: Sequence[PartitionMove], count: int) -> list[Batch]:
 
 
 def plan_files(batches: Sequence[Batch]) -> dict[str, dict[str, Any]]:
-    """Return the documents of a plan by file name: each batch, and the way back."""
+    """Return the documents of a plan by file name: each batch, and the rollback."""
     digits = max(2, len(str(len(batches))))
     files = {
         f"batch-{number:0{digits}}.json": reassignment_document(

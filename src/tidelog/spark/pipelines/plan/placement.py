@@ -1,12 +1,13 @@
-"""Replicas and leaders of a plan: the fewest bytes first, then leaders at no bytes at all.
+"""The placement of a plan: replicas with the fewest copied bytes, then leaders without copies.
 
-First the solver chooses brokers for replicas: disk and incoming network within their limits, one
-rack's part of a partition bounded, drained brokers empty, the fewest bytes copied. Then it chooses
-leaders among those replicas: number of leaders and outgoing network within limits, the fewest
-changes. A change of leader copies nothing, so the second choice needs no part in the first.
+The solver first chooses brokers for replicas with the fewest copied bytes. Disk and incoming
+network stay within limits, the replicas of a partition in one rack are bounded, and drained brokers
+become empty. The solver then chooses leaders among these replicas with the fewest changes; number
+of leaders and outgoing network stay within limits. A change of leader copies nothing, so the two
+choices are independent.
 
-A broker's share is even, but a rack with few brokers cannot take more than its part of every
-partition: shares fill up to that.
+Shares of brokers are even, except that a rack with few brokers cannot take more than its part of
+every partition.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: What a load beyond its limit costs, as a multiple of moving that part of the disk.
+#: Cost of a load beyond its limit, as a multiple of the cost of moving that part of the disk.
 _BEYOND: Final = 100.0
-#: A replica without bytes still costs a little to move: this part of a mean replica.
+#: Cost of moving an empty replica, as a part of the cost of a mean replica.
 _MOVE: Final = 1e-3
 
 
@@ -50,7 +51,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A placement, shares, bytes to copy, and the lower bound of the replicas' choice."""
+    """A placement, shares, bytes to copy, and the lower bound of the cost of its replicas."""
 
     placement: ReplicaPlacement
     limits: Limits
@@ -61,7 +62,7 @@ class Planned:
 
     @property
     def gap(self) -> float:
-        """How far the choice is above the bound, as a part of it."""
+        """The distance of the choice from the bound, as a part of the bound."""
         if self.value <= self.bound or self.value == 0:
             return 0.0
         return (self.value - self.bound) / max(self.bound, 1e-9)
@@ -96,7 +97,7 @@ def place(cluster: ClusterModel, goals: Goals, time_limit_s: float) -> Planned:
         ]
     )
     space = _space(cluster, targets, start, sizes, 10 * total)
-    # A broker without space for its share cannot take its share of the network either.
+    # A broker without space for its share of the disk cannot take its share of the network either.
     shares *= np.minimum(1.0, space / np.maximum(shares[0], 1.0))
     high = np.stack([*(shares * (1 + goals.tolerance)), space])
     low = np.stack([*(shares * (1 - goals.tolerance)), 0 * space])
@@ -162,7 +163,7 @@ def _room(
     caps: NDArray[np.int64] | None,
     brokers: int,
 ) -> Floats:
-    """Return how much of each resource a group can take, by resource and group."""
+    """Return each group's capacity, by resource and group."""
     import numpy as np
 
     if groups is None or caps is None:
@@ -173,7 +174,7 @@ def _room(
 
 
 def _disk_parts(cluster: ClusterModel, targets: Sequence[int]) -> list[float]:
-    """Return the size of each broker's volumes, or even parts where a broker reports none."""
+    """Return the size of each broker's volumes, or equal parts if a broker reports none."""
     totals = {each.broker_id: each.total_bytes for each in cluster.brokers}
     if any(not totals.get(broker) for broker in targets):
         return [1.0] * len(targets)
@@ -187,9 +188,9 @@ def _space(
     sizes: Floats,
     enough: float,
 ) -> Floats:
-    """Return the bytes that fit on each broker, with those that it has now.
+    """Return the bytes that fit on each broker, including its current replicas.
 
-    A broker that reports no volumes has `enough`.
+    The result for a broker that reports no volumes is `enough`.
     """
     import numpy as np
 
@@ -218,7 +219,7 @@ def _lead(
     shares = np.repeat(weights.sum(axis=1)[:, None] / len(targets), len(targets), axis=1)
     high = shares * (1 + goals.tolerance)
     low = shares * (1 - goals.tolerance)
-    # Leaders are whole: no limit may lie between two numbers next to a share.
+    # Numbers of leaders are whole, so the limits are rounded outwards.
     high[0] = np.maximum(high[0], np.ceil(shares[0]))
     low[0] = np.minimum(low[0], np.floor(shares[0]))
     penalty = np.array([1.0, len(loads) / max(float(out.sum()), 1e-9)])
@@ -241,7 +242,7 @@ def _lead(
 
 
 def ordered(before: Sequence[int], chosen: Sequence[int], leader: int) -> tuple[int, ...]:
-    """Return replicas with the leader first, then those that stay in their order, then new ones."""
+    """Return replicas in order: the leader, remaining replicas in their order, new replicas."""
     stay = [broker for broker in before if broker in chosen and broker != leader]
     new = [broker for broker in chosen if broker not in before and broker != leader]
     return (leader, *stay, *new)

@@ -1,8 +1,8 @@
-"""plan: a cluster and samples of its load into a reassignment plan.
+"""plan: a reassignment plan from a cluster and samples of its load.
 
-Reads the cluster, never changes it: `tidelog reassign` executes the files. Sizes are those of now,
-rates a percentile of the samples; without samples only disks and leaders are balanced. A partition
-without any sample counts with rate 0.
+Planning reads the cluster and never changes it: `tidelog reassign` executes the files. Sizes are
+current, and rates are a percentile of the samples; without samples, only disks and leaders are
+balanced. The rate of a partition without samples is 0.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What to plan. Times are seconds, the bandwidth bytes per second of each broker.
+    """The options of a plan; times are in seconds, the bandwidth in bytes a second per broker.
 
-    `samples`: a directory (or Parquet table) with samples. `sample_s`: take samples until those in
-    the directory span this time. `replication_factors`: by topic; the key None stands for all
-    topics that are not internal.
+    `samples` is a directory (or Parquet table) with samples. With `sample_s`, samples are taken
+    until those in the directory span this time. `replication_factors` are by topic; the key None
+    means all topics that are not internal.
     """
 
     bootstrap: str
@@ -69,7 +69,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentPlan:
-    """The result: what moves, in which batches, and its report."""
+    """The result: moves, batches and the report."""
 
     cluster: ClusterModel
     goals: Goals
@@ -122,7 +122,7 @@ def plan(
 def plan_for(
     cluster: ClusterModel, goals: Goals, options: PlanOptions, with_rates: bool = True
 ) -> ReassignmentPlan:
-    """Plan for a cluster that is known; asks no broker and needs no Spark."""
+    """Plan for a known cluster, without a broker and without Spark."""
     check(cluster, goals)
     planned = place(cluster, goals, options.time_limit_s)
     moves = moves_of(cluster, goals, planned)
@@ -134,7 +134,7 @@ def plan_for(
 
 
 def check_first(client: BlockingClient, options: PlanOptions) -> None:
-    """Raise GoalError for impossible goals before samples are taken for hours."""
+    """Raise GoalError for impossible goals, before samples are taken for hours."""
     observed = observe(client)
     cluster = cluster_model(observed, {}, {})
     check(cluster, goals_of(cluster, options))
@@ -143,7 +143,7 @@ def check_first(client: BlockingClient, options: PlanOptions) -> None:
 def cluster_model(
     observed: Observed, rates: Mapping[TopicPartition, float], readers: Mapping[TopicPartition, int]
 ) -> ClusterModel:
-    """Return the model of what was observed, with rates and readers by partition."""
+    """Return the model of an observed cluster, with rates and readers by partition."""
     partitions = tuple(
         PartitionLoad(
             tp,
@@ -170,9 +170,9 @@ def goals_of(cluster: ClusterModel, options: PlanOptions) -> Goals:
 
 
 def check_target(directory: str) -> None:
-    """Raise GoalError where a plan's files cannot be written to this directory, and write nothing.
+    """Raise GoalError if a plan's files cannot be written to this directory; write nothing.
 
-    For callers that take samples for hours before there is a plan.
+    Callers check the directory before they take samples for hours.
     """
     target = Path(directory).absolute()
     held = next(each for each in (target, *target.parents) if each.exists())
@@ -191,7 +191,7 @@ def check_target(directory: str) -> None:
 def write_plan(made: ReassignmentPlan, directory: str) -> list[Path]:
     """Write the files of a plan to a new or empty directory; return their paths.
 
-    Raises GoalError where that is impossible.
+    Raises GoalError if that is impossible.
     """
     check_target(directory)
     target = Path(directory)

@@ -1,9 +1,9 @@
 """Runs of the simulator as Spark jobs of one task each, several at a time.
 
-Each job returns the rows of its runs as soon as it ends, so that they are kept at once; one job of
-many tasks would return them all at its end. An executor whose code differs from the driver's fails
-the search: its runs would be of other brokers. A run that raises is a defect of the simulator, and
-becomes a row with its reason.
+Each job returns the rows of its runs when it ends, so that they are kept at once; one job of many
+tasks would return all rows at its end. If an executor's code differs from the driver's, the search
+fails, because the executor would run other brokers. A run that raises an error is a defect of the
+simulator, and becomes a row with its reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TRACE_LINES = 12
 
 
 class OtherCodeError(TidelogError):
-    """The code of an executor that is not the driver's."""
+    """The error of an executor whose code differs from the driver's."""
 
 
 def fan_out(
@@ -39,7 +39,7 @@ def fan_out(
 ) -> Generator[list[Row], None, None]:
     """Yield the rows of each task as it ends, `slots` tasks at a time.
 
-    Cancels what is running where the caller stops early. Raises OtherCodeError.
+    Cancels running tasks if the caller stops early. Raises OtherCodeError.
     """
     tag = f"tidelog-simulate-{uuid.uuid4().hex}"
     code = code_digest()

@@ -1,7 +1,7 @@
-"""The report of a search: violations with their smallest seeds, runs, and policies compared.
+"""The report of a search: violations with their smallest seeds, runs, comparisons of policies.
 
-Plain rows in, a report out. Violations are grouped by profile, policy and kind: the first words of
-the violation without names and numbers. The command beside each makes its smallest seed again.
+Violations are grouped by profile, policy and kind: the first words of the violation without names
+and numbers. The command beside each group repeats its smallest seed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.spark.pipelines.simulate.paired import PairedDifference, compare
 from tidelog.spark.pipelines.simulate.run_table import Row
 
 _NS_PER_S: Final = 1_000_000_000
-#: Digits of a mean behind the point: microseconds of times.
+#: Decimal digits of a mean; times have microseconds.
 _DIGITS: Final = 3
 _ACKNOWLEDGED: Final = "acknowledged records"
 
@@ -27,7 +27,7 @@ def report_of(
 ) -> PipelineReport:
     """Return the report of the rows of one search; the first of `policies` is the base.
 
-    `made` runs were made now, in `seconds`; the others are from earlier searches.
+    This search made `made` of the runs, in `seconds`; the other runs are from earlier searches.
     """
     violated = [row for row in rows if row["violation"]]
     failed = [row for row in rows if row["failure"]]
@@ -166,7 +166,7 @@ def _rounded(value: float) -> float:
 
 
 def _plots(differences: Sequence[PairedDifference], policies: Sequence[str]) -> list[Plot]:
-    """Return a plot for each outcome that differs somewhere."""
+    """Return a plot for each outcome in which a policy differs."""
     plots = []
     for outcome, (unit, meaning) in OUTCOMES.items():
         found = [each for each in differences if each.outcome == outcome]

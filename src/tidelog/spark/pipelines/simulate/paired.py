@@ -1,9 +1,10 @@
-"""Policies compared: differences of outcomes between runs of the same seed, with their intervals.
+"""Comparison of policies: differences of outcomes between runs of the same seed, with intervals.
 
 A pair is one seed of one profile under two policies. The differences of pairs vary far less than
-the runs do, since each pair shares its faults and clients. The interval of the mean difference is a
-bootstrap over pairs (95 %, percentiles), with draws that depend on the data alone: equal rows give
-equal intervals. Outcomes are skewed counts and times, for which a t interval assumes too much.
+the outcomes of runs, since both runs of a pair have the same faults and clients. The interval of
+the mean difference is a bootstrap over pairs (95 %, percentiles), with draws that depend on the
+data alone: equal rows give equal intervals. Outcomes are skewed counts and times, for which a t
+interval assumes too much.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-#: Fewer pairs give intervals that are too narrow to conclude from.
+#: Minimum number of pairs for a conclusion; fewer give too narrow intervals.
 FEWEST_PAIRS: Final = 10
 CONFIDENCE: Final = 0.95
 _RESAMPLES: Final = 4_000
@@ -40,13 +41,14 @@ class PairedDifference:
     difference: float
     low: float
     high: float
-    #: Pairs in which the policy has less and more than the base.
+    #: Number of pairs in which the outcome under the policy is less than under the base; the next
+    #: field counts greater outcomes.
     less: int
     more: int
 
     @property
     def verdict(self) -> str:
-        """What the interval allows to conclude."""
+        """The conclusion that the interval allows."""
         if self.pairs < FEWEST_PAIRS:
             return "too few pairs"
         if self.high < 0:
@@ -55,7 +57,7 @@ class PairedDifference:
 
 
 def compare(base: OutcomesBySeed, other: OutcomesBySeed, policy: str) -> list[PairedDifference]:
-    """Return the difference of each outcome over the seeds that have outcomes under both."""
+    """Return the difference of each outcome, over seeds with outcomes under both policies."""
     shared = [key for key in sorted(base) if base[key] and other.get(key)]
     if not shared:
         return []

@@ -1,8 +1,8 @@
 """A directory of finished runs: Parquet files, one row a run, and a lock for one search at a time.
 
-A file appears whole, by a rename, and is never changed. A run that stands in two files counts once:
-equal runs have equal results. `compact` puts many small files into one. The directory is on the
-driver, whatever file systems the executors have.
+A file appears whole, by a rename, and is never changed. A run in two files counts once, because
+equal runs have equal results. `compact` merges many small files into one. Only the driver accesses
+the directory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SCHEMA: Final = pa.schema(
         ("simulated_ns", pa.int64()),
         ("seconds", pa.float64()),
         ("violation", pa.string()),
-        #: Why the run could not be made; such a row is shown and never kept.
+        #: Why the run failed; such a row is shown but never kept.
         ("failure", pa.string()),
         ("counters", _COUNTS),
         ("played", _COUNTS),
@@ -44,14 +44,14 @@ SCHEMA: Final = pa.schema(
     ]
 )
 _FILES: Final = "runs-*.parquet"
-#: More files than this make reading slow.
+#: Maximum number of files; more make reads slow.
 _MOST_FILES: Final = 20
 
 Row = dict[str, Any]
 
 
 class RunTableError(TidelogError):
-    """An unusable directory of runs, and what would be right."""
+    """An unusable directory of runs; the message states the remedy."""
 
 
 class RunTable:
@@ -84,7 +84,7 @@ class RunTable:
             pq.write_table(pa.Table.from_pylist(list(rows), SCHEMA), file, compression="zstd")
 
     def compact(self) -> None:
-        """Put the rows of many files into one, before the files go."""
+        """Merge the rows of many files into one file, then delete the old files."""
         paths = sorted(self.directory.glob(_FILES))
         if len(paths) <= _MOST_FILES:
             return

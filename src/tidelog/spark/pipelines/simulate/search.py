@@ -1,7 +1,7 @@
 """A search over seeds on Spark that can be stopped at any time and continued later.
 
 Every finished task is kept at once (`run_table`). A later search with the same directory makes only
-the runs that are missing, and reports on all runs that it names.
+the missing runs, and reports on all requested runs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from tidelog.spark.pipelines.report import PipelineReport
 
-#: A run takes one to four seconds, and Spark about 0.1 s for each task.
+#: Number of runs in a task: a run takes one to four seconds, and Spark needs about 0.1 s for each
+#: task.
 RUNS_PER_TASK: Final = 4
 
 
@@ -52,9 +53,9 @@ def simulate(
 ) -> PipelineReport:
     """Run every seed of every profile under every policy, and return the report.
 
-    Results are kept in `directory`, and runs found there are not made again. `slots` is the number
-    of tasks at a time; default: the cores of the session. Raises ConfigError for unknown names, and
-    RunTableError for a directory that cannot be used.
+    Results are kept in `directory`; runs with results there are not repeated. `slots` is the number
+    of concurrent tasks, by default the cores of the session. Raises ConfigError for unknown names,
+    and RunTableError for an unusable directory.
     """
     started = time.monotonic()
     jobs = plan_jobs(seeds, profiles, policies, mutant, faults)

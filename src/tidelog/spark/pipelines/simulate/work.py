@@ -1,7 +1,8 @@
-"""The runs that a search needs, which of them are missing, and their division into tasks.
+"""The runs that a search needs, the missing ones among them, and their division into tasks.
 
-Pure decisions. A run is known by its profile, seed, policy, mutant and faults. Results count only
-for the code that made them (`code_digest`): another version of the brokers gives other runs.
+Profile, seed, policy, mutant and faults identify a run. Results count only for the code that made
+them (`code_digest`), because another version of the brokers gives other runs. All functions but
+`code_digest` are pure.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from tidelog.sim.suggestions import nearest_first
 RUN_KEY: Final = ("profile", "seed", "policy", "mutant", "faults")
 RunKey = tuple[Any, ...]
 
-#: All profiles, each with all seeds.
+#: The word for all profiles, each with all seeds.
 EVERY_PROFILE: Final = "every"
-#: Packages whose code decides a run.
+#: Packages whose code affects a run.
 _DECIDING: Final = (
     "broker",
     "client",
@@ -92,7 +93,7 @@ def missing(jobs: Sequence[Job], finished: Collection[RunKey]) -> list[Job]:
 
 
 def into_tasks(jobs: Sequence[Job], runs_per_task: int, slots: int) -> list[tuple[Job, ...]]:
-    """Return the jobs of each task: at most `runs_per_task`, fewer where slots would idle."""
+    """Return the jobs of each task: at most `runs_per_task`, fewer if slots would idle."""
     even = -(-len(jobs) // max(1, slots))
     size = max(1, min(runs_per_task, even))
     return [tuple(jobs[at : at + size]) for at in range(0, len(jobs), size)]
@@ -105,7 +106,7 @@ def _check(what: str, names: Sequence[str], known: Collection[str]) -> None:
 
 
 def code_digest() -> str:
-    """Return a digest of the code that decides a run, in a directory or a zip file."""
+    """Return a digest of the code that affects a run, in a directory or a zip file."""
     digest = hashlib.blake2b(digest_size=8)
     for package in _DECIDING:
         root = files("tidelog").joinpath(package)
