@@ -20,6 +20,7 @@ from tidelog.sim.faults import KINDS, SCENARIOS
 from tidelog.sim.faults.store import strike_next_write
 from tidelog.sim.sim_cluster import STORE_HOST
 from tidelog.sim.sim_store import SimStoreClient
+from tidelog.wire.frames import FrameReader
 
 #: Faster than this an answer comes over links that are as they should be.
 QUICK_MS = 5.0
@@ -165,6 +166,32 @@ def test_clog_delivers_all_at_once_when_it_flows_again(at: FaultHarness) -> None
     at.until(lambda: tolds[-1]() is not None, 100)
     (whole,) = [line for line in at.noted("frames ") if f">{target}" in line and " 3 " in line][-1:]
     assert source in whole
+
+
+def test_split_reads_end_within_frames_until_they_are_whole_again(
+    at: FaultHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial_reads: list[int] = []
+    received = FrameReader.received
+
+    def counted(reader: FrameReader, nbytes: int) -> list[memoryview]:
+        frames = received(reader, nbytes)
+        if reader.pending_bytes:
+            partial_reads.append(nbytes)
+        return frames
+
+    monkeypatch.setattr(FrameReader, "received", counted)
+    at.run(500)
+    assert not partial_reads
+    at.inject("split_reads", 1)
+    assert _links(at, "splits")
+    for broker_id in at.connections:
+        assert at.answer_ms(broker_id) is not None
+    at.until(lambda: not _links(at, "splits"))
+    assert partial_reads
+    for broker_id in at.connections:
+        assert at.answer_ms(broker_id) is not None
+    assert at.simulator.violations == []
 
 
 def test_half_open_connections_are_believed_open_by_one_side_or_both(at: FaultHarness) -> None:

@@ -50,7 +50,7 @@ class Recorder:
         self.reads.append([bytes(payload) for payload in frames])
         if self.echo:
             for payload in frames:
-                self.transport.send([len(payload).to_bytes(4, "big"), payload])
+                self.transport.send([len(payload).to_bytes(4, "big"), bytes(payload)])
 
     def connection_lost(self, reason: str) -> None:
         self.lost.append(reason)

@@ -12,8 +12,9 @@ The cluster: `sim_cluster` starts each `sim_broker` with `broker_settings`. `sim
 `batches` are their records.
 
 The machine: `simulator` with its virtual time (`loop`), its nodes (`node`, `process`) and its
-`network` with `sim_connections`. Disks: `disk`, `file_content`, `files`, `lanes`,
-`log_dir_failure`. `sandbox` forbids real I/O, `listeners` follow events, `trace` records events.
+`network`: `sim_connections` carry bytes, `sim_transport` has the frames. Disks: `disk`,
+`file_content`, `files`, `lanes`, `log_dir_failure`. `sandbox` forbids real I/O, `listeners` follow
+events, `trace` records events.
 
 `faults` injects faults within the `fault_budget`.
 

@@ -12,7 +12,7 @@ import errno
 import os
 import random
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from tidelog.core.errors import ConnectionLost
 from tidelog.core.ports import FrameHandler, Listener, Transport
@@ -28,6 +28,7 @@ from tidelog.sim.sim_connections import (
     Link,
     Pipe,
 )
+from tidelog.sim.sim_transport import SimTransport
 
 #: Delay of a healthy link: a constant base, and a random, exponentially distributed part.
 BASE_DELAY_NS = 40_000
@@ -55,10 +56,11 @@ class Host:
 class SimListener:
     """A listening port."""
 
-    __slots__ = ("_port", "accept", "budget", "host", "max_frame_bytes", "process")
+    __slots__ = ("_accept", "_max_frame_bytes", "_network", "_port", "budget", "host", "process")
 
     def __init__(
         self,
+        network: SimNetwork,
         process: Process,
         host: Host,
         port: int,
@@ -66,17 +68,24 @@ class SimListener:
         max_frame_bytes: int,
         budget: ReceiveBudget | None,
     ) -> None:
+        self._network = network
         self.process = process
         self.host = host
         self._port = port
-        self.accept = accept
-        self.max_frame_bytes = max_frame_bytes
+        self._accept = accept
+        self._max_frame_bytes = max_frame_bytes
         self.budget = budget
 
     @property
     def port(self) -> int:
         """The port number."""
         return self._port
+
+    def established(self, endpoint: ConnectionEnd) -> SimTransport:
+        """Return the frames of an accepted connection."""
+        return SimTransport(
+            self._network, endpoint, self._accept, self._max_frame_bytes, self.budget
+        )
 
     def close(self) -> None:
         """Stop listening; connections stay open."""
@@ -140,12 +149,10 @@ class _Attempt:
             return
         name = f"{self._handle.host.name}:{network.ephemeral_port(self._handle.host)}"
         server_name = f"{self._host}:{self._port}"
-        client = ConnectionEnd(
-            network, process, name, server_name, self._max_frame_bytes, self._established
-        )
+        client = ConnectionEnd(network, process, name, server_name, self._established)
         server = ConnectionEnd(
-            network, listener.process, server_name, name, listener.max_frame_bytes,
-            listener.accept, listener.budget, is_accepted=True,
+            network, listener.process, server_name, name, listener.established,
+            is_accepted=True, has_budget=listener.budget is not None,
         )  # fmt: skip
         client.outgoing = server.incoming = Pipe(network, client, server, there)
         server.outgoing = client.incoming = Pipe(network, server, client, back)
@@ -157,13 +164,13 @@ class _Attempt:
         client.outgoing.put(OPEN, network.scheduler.now_ns)
         server.outgoing.put(OPEN, back_ns)
 
-    def _established(self, endpoint: ConnectionEnd) -> FrameHandler | None:
+    def _established(self, endpoint: ConnectionEnd) -> SimTransport | None:
         self._timer.cancel()
         if self.future.done():
             return None
-        handler = self._open_handler(endpoint)
-        self.future.set_result(endpoint)
-        return handler
+        transport = SimTransport(self._network, endpoint, self._open_handler, self._max_frame_bytes)
+        self.future.set_result(transport)
+        return transport
 
 
 class NodeNetwork:
@@ -194,7 +201,9 @@ class NodeNetwork:
                 OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), f"{host}:{port}")
             )
             return future
-        listener = SimListener(self.process, self.host, port, accept, max_frame_bytes, budget)
+        listener = SimListener(
+            self.network, self.process, self.host, port, accept, max_frame_bytes, budget
+        )
         self.host.listeners[port] = listener
         future.set_result(listener)
         return future
@@ -216,12 +225,22 @@ class SimNetwork:
     """All hosts and links."""
 
     def __init__(
-        self, scheduler: Scheduler, note: Callable[[int, str, str], None], draw: random.Random
+        self,
+        scheduler: Scheduler,
+        note: Callable[[int, str, str], None],
+        violate: Callable[[str], None],
+        draw: random.Random,
+        cuts: random.Random,
     ) -> None:
-        """`note` is called with (node id, kind, detail) for each line of the trace."""
+        """`note` is called with (node id, kind, detail) for each line of the trace.
+
+        Delays come from the stream `draw`, cuts of split bytes from `cuts`.
+        """
+        self.violate = violate
         self.scheduler = scheduler
         self.draw = draw
-        #: Watch of the frames of accepted connections.
+        self.cuts = cuts
+        #: Follows the frames of accepted connections.
         self.frame_watch: FrameWatch | None = None
         #: Watch of accepted connections.
         self.connection_watch: ConnectionWatch | None = None
@@ -253,11 +272,15 @@ class SimNetwork:
                 pipe.healed()
 
     def heal_everything(self) -> None:
-        """Heal every cut, end every delay spike, unclog every link, let every host serve."""
+        """Heal every cut, end every delay spike, unclog every link, let every host serve.
+
+        No link splits bytes any more.
+        """
         for host in self.hosts.values():
             host.is_serving = True
         for (source, target), link in self._links.items():
             link.extra_ns = link.spread_ns = 0
+            link.splits = False
             self.unclog(source, target)
             if link.cut:
                 self.heal(source, target)
@@ -355,17 +378,17 @@ class SimNetwork:
         if self.connection_watch is not None:
             self.connection_watch.opened(endpoint)
 
-    def note_delivery(self, endpoint: ConnectionEnd, chunks: list[bytes], frames: int) -> None:
-        """Trace the delivery of frames to a handler."""
+    def note_delivery(self, endpoint: ConnectionEnd, frames: Sequence[memoryview]) -> None:
+        """Trace the delivery of frames to a handler: their number, size and checksum."""
         check = 0
         size = 0
-        for chunk in chunks:
-            check = zlib.crc32(chunk, check)
-            size += len(chunk)
+        for frame in frames:
+            check = zlib.crc32(frame, zlib.crc32(len(frame).to_bytes(4, "big"), check))
+            size += 4 + len(frame)
         self._note(
             endpoint.process.node_id,
             "frames",
-            f"{endpoint.peer_name}>{endpoint.name} {frames} {size} {check:08x}",
+            f"{endpoint.peer_name}>{endpoint.name} {len(frames)} {size} {check:08x}",
         )
 
     def note_lost(self, endpoint: ConnectionEnd, reason: str) -> None:

@@ -48,7 +48,9 @@ class NodeServices(ABC):
         #: Virtual time.
         self.scheduler = Scheduler(self.trace)
         #: All hosts and links.
-        self.network = SimNetwork(self.scheduler, self.note, stream(seed, "network"))
+        self.network = SimNetwork(
+            self.scheduler, self.note, self.violate, stream(seed, "network"), stream(seed, "cuts")
+        )
         #: Called with (incarnation, event name, fields) for each traced state change.
         self.on_traced: CallbackList[[Incarnation, str, dict[str, Any]]] = CallbackList()
         #: Called with (node id, kind, detail) for each line of the trace; -1 is no node.
@@ -67,6 +69,10 @@ class NodeServices(ABC):
         detail = f"{name} {canonical_fields(fields)}" if fields else name
         self.note(incarnation.node_id, "event", detail)
         self.on_traced(incarnation, name, fields)
+
+    @abstractmethod
+    def violate(self, what: str) -> None:
+        """Record a violation."""
 
     @abstractmethod
     def open_lane(self, incarnation: Incarnation, directory: str) -> Lane:

@@ -1,12 +1,16 @@
 """Connections of the simulated network: two pipes, one per direction, first in first out.
 
-Items of a pipe arrive after delays drawn from the seed; items due together arrive in one read
-event. A cut direction stalls its pipes until the direction is healed or the sender's kernel gives
-the connection up. A clogged direction accepts bytes and delivers them all at once when it is
-unclogged. Neither cuts nor clogs reorder items. A vanished connection accepts bytes for ever, and
-neither side learns of the loss before its kernel gives up. The death of a process resets its
-connections and may lose items in flight. Frames are whole because senders send whole frames; bytes
-are immutable copies.
+A `ConnectionEnd` is the byte stream of one side; `sim_transport` has the frames above it. Items of
+a pipe arrive after delays drawn from the seed; items due together arrive in one read event. A cut
+direction stalls its pipes until it is healed or the sender's kernel gives the connection up. A
+clogged direction accepts bytes and delivers them all at once when it flows again. Neither reorders
+items. A vanished connection accepts bytes until its buffer is full, and neither side learns of it
+before its kernel gives up. The death of a process resets its connections and may lose items in
+flight.
+
+Each item is one whole frame, and a read takes all that has arrived: most runs need no more. A link
+that splits its bytes cuts items anywhere, takes only a part of some sends, and is read in pieces.
+Bytes of items are immutable copies.
 """
 
 from __future__ import annotations
@@ -17,22 +21,37 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tidelog.core import limits
-from tidelog.core.ports import Buffer, FrameHandler
-from tidelog.core.receive_budget import SMALL_REQUEST_BYTES, BudgetShare, ReceiveBudget
-from tidelog.sim.loop import NS_PER_MS, NS_PER_S, Scheduler
+from tidelog.core.ports import Buffer, StreamHandler
+from tidelog.core.receive_budget import SMALL_REQUEST_BYTES
+from tidelog.sim.loop import NS_PER_MS, NS_PER_S, Scheduler, TimedCall
 from tidelog.sim.process import Process
 
 #: Range of the time in ns after which a kernel gives up a connection with undelivered data.
 GIVE_UP_NS = (8 * NS_PER_S, 30 * NS_PER_S)
 #: Range of the time in ns before the peers of a host that lost power get a reset.
 POWER_LOSS_SILENCE_NS = (NS_PER_MS, 5 * NS_PER_S)
-#: Bytes that the kernels of both sides buffer before `queued_bytes` grows.
+#: Bytes that the kernels of both sides buffer. They take a whole send while they have any room.
 KERNEL_BUFFER_BYTES = 256 * limits.KIB
+#: After `close_reading`, how long the peer may take queued bytes.
+LINGER_NS = NS_PER_S
+#: Greatest delay of a piece of split bytes behind its own, and of the rest of a split send.
+_PIECE_DELAY_NS = 4 * NS_PER_MS
+#: Share of the sends on a splitting link of which the kernel takes only a part.
+_PARTIAL_SENDS = 0.25
+_SIZE_BYTES = 4
 
 #: Items of a pipe other than bytes.
 OPEN = object()
 FIN = object()
 RESET = object()
+
+
+class ConnectionHandler(StreamHandler, Protocol):
+    """The frames of one side."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that the kernel has not taken."""
 
 
 class FrameWatch(Protocol):
@@ -60,8 +79,8 @@ class ConnectionNetwork(Protocol):
 
     #: The stream from which delays are drawn.
     draw: random.Random
-    #: Watch of the frames of accepted connections.
-    frame_watch: FrameWatch | None
+    #: The stream from which the cuts of split bytes are drawn.
+    cuts: random.Random
 
     @property
     def scheduler(self) -> Scheduler:
@@ -76,9 +95,6 @@ class ConnectionNetwork(Protocol):
     def note_opened(self, endpoint: ConnectionEnd) -> None:
         """Trace a connection that its listener is about to accept."""
 
-    def note_delivery(self, endpoint: ConnectionEnd, chunks: list[bytes], frames: int) -> None:
-        """Trace the delivery of frames to a handler."""
-
     def note_lost(self, endpoint: ConnectionEnd, reason: str) -> None:
         """Trace the end of a connection on one side."""
 
@@ -86,11 +102,13 @@ class ConnectionNetwork(Protocol):
 class Link:
     """One direction between two hosts."""
 
-    __slots__ = ("clogged", "cut", "extra_ns", "spread_ns", "stalled")
+    __slots__ = ("clogged", "cut", "extra_ns", "splits", "spread_ns", "stalled")
 
     def __init__(self) -> None:
         self.cut = False
-        #: Whether the TCP windows fill up, while no item is lost and no item arrives.
+        #: Sends and reads end anywhere, and reads may have the rest of one frame and the next.
+        self.splits = False
+        #: Nothing is lost and nothing arrives; the TCP windows fill up.
         self.clogged = False
         #: Constant part of a delay spike, added to each delay.
         self.extra_ns = 0
@@ -104,7 +122,7 @@ class Pipe:
 
     __slots__ = (
         "_has_vanished", "_is_scheduled", "_is_stalled", "_items", "_network",
-        "in_flight_bytes", "last_due_ns", "link", "source", "target",
+        "in_flight_bytes", "last_due_ns", "link", "sent_frames", "source", "target",
     )  # fmt: skip
 
     def __init__(
@@ -116,6 +134,8 @@ class Pipe:
         self.link = link
         self.last_due_ns = 0
         self.in_flight_bytes = 0
+        #: Frames that the source has sent and the target has not received, for a check.
+        self.sent_frames: deque[bytes] = deque()
         self._items: deque[tuple[int, object]] = deque()
         self._is_scheduled = False
         self._is_stalled = False
@@ -152,9 +172,18 @@ class Pipe:
             self.source.lost("connection timed out")
 
     @property
-    def queued_bytes(self) -> int:
-        """Bytes beyond the kernels' buffers."""
-        return max(0, self.in_flight_bytes - KERNEL_BUFFER_BYTES)
+    def is_full(self) -> bool:
+        """Whether the kernels take no more bytes."""
+        return self.in_flight_bytes >= KERNEL_BUFFER_BYTES
+
+    def put_split(self, data: bytes) -> None:
+        """Send bytes in pieces that arrive by themselves, or with what was sent later."""
+        draw = self._network.cuts
+        position = 0
+        for cut in _cuts(draw, len(data)):
+            delay_ns = draw.randrange(_PIECE_DELAY_NS)
+            self.put(data[position:cut], self._network.arrival_ns(self.link) + delay_ns)
+            position = cut
 
     def cut_short(self, draw: random.Random) -> None:
         """Keep only a random first part of the items in flight, because the sender is gone."""
@@ -223,6 +252,8 @@ class Pipe:
         if chunks:
             self._take(chunks)
         if ending is FIN:
+            if self.link.splits:
+                self.target.read_rest()
             self.target.peer_closed("closed by the peer")
         elif ending is RESET:
             self.target.peer_closed("connection reset by the peer")
@@ -234,28 +265,37 @@ class Pipe:
             if not self.source.is_gone:
                 target.outgoing.put(RESET)
             return
-        if target.is_reading and target.admits(chunks):
-            self.read(sum(map(len, chunks)))
         target.receive(chunks)
 
     def read(self, size_bytes: int) -> None:
-        """Account for bytes that the target has read; the sender's queue shrinks."""
-        queued_bytes = self.queued_bytes
+        """Account for bytes that the target has read; the sender may have room again."""
+        was_full = self.is_full
         self.in_flight_bytes -= size_bytes
-        source = self.source
-        if queued_bytes and not source.is_gone:
-            sent_bytes = queued_bytes - self.queued_bytes
-            scheduler = self._network.scheduler
-            scheduler.after(0, source.process, source.queue_changed, sent_bytes)
+        if was_full and not self.is_full:
+            self.source.has_room()
+
+
+def _cuts(draw: random.Random, size: int) -> list[int]:
+    """Return where bytes of this size are cut, in order; the last cut is their end.
+
+    Many cuts are within the size of a frame at the beginning, or just before the end.
+    """
+    cuts = [size]
+    for _ in range(draw.randrange(4) if size > 1 else 0):
+        edge = draw.choice((min(size, 6), size))
+        cut = draw.randrange(1, edge) if draw.random() < 0.8 else size - 1
+        if cut not in cuts:
+            cuts.append(cut)
+    return sorted(cuts)
 
 
 class ConnectionEnd:
-    """One side of a connection; the `core.ports.Transport` of its node."""
+    """One side of a connection; the `core.ports.ByteStream` of its node."""
 
     __slots__ = (
-        "_corked", "_established", "_in_frames", "_kept", "_network", "_share", "_waiting", "asked",
-        "handler", "incoming", "is_accepted", "is_gone", "is_reading",
-        "max_frame_bytes", "name", "outgoing", "peer_name", "process",
+        "_established", "_has_split", "_is_closed", "_is_taking", "_linger", "_network",
+        "_on_writable", "_unframed", "_waiting", "asked", "handler", "has_budget", "incoming",
+        "is_accepted", "is_gone", "is_reading", "name", "outgoing", "peer_name", "process",
     )  # fmt: skip
 
     outgoing: Pipe
@@ -267,109 +307,152 @@ class ConnectionEnd:
         process: Process,
         name: str,
         peer_name: str,
-        max_frame_bytes: int,
-        established: Callable[[ConnectionEnd], FrameHandler | None],
-        budget: ReceiveBudget | None = None,
+        established: Callable[[ConnectionEnd], ConnectionHandler | None],
         *,
         is_accepted: bool = False,
+        has_budget: bool = False,
     ) -> None:
+        """`has_budget`: whether large frames may have to wait when their beginning was read."""
         self._network = network
         #: Whether this side accepted the connection.
         self.is_accepted = is_accepted
-        #: API keys of open requests by correlation id, on a watched connection.
+        self.has_budget = has_budget
+        #: API keys of requests without a response yet, by correlation id, on a watched connection.
         self.asked: dict[bytes, int] = {}
         self.process = process
         self.name = name
         self.peer_name = peer_name
-        self.max_frame_bytes = max_frame_bytes
-        self.handler: FrameHandler | None = None
+        self.handler: ConnectionHandler | None = None
+        #: Whether the end of reading is reported, or about to be.
         self.is_gone = False
+        #: Whether sends have ended, too.
+        self._is_closed = False
         self.is_reading = True
         self._established = established
-        self._in_frames = False
-        #: Whether the frames of this read event stay in use after it.
-        self._kept = False
-        self._corked: list[bytes] = []
+        #: The beginning of a frame that was sent; the rest of it follows.
+        self._unframed = b""
+        #: Whether a link that splits bytes has carried any: items are whole frames no more.
+        self._has_split = False
+        #: Whether the kernel takes bytes: not while it has taken only a part of a send.
+        self._is_taking = True
+        self._on_writable: Callable[[], None] | None = None
+        self._linger: TimedCall | None = None
+        #: Bytes that have arrived and are not read.
         self._waiting: list[bytes] = []
-        self._share: BudgetShare | None = None
-        if budget is not None:
-            self._share = budget.share(peer_name, self._has_room, self.close)
 
-    # Transport
+    # ByteStream
 
     @property
     def peer(self) -> str:
         """`host:port` of the other side."""
         return self.peer_name
 
-    @property
-    def queued_bytes(self) -> int:
-        """Bytes that the kernel has not buffered."""
-        return self.outgoing.queued_bytes
-
     def has_ended(self) -> bool:
         """Return whether the connection is gone, which its owner always knows already."""
         return self.is_gone
 
-    @property
-    def held_bytes(self) -> int:
-        """Bytes that the kernel has not buffered; none after the end, which takes no time here."""
-        return 0 if self.is_gone else self.outgoing.queued_bytes
+    def send(self, data: Buffer, /) -> int:
+        """Take copies of bytes."""
+        return self.sendmsg((data,))
 
-    def send(self, parts: Sequence[Buffer]) -> None:
-        """Send copies of whole frames."""
-        self.process.port_call("network.send")
-        if self.is_gone:
-            return
-        frame = b"".join(parts)
-        if self.is_accepted and self._network.frame_watch is not None:
-            self._network.frame_watch.sent(self, frame)
-        self._corked.append(frame)
-        if not self._in_frames:
-            self._uncork()
+    def sendmsg(self, buffers: Sequence[Buffer], /) -> int:
+        """Take copies of bytes, all of them while the kernels have room."""
+        data = b"".join(buffers)
+        if self._is_closed:
+            return len(data)  # as if the news of the reset were still under way
+        if self.outgoing.is_full or not self._is_taking:
+            raise BlockingIOError
+        if self.outgoing.link.splits:
+            self._has_split = True
+            data = self._part_of(data)
+            self.outgoing.put_split(self._unframed + data)
+            self._unframed = b""
+        elif self._has_split:
+            self.outgoing.put(data)
+        else:
+            self._put_frames(self._unframed + data)
+        return len(data)
 
-    def keep_frames(self) -> None:
-        """Keep the frames of this read event valid after it."""
-        self.process.check_alive()
-        self._kept = True
+    def _part_of(self, data: bytes) -> bytes:
+        """Return what the kernel takes of bytes, which may be a part of them."""
+        draw = self._network.cuts
+        if len(data) > 1 and draw.random() < _PARTIAL_SENDS:
+            self._is_taking = False
+            delay_ns = draw.randrange(_PIECE_DELAY_NS)
+            self._network.scheduler.after(delay_ns, self.process, self._takes_again)
+            return data[: draw.randrange(1, len(data))]
+        return data
 
-    def handled(self, frame_bytes: int, api_key: int) -> None:
-        """Release a frame that counts against the receive budget."""
-        self.process.check_alive()
-        if self._share is not None:
-            self._share.handled(frame_bytes, api_key)
+    def _put_frames(self, data: bytes) -> None:
+        """Send whole frames, one item each; the beginning of another one waits for its rest."""
+        position = 0
+        while len(data) - position >= _SIZE_BYTES:
+            size = int.from_bytes(data[position : position + _SIZE_BYTES], "big", signed=True)
+            end = position + _SIZE_BYTES + max(size, 0)
+            if end > len(data):
+                break
+            self.outgoing.put(data[position:end])
+            position = end
+        self._unframed = data[position:]
+
+    def _takes_again(self) -> None:
+        self._is_taking = True
+        self._writable()
+
+    def watch_writable(self, callback: Callable[[], None]) -> None:
+        """Call back when the kernels have room again."""
+        self._on_writable = callback
+
+    def unwatch_writable(self) -> None:
+        """Call back no more."""
+        self._on_writable = None
 
     def pause_reading(self) -> None:
-        """Stop the delivery of frames, which wait in the kernels."""
-        self.process.check_alive()
+        """Leave bytes in the kernels."""
         self.is_reading = False
 
     def resume_reading(self) -> None:
-        """Resume the delivery; waiting frames arrive in a separate event."""
-        self.process.check_alive()
+        """Resume reading; waiting bytes arrive in an event of their own."""
         if not self.is_reading and not self.is_gone:
             self.is_reading = True
             if self._waiting:
-                self._network.scheduler.after(0, self.process, self._deliver_waiting)
+                self._network.scheduler.after(0, self.process, self._read)
+
+    def close_reading(self, reason: str, on_over: Callable[[], None]) -> None:
+        """Report the end of reading; sends go on for a moment."""
+        if not self.is_gone:
+            self._gone(reason)
+            self._linger = self._network.scheduler.after(LINGER_NS, self.process, on_over)
 
     def close(self, reason: str) -> None:
-        """Send all frames given to `send`, then close."""
-        self.process.port_call("network.close")
-        if not self.is_gone:
-            self._uncork()
+        """Close after the bytes that were taken."""
+        if not self._is_closed:
+            self._close()
+            if self._unframed:
+                self.outgoing.put(self._unframed)
             self._gone(reason)
             self.outgoing.put(FIN)
 
     def abort(self, reason: str) -> None:
-        """Reset the connection; frames in flight are lost."""
-        self.process.port_call("network.close")
-        if not self.is_gone:
-            self._corked.clear()
+        """Reset the connection; bytes under way are lost."""
+        if not self._is_closed:
+            self._close()
             self._gone(reason)
             self.outgoing.cut_short(self._network.draw)
             self.outgoing.put(RESET)
 
+    def _close(self) -> None:
+        self._is_closed = True
+        self._on_writable = None
+        if self._linger is not None:
+            self._linger.cancel()
+
     # The network's side
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that wait in this process for the kernel."""
+        return 0 if self.handler is None else self.handler.queued_bytes
 
     def opened(self) -> None:
         """Establish the connection on this side."""
@@ -378,95 +461,46 @@ class ConnectionEnd:
                 self._network.note_opened(self)
             self.handler = self._established(self)
             if self.handler is None:
-                self._gone("given up")
+                self.lost("given up")
                 self.outgoing.put(RESET)
 
     def receive(self, chunks: list[bytes]) -> None:
-        """Pass whole frames to the handler, or keep the frames while the handler does not read."""
-        share = self._share
-        is_short = share is not None and share.is_waiting
-        if not self.is_reading or self._waiting or is_short:
-            self._waiting.extend(chunks)
-            return
-        frames: list[memoryview] = []
-        buffers = [bytearray(chunk) for chunk in chunks]
-        for buffer in buffers:
-            if not self._split(buffer, frames):
+        """Let the handler read bytes that arrived, or keep them while it does not read."""
+        is_first = not self._waiting
+        self._waiting.extend(chunks)
+        if self.is_reading and is_first:
+            self._read()
+
+    def _read(self) -> None:
+        """Read what has arrived; where the link splits bytes, the rest in an event of its own."""
+        while self._waiting and self.is_reading and not self.is_gone:
+            splits = self.incoming.link.splits
+            self._read_once(in_pieces=splits)
+            if splits and self._waiting and self.is_reading:
+                self._network.scheduler.after(0, self.process, self._read)
                 return
-        if share is not None:
-            for frame in frames:
-                if len(frame) > SMALL_REQUEST_BYTES:
-                    share.completed(len(frame), int.from_bytes(frame[:2], "big"))
-        self._network.note_delivery(self, chunks, len(frames))
-        handler = self.handler
-        if handler is None:
-            raise RuntimeError(f"{self.name}: bytes before the connection was open")
-        if self.is_accepted and self._network.frame_watch is not None:
-            self._network.frame_watch.received(self, frames)
-        self._in_frames = True
-        self._kept = False
-        try:
-            handler.frames_received(frames)
-        finally:
-            self._in_frames = False
-        if self.is_accepted and not self._kept:
-            for buffer in buffers:  # as if the next bytes had come into the same buffer
-                buffer[:] = b"\xff" * len(buffer)
-        if self._corked:
-            self._uncork()
 
-    def admits(self, chunks: list[bytes]) -> bool:
-        """Return whether the receive budget has room for bytes that arrived.
+    def read_rest(self) -> None:
+        """Read the pieces that arrived before the end of the connection."""
+        while self._waiting and self.is_reading and not self.is_gone:
+            self._read_once(in_pieces=True)
 
-        Without room the bytes wait for `_has_room`. Senders send whole frames, so a large frame
-        reserves room at its arrival, together with the following frames.
+    def _read_once(self, *, in_pieces: bool) -> None:
+        """Read all that has arrived, or as much as the buffer of a real connection has room for.
+
+        A large request may have to wait for room when its beginning was read.
         """
-        share = self._share
-        if share is None or share.wanted_bytes:
-            return share is None or not share.is_waiting
-        for chunk in chunks:
-            position = 0
-            while len(chunk) - position > SMALL_REQUEST_BYTES:
-                size = int.from_bytes(chunk[position : position + 4], "big")
-                if size > SMALL_REQUEST_BYTES:
-                    key = int.from_bytes(chunk[position + 4 : position + 6], "big")
-                    return share.reserve(size, key)
-                position += 4 + size
-        return True
-
-    def _has_room(self) -> None:
-        if self._waiting:
-            self._network.scheduler.after(0, self.process, self._deliver_waiting)
-
-    def _split(self, chunk: bytearray, frames: list[memoryview]) -> bool:
-        view = memoryview(chunk)
-        position = 0
-        while position < len(chunk):
-            size = int.from_bytes(view[position : position + 4], "big", signed=True)
-            if size < 0 or size > self.max_frame_bytes:
-                self._gone(f"a frame of {size} bytes; at most {self.max_frame_bytes} are taken")
-                self.outgoing.put(RESET)
-                return False
-            end = position + 4 + size
-            if end > len(chunk):
-                raise RuntimeError(f"{self.peer_name} sent less than a whole frame")
-            frames.append(view[position + 4 : end])
-            position = end
-        return True
-
-    def _deliver_waiting(self) -> None:
-        if self.is_reading and not self.is_gone and self._waiting and self.admits(self._waiting):
-            chunks, self._waiting = self._waiting, []
-            self.incoming.read(sum(map(len, chunks)))
-            self.receive(chunks)
-
-    def _uncork(self) -> None:
-        corked, self._corked = self._corked, []
-        if corked and not self.is_gone:
-            for chunk in corked:
-                self.outgoing.put(chunk)
-            if self.outgoing.queued_bytes and self.handler is not None:
-                self.handler.send_queue_changed(0)
+        if self.handler is None:
+            raise RuntimeError(f"{self.name}: bytes before the connection was open")
+        waiting = self._waiting
+        data = waiting[0] if len(waiting) == 1 else b"".join(waiting)
+        in_pieces = in_pieces or (self.has_budget and len(data) > SMALL_REQUEST_BYTES)
+        buffer = self.handler.get_buffer(-1 if in_pieces else len(data))
+        size = min(len(buffer), len(data))
+        buffer[:size] = data[:size]
+        self._waiting = [data[size:]] if size < len(data) else []
+        self.incoming.read(size)
+        self.handler.buffer_updated(size)
 
     def peer_closed(self, reason: str) -> None:
         """Close this side after FIN or RST arrived."""
@@ -476,26 +510,31 @@ class ConnectionEnd:
 
     def lost(self, reason: str) -> None:
         """Close this side after the connection broke."""
-        if not self.is_gone:
-            self._gone(reason)
+        self._close()
+        self._gone(reason)
 
     def _gone(self, reason: str) -> None:
+        """Report the end of reading, once."""
+        if self.is_gone:
+            return
         self.is_gone = True
         self._waiting.clear()
-        if self._share is not None:
-            self._share.close()
         self._network.forget(self)
         self._network.note_lost(self, reason)
         self._network.scheduler.after(0, self.process, self._report_loss, reason)
 
     def _report_loss(self, reason: str) -> None:
         if self.handler is not None:
-            self.handler.connection_lost(reason)
+            self.handler.stream_lost(reason)
 
-    def queue_changed(self, sent_bytes: int) -> None:
-        """Notify the handler that the kernel took queued bytes."""
-        if self.handler is not None and not self.is_gone:
-            self.handler.send_queue_changed(sent_bytes)
+    def has_room(self) -> None:
+        """Let the handler send, in an event of its own: the kernels have room again."""
+        if self._on_writable is not None:
+            self._network.scheduler.after(0, self.process, self._writable)
+
+    def _writable(self) -> None:
+        if self._on_writable is not None:
+            self._on_writable()
 
     def process_died(self, *, power_lost: bool) -> None:
         """Reset the connection; part of the bytes in flight may not arrive.
@@ -503,7 +542,7 @@ class ConnectionEnd:
         The kernel of a killed process resets the connection at once. After a power loss, the peer
         learns of the reset later.
         """
-        self.is_gone = True
+        self.is_gone = self._is_closed = True
         self._waiting.clear()
         network = self._network
         self.outgoing.cut_short(network.draw)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tidelog.core.errors import ConnectionLost, NodeDead
 from tidelog.core.receive_budget import ReceiveBudget
 from tidelog.sim.disk import Loss
 from tidelog.sim.simulator import Simulator
+from tidelog.wire.frames import FrameReader
 
 
 def test_frames_arrive_whole_and_in_order_and_some_share_a_read(simulator: Simulator) -> None:
@@ -46,6 +48,95 @@ def test_answers_given_while_frames_are_received_leave_afterwards(simulator: Sim
     in_node(simulator, one, lambda: near.transport.send([frame(b"a"), frame(b"b")]))
     simulator.run_until(simulator.now_ns + S)
     assert far.frames == near.frames == [b"a", b"b"]
+
+
+def split_reads(simulator: Simulator) -> None:
+    """Both directions between the two nodes split bytes."""
+    for names in (("node1", "node2"), ("node2", "node1")):
+        simulator.network.link(*names).splits = True
+
+
+def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of an incomplete frame after each read."""
+    reads: list[int] = []
+    received = FrameReader.received
+
+    def counted(reader: FrameReader, nbytes: int) -> list[memoryview]:
+        frames = received(reader, nbytes)
+        reads.append(reader.pending_bytes)
+        return frames
+
+    monkeypatch.setattr(FrameReader, "received", counted)
+    return reads
+
+
+def test_split_bytes_are_the_same_frames_in_order(
+    simulator: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = pair(simulator)
+    near, far = connect(simulator, one, two, echo=True)
+    split_reads(simulator)
+    reads = counted_reads(monkeypatch)
+    payloads = [bytes([number]) * (1 + number * number) for number in range(100)]
+    for payload in payloads:
+        in_node(simulator, one, partial(near.transport.send, [frame(payload)]))
+    simulator.run_until(simulator.now_ns + S)
+    assert far.frames == near.frames == payloads
+    assert simulator.violations == []
+    assert max(map(len, far.reads)) > 1
+    assert any(0 < part_bytes < 4 for part_bytes in reads), "no read ends within a size"
+    assert any(part_bytes > 4 for part_bytes in reads), "no read ends behind a size"
+
+
+def test_a_connection_that_has_split_bytes_goes_on_when_its_link_is_whole_again(
+    simulator: Simulator,
+) -> None:
+    one, two = pair(simulator)
+    near, far = connect(simulator, one, two, echo=True)
+    payloads = [bytes([number]) * 5_000 for number in range(60)]
+    for number, payload in enumerate(payloads):
+        for names in (("node1", "node2"), ("node2", "node1")):
+            simulator.network.link(*names).splits = number % 3 == 1
+        in_node(simulator, one, partial(near.transport.send, [frame(payload)]))
+        simulator.run_until(simulator.now_ns + MS)
+    simulator.run_until(simulator.now_ns + S)
+    assert far.frames == near.frames == payloads
+    assert simulator.violations == []
+
+
+def test_a_connection_closed_with_half_a_send_sends_the_rest(simulator: Simulator) -> None:
+    one, two = pair(simulator)
+    split_reads(simulator)
+    payloads = [bytes([number]) * 3_000 for number in range(20)]
+    for number, payload in enumerate(payloads):
+        near, far = connect(simulator, one, two, port=1_000 + number)
+
+        def send_and_close(near: Recorder = near, payload: bytes = payload) -> None:
+            near.transport.send([frame(payload)])
+            near.transport.close("done")
+
+        in_node(simulator, one, send_and_close)
+        simulator.run_until(simulator.now_ns + S)
+        assert (far.frames, near.lost, far.lost) == ([payload], ["done"], ["closed by the peer"])
+    assert simulator.violations == []
+
+
+def test_a_reset_within_a_frame_delivers_no_part_of_it(simulator: Simulator) -> None:
+    one, two = pair(simulator)
+    near, far = connect(simulator, one, two)
+    split_reads(simulator)
+
+    def send_and_abort() -> None:
+        for number in range(10):
+            near.transport.send([frame(bytes([number]) * 3_000)])
+        near.transport.abort("broken")
+
+    in_node(simulator, one, send_and_abort)
+    simulator.run_until(simulator.now_ns + S)
+    assert far.frames == [bytes([number]) * 3_000 for number in range(len(far.frames))]
+    assert len(far.frames) < 10
+    assert far.lost == ["connection reset by the peer"]
+    assert simulator.violations == []
 
 
 def test_a_cut_direction_holds_frames_until_it_is_healed(simulator: Simulator) -> None:
@@ -150,8 +241,9 @@ def test_a_frame_over_the_limit_ends_the_connection(simulator: Simulator) -> Non
     in_node(simulator, one, lambda: near.transport.send([frame(bytes(MAX_FRAME_BYTES + 1))]))
     simulator.run_until(simulator.now_ns + S)
     assert far.frames == []
-    assert "at most" in far.lost[0]
-    assert near.lost == ["connection reset by the peer"]
+    assert f"more than the {MAX_FRAME_BYTES} allowed" in far.lost[0]
+    assert near.lost == ["closed by the peer"]
+    assert simulator.violations == []
 
 
 def dial(client: Running, host: str, timeout_ms: int = 500) -> Coroutine[Any, Any, object]:
@@ -242,7 +334,7 @@ def test_a_large_frame_waits_for_room_in_the_budget_and_keeps_its_place(
     in_node(simulator, one, lambda: near.transport.send([frame(b"a"), frame(large)]))
     in_node(simulator, one, lambda: near.transport.send([frame(b"b")]))
     simulator.run_until(simulator.now_ns + S)
-    assert (held.frames, far.frames, budget.waiting) == ([large], [], 1)
+    assert (held.frames, far.frames, budget.waiting) == ([large], [b"a"], 1)
     in_node(simulator, two, lambda: held.transport.handled(len(large), 0))
     simulator.run_until(simulator.now_ns + S)
     assert (far.frames, budget.waiting, budget.used_bytes) == ([b"a", large, b"b"], 0, 200_000)

@@ -2,7 +2,7 @@
 
 A link is one direction between two hosts. A cut, slow or clogged link heals after a random time, as
 does a host that serves no connections. All links heal at the latest when the faults end. No
-connection ever reorders frames.
+connection ever reorders bytes.
 """
 
 from __future__ import annotations
@@ -133,6 +133,26 @@ def clog(context: FaultContext) -> None:
     context.note(f"clogged {source}>{target}")
     unclog = partial(network.unclog, source, target)
     context.heal_later(context.about(40, 400, 3_000), unclog, f"flows {source}>{target}")
+
+
+@kind_at_broker
+def split_reads(context: FaultContext, broker: SimBroker) -> None:
+    """Split and merge what a broker sends and receives for a while: reads end within frames."""
+    network = context.cluster.simulator.network
+    host = broker.node.host
+    links = [
+        network.link(*names)
+        for names in both_ways(*((host, other) for other in _others(context, host)))
+    ]
+    for link in links:
+        link.splits = True
+    context.note(f"reads split around {host}")
+
+    def whole() -> None:
+        for link in links:
+            link.splits = False
+
+    context.heal_later(context.about(300, 2_000), whole, f"reads whole around {host}")
 
 
 @kind_at_broker

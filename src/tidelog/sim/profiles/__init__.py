@@ -42,7 +42,7 @@ _ORDER: Final = (
     "throttled_moves", "jbod", "directory_moves", "full_directories", "damaged_leaders_offline",
     "slow_directories", "drained_directories", "leaders_end", "recreated_offsets",
     "untimed_records", "hanging_directories", "readers_led_on", "older_stores", "patient_fetches",
-    "rogue_isr_changes", "crowded", "redirected_moves", "short_sessions",
+    "rogue_isr_changes", "crowded", "redirected_moves", "short_sessions", "split_frames",
 )  # fmt: skip
 _GROUPS: Final = (GENERAL, TOPICS, REPLICAS, CONTROLLERS, DISKS)
 _BY_NAME: Final = {profile.name: profile for group in _GROUPS for profile in group}

@@ -1,7 +1,7 @@
 """Profiles without a bias towards one part: default faults, all faults, and all losses.
 
 The module has also the profiles that change the work of clients: compaction, lookups of offsets,
-compression, crowds.
+compression, crowds. One splits the bytes of connections.
 """
 
 from __future__ import annotations
@@ -71,5 +71,12 @@ GENERAL: Final = (
         churn=("crowds",),
         isr_stands=True,
         session_timeout_ms=4_000,
+    ),
+    # Sends and reads end within frames, and reads have parts of several, while connections break.
+    Profile(
+        "split_frames",
+        faults="split_reads 12, reset_connections 3, crash_leader 2, crash_any 1, clog 2,"
+        " slow_link 2, half_open 1, pause 1, cut_one_way 1",
+        pace=Pace(left_out=0.0, interval_ms=(60, 500)),
     ),
 )

@@ -1,0 +1,203 @@
+"""Frames over a simulated connection: those of the real transport, guarded and watched.
+
+A `SimTransport` is the production's `FrameTransport` on a `ConnectionEnd`. Its calls count as port
+calls of the node's process, where a planned crash may strike. Frames that a handler receives are
+traced and shown to the watch of the run. They must be those that the other side sent, in order.
+Bytes of frames that their handler does not keep are overwritten after the read event, as the next
+bytes would overwrite them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from tidelog.core.ports import Buffer, FrameHandler, Transport
+from tidelog.core.receive_budget import ReceiveBudget
+from tidelog.sim.sim_connections import ConnectionEnd, FrameWatch
+from tidelog.wire.frames import SIZE_BYTES, FrameError, FrameReader
+from tidelog.wire.transport import FrameTransport
+
+
+class TransportNetwork(Protocol):
+    """The network as transports use it."""
+
+    #: Follows the frames of accepted connections.
+    frame_watch: FrameWatch | None
+
+    @property
+    def violate(self) -> Callable[[str], None]:
+        """Report a violation."""
+
+    def note_delivery(self, endpoint: ConnectionEnd, frames: Sequence[memoryview]) -> None:
+        """Trace the delivery of frames to a handler."""
+
+
+class _WholeReader(FrameReader):
+    """A frame reader that makes room for as many bytes as the stream has."""
+
+    __slots__ = ("_on_error",)
+
+    def __init__(self, max_frame_bytes: int, on_error: Callable[[str], None]) -> None:
+        super().__init__(max_frame_bytes)
+        self._on_error = on_error
+
+    def get_buffer(self, sizehint: int = -1) -> memoryview:
+        """Return room for `sizehint` bytes; -1: for as many as a real connection would read."""
+        if sizehint < 0:
+            return super().get_buffer(sizehint)
+        self._replace(self.pending_bytes + sizehint)
+        return self._view[self._end :]
+
+    def received(self, nbytes: int) -> list[memoryview]:
+        """Return the frames that are complete; report bytes that are none."""
+        try:
+            return super().received(nbytes)
+        except FrameError as error:
+            self._on_error(str(error))
+            raise
+
+
+class _WatchedHandler:
+    """The handler of a connection, behind the trace and the watch of the run."""
+
+    __slots__ = ("_handler", "_transport")
+
+    def __init__(self, transport: SimTransport, handler: FrameHandler) -> None:
+        self._transport = transport
+        self._handler = handler
+
+    def frames_received(self, frames: list[memoryview]) -> None:
+        """Trace the frames, and pass them on."""
+        self._transport.received(frames)
+        self._handler.frames_received(frames)
+
+    def connection_lost(self, reason: str) -> None:
+        """Pass the end on."""
+        self._handler.connection_lost(reason)
+
+    def send_queue_changed(self, sent_bytes: int) -> None:
+        """Pass the progress on."""
+        self._handler.send_queue_changed(sent_bytes)
+
+
+def _frames_of(data: bytes) -> Iterator[bytes]:
+    """Yield the frames of a send without their sizes."""
+    position = 0
+    while position < len(data):
+        begin = position + SIZE_BYTES
+        position = begin + int.from_bytes(data[position:begin], "big")
+        yield data[begin:position]
+
+
+def _raise(where: str, error: BaseException) -> None:
+    """End the run with the error of a handler."""
+    raise error
+
+
+class SimTransport(FrameTransport):
+    """Transport of one connection of a node."""
+
+    __slots__ = ("_end_point", "_frames", "_is_kept", "_max_frame_bytes", "_network")
+
+    def __init__(
+        self,
+        network: TransportNetwork,
+        end: ConnectionEnd,
+        open_handler: Callable[[Transport], FrameHandler],
+        max_frame_bytes: int,
+        budget: ReceiveBudget | None = None,
+    ) -> None:
+        """Open the handler of a connection that is established."""
+        self._network = network
+        self._end_point = end
+        #: The frames of the last read event with any, and whether they stay in use after it.
+        self._frames: list[memoryview] = []
+        self._is_kept = False
+
+        def watched(transport: Transport) -> FrameHandler:
+            return _WatchedHandler(self, open_handler(transport))
+
+        self._max_frame_bytes = max_frame_bytes
+        reader = _WholeReader(max_frame_bytes, self._no_frame)
+        super().__init__(end, watched, reader, _raise, budget)
+
+    def received(self, frames: list[memoryview]) -> None:
+        """Check and trace frames that arrived, and show requests to the watch."""
+        self._frames = frames
+        self._is_kept = False
+        self._check(frames)
+        self._network.note_delivery(self._end_point, frames)
+        if self._end_point.is_accepted and self._network.frame_watch is not None:
+            self._network.frame_watch.received(self._end_point, frames)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Handle bytes that have arrived; overwrite the frames that no handler keeps."""
+        super().buffer_updated(nbytes)
+        if self._end_point.is_accepted and not self._is_kept:
+            for frame in self._frames:
+                frame[:] = b"\xff" * len(frame)
+        self._frames = []
+
+    def _check(self, frames: list[memoryview]) -> None:
+        """Compare frames that arrived with those that the other side sent."""
+        end = self._end_point
+        for frame in frames:
+            sent = end.incoming.sent_frames.popleft() if end.incoming.sent_frames else None
+            if sent is None or frame != sent:
+                due = "none" if sent is None else f"one of {len(sent)} bytes"
+                self._network.violate(
+                    f"{end.name} gets a frame of {len(frame)} bytes from {end.peer_name}, which"
+                    f" sent {due} next"
+                )
+
+    def _no_frame(self, error: str) -> None:
+        """Judge a frame that the reader refuses: the other side may have sent one too large."""
+        end = self._end_point
+        if all(len(sent) <= self._max_frame_bytes for sent in end.incoming.sent_frames):
+            self._network.violate(f"{end.name} reads {error} from {end.peer_name}")
+
+    # Transport
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        """Send bytes, as a port call."""
+        end = self._end_point
+        end.process.port_call("network.send")
+        if end.is_gone:
+            return
+        data = b"".join(parts)
+        if end.is_accepted and self._network.frame_watch is not None:
+            self._network.frame_watch.sent(end, data)
+        end.outgoing.sent_frames.extend(_frames_of(data))
+        super().send(parts)
+
+    def keep_frames(self) -> None:
+        """Keep the frames of this read event valid after it."""
+        self._end_point.process.check_alive()
+        self._is_kept = True
+        super().keep_frames()
+
+    def handled(self, frame_bytes: int, api_key: int) -> None:
+        """Release a frame that counts against the receive budget."""
+        self._end_point.process.check_alive()
+        super().handled(frame_bytes, api_key)
+
+    def pause_reading(self) -> None:
+        """Stop reading."""
+        self._end_point.process.check_alive()
+        super().pause_reading()
+
+    def resume_reading(self) -> None:
+        """Resume reading."""
+        self._end_point.process.check_alive()
+        super().resume_reading()
+
+    def close(self, reason: str) -> None:
+        """Close the connection, as a port call."""
+        self._end_point.process.port_call("network.close")
+        super().close(reason)
+
+    def abort(self, reason: str) -> None:
+        """Reset the connection, as a port call; bytes under way are lost."""
+        self._end_point.process.port_call("network.close")
+        super().abort(reason)
