@@ -1,11 +1,11 @@
 """The composition of one broker: its parts, its start and its stop.
 
 A start opens the session with the store and the log directories (recovery), then listens, registers
-and races for the controller. From then on the controller's commands decide which partitions this
-broker leads and follows (V44). A stop runs a controlled shutdown (V43), leaves the cluster,
-flushes, and marks the log directories as cleanly shut down (E3). One event loop owns all parts of
-the broker (DESIGN.md, rule 3). The parts get what they share as `Services`, and each other's
-objects as single parameters. Only modules that run a broker import this module.
+and races for the controller. Once the broker is registered, the controller's commands decide which
+partitions the broker leads and follows (V44). A stop runs a controlled shutdown (V43), leaves the
+cluster, flushes, and marks the log directories as cleanly shut down (E3). One event loop owns all
+parts of the broker (DESIGN.md, rule 3). The parts get what they share as `Services`, and each
+other's objects as single parameters. Only modules that run a broker import this module.
 """
 
 from __future__ import annotations

@@ -92,14 +92,14 @@ class Gone(NamedTuple):
 
 
 class CommandedLeader(NamedTuple):
-    """A leader of a LeaderAndIsr request that the view does not show yet."""
+    """A leader from a LeaderAndIsr request that UpdateMetadata has not brought yet."""
 
     leader: int
     leader_epoch: int
 
 
 class CommandedTopic:
-    """The partitions of a topic with a leader that the view does not show yet."""
+    """The partitions of a topic with a leader that UpdateMetadata has not brought yet."""
 
     __slots__ = ("leaders", "since_ms")
 

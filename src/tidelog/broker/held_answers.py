@@ -215,7 +215,7 @@ class HeldAnswers:
         return max(expected.values()) if is_waiting else None
 
     def _commanded_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when the view is expected to show a leader that a command already named."""
+        """Return when UpdateMetadata should have brought a leader that a command already named."""
         commanded = self._view.commanded
         if not commanded:
             return None

@@ -15,9 +15,10 @@ Records and groups: `produce` with `record_input`, `consume` with `reading` and 
 `groups` with `resetting`.
 
 Moves between brokers: `reassign`, `reassignment_files`, `planned_moves`, `emptying`, `move_queue`,
-`move_watch` and `throttles`. They share `cluster_reading`, `move_execution` and `move_files`.
+`move_watch` and `throttles`. These modules share `cluster_reading`, `move_execution` and
+`move_files`.
 
-Log directories: `log_dirs`, `cordons`, `drains`, `balancing` and `strays`. They share
+Log directories: `log_dirs`, `cordons`, `drains`, `balancing` and `strays`. These modules share
 `directory_moves`. `dumps` shows one file.
 
 Proof: `simulation` runs the simulator, with `seed_search` and `seed_workers`. `histories` judges

@@ -75,7 +75,7 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True)
 class AddedPartitions:
-    """A topic with added partitions: the former and the new number."""
+    """A topic with added partitions, and its partition counts before and after."""
 
     topic: str
     partitions_before: int
@@ -104,9 +104,9 @@ class PartitionLoss:
 
 @dataclass(frozen=True, slots=True)
 class RemovedPartitions:
-    """A topic with partitions that are or would be removed: former and new number, and losses.
+    """A topic with partitions that are or would be removed, its partition counts, and the losses.
 
-    With `drain` they are removed when every group has read them.
+    With `drain` the partitions are removed when every group has read them.
     """
 
     topic: str
@@ -515,7 +515,7 @@ class MovesSampled:
 
 @dataclass(frozen=True, slots=True)
 class MoveInQueue(OfPartition):
-    """A move that waits in the queue; `reason` is empty where it is about to begin."""
+    """A move that waits in the queue; `reason` is empty if the move is about to begin."""
 
     target: tuple[int, ...]
     reason: str

@@ -142,7 +142,7 @@ def event_line(event: Mapping[str, Any]) -> str:
     try:
         text = _filled(what, event) if isinstance(what, str) else what(event)
     except (KeyError, TypeError, AttributeError):
-        # Events of later versions or of other programs are shown with their plain fields.
+        # An event from a later version or from another program is printed as a list of its fields.
         text = _plain(event)
     line = f"{when.replace('+00:00', 'Z')} {event.get('told_by', '-')} {event['kind']} {text}"
     return printable(line)

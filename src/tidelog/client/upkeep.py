@@ -131,7 +131,7 @@ class LogDirDescription:
 
 
 def _replicas(topics: Iterable[DescribeLogDirsTopic]) -> tuple[ReplicaSize, ...]:
-    """Return the replicas of a response, sorted."""
+    """Return the replicas in a part of a DescribeLogDirs response, sorted by topic partition."""
     found = [
         ReplicaSize(
             topic.name,

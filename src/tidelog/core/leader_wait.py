@@ -75,7 +75,7 @@ class LeaderWait:
 
 
 def status_of(number: int) -> MemberStatus:
-    """Return the status of a number; REGISTERED for an unknown number of a later version."""
+    """Return the status that a number stands for; REGISTERED if only later versions know it."""
     try:
         return MemberStatus(number)
     except ValueError:

@@ -347,13 +347,13 @@ class Network(Protocol):
 
 
 class Tracer(Protocol):
-    """The record of events for logs, metrics, checkers and stories, without effect on decisions."""
+    """A recorder of events for logs, metrics and the simulator; no decision depends on it."""
 
     def event(self, name: str, /, **fields: Any) -> None:
         """Record a state change for the state-change log and a simulation's trace."""
 
     def mark(self, name: str, /) -> None:
-        """Record that a rare state was reached (`sometimes` marks)."""
+        """Record that a rare state was reached; runs must sometimes reach each named state."""
 
     def log(self, logger: str, level: int, message: str, /) -> None:
         """Log a line for operators; `level` is a number of Python's logging."""

@@ -125,7 +125,7 @@ class GroupPartition:
     def unload(self) -> Effects:
         """End the leadership: send waiting clients to the next coordinator and cancel the timers.
 
-        Outcomes of appends that are reported later have no effect.
+        Results of appends that are reported later have no effect.
         """
         turn = self._turn(Now(0, 0))
         for group in self.groups.values():

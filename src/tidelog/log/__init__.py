@@ -19,8 +19,9 @@ Files and formats: `segment`, `index`, `scan`, `segment_files`, `segment_reads`,
 `checkpoints`, `directory_files`, `names`, `open_files`.
 
 Several directories: `log_dir_choice` (new replicas), `log_dir_drain` and `log_dir_balance` (moves,
-in terms of `log_dir_plan`). `known_log_dirs` remembers what the directories held. `owners` and
-`directory_stamps` record the owners of directories (E8).
+in terms of `log_dir_plan`). `known_log_dirs` remembers the replicas of each directory. `owners`
+reads the cluster and the broker that own a directory, and `directory_stamps` writes both into the
+directory (E8).
 
 Moves between directories (D11): `future_logs` (copies), `replacement` (of the log by its copy),
 `held_requests` (during the replacement), `moved_from` (which of two copies is newer).

@@ -143,7 +143,7 @@ class TimeIndex:
     def floor(self, timestamp_ms: int) -> int:
         """Return the offset from which to scan for the first record of `timestamp_ms` or later.
 
-        Every record before the returned offset has an earlier timestamp.
+        Every record before the returned offset has a timestamp earlier than `timestamp_ms`.
         """
         found = bisect_left(self._timestamps, timestamp_ms)
         return self.base_offset + (self._offsets[found - 1] if found else 0)

@@ -97,7 +97,7 @@ def missing_mounts(found: Mapping[str, FoundLogDir]) -> list[str]:
 
 
 def lacking_room(found: Mapping[str, FoundLogDir], failed: Iterable[str]) -> LackingRoom | None:
-    """Return the replicas that do not fit on the found directories, or None if all fit.
+    """Return the space that missing replicas need on the found directories; None if they fit.
 
     Replicas in `failed` directories need no room, because these directories may return with them.
     """

@@ -4,8 +4,8 @@ Syncing each new `partition.metadata` would take 4 s for a thousand replicas. Wi
 power loss before the log's first flush can destroy the file and with it the topic id. A topic id
 cannot be looked up by name, because the topic may have been deleted and created again (V23). So the
 creation of replicas appends their topic ids to one file in the log directory's root and syncs that
-file. The next start gives these ids to directories without a legible id, syncs the volume, and
-removes the file.
+file. The next start of the broker writes these ids to replica directories without a readable
+`partition.metadata`, syncs the volume, and removes the file.
 
 Each line is a directory's name and its topic id. The last line of a name counts; a line without an
 id revokes the earlier lines of the name. A line that a failed write left incomplete is skipped,

@@ -199,7 +199,8 @@ class ProducerState:
         """Note a batch with a producer id and assigned offsets; return the change for `undo`.
 
         `now_ms` is this broker's monotonic clock. This broker or the leader has already checked the
-        batch. Raises CorruptBatch and changes nothing for a control batch without a legible marker.
+        batch. Raises CorruptBatch and changes nothing for a control batch without a readable
+        marker.
         """
         producer_id = batch.producer_id
         old = self._entries.get(producer_id)

@@ -291,8 +291,8 @@ class _Loader:
         """Truncate the bytes after the segment's end.
 
         A log may be truncated at exactly this offset and roll at once. If a crash follows, the disk
-        may have the new segment's name but not the truncation, so that bytes after the segment's
-        end are no longer part of the log.
+        may have the file of the new segment, while the file of this segment still has the truncated
+        bytes. The truncated bytes are no part of the log.
         """
         segment = self._new_segment(segment_file)
         position = self._resume_from_index(segment, segment_file.size_bytes)
@@ -383,7 +383,8 @@ class _Loader:
             if not is_whole:
                 self._check_whole(segment, entry.offset, segment_end)
             # The index of a segment that rolled at the recovery point without a later flush may
-            # cover only the segment's beginning. Lookups by time would then miss later records.
+            # cover only the segment's beginning. Lookups by time in such an index would miss the
+            # later records of the segment.
             known = known and is_whole and newest_ms <= segment.max_timestamp_ms
         if not known:
             self._rebuild_indexes(segment)

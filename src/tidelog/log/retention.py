@@ -163,7 +163,7 @@ def _keep_producers(
             try:
                 producers = producers_at(files, log.path, going, snapshots, first, now_ms)
             except DamagedSegment:
-                # the records are removed, and their producers are not legible any more
+                # A damaged segment does not show its producers, and is removed in any case.
                 return False
             data = producers.to_snapshot()
         path = f"{log.path}/{names.offset_name(first, names.SNAPSHOT)}"

@@ -1,9 +1,9 @@
 """Iteration over the batches of a log file, with few reads.
 
-A scan reads only headers, skipping large batches, or complete batches to check their CRC. Scans run
-inside operations on a lane. A scan ends at the first bytes that are no batch of the segment, with
-the position and the reason. Invalid content never raises an error; only a failure of the disk
-raises OSError.
+A scan either reads batch headers and skips the content of large batches, or reads complete batches
+to check their CRC. Scans run inside operations on a lane. A scan ends at the first bytes that are
+no batch of the segment, with the position and the reason. Invalid content never raises an error;
+only a failure of the disk raises OSError.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class StrayState(NamedTuple):
 
 
 class StrayFound(NamedTuple):
-    """A stray on the disk; `state` is None if its directory has no legible state."""
+    """A stray on the disk; `state` is None if its directory has no readable state."""
 
     stray: Stray
     state: StrayState | None

@@ -44,7 +44,7 @@ def encode_config_change(entity_type: str, entity: str) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> tuple[str, str]:
-    """Return entity type and entity of a change, version 1 or 2. Raises LayoutError."""
+    """Return the entity type and the entity of a configuration change. Raises LayoutError."""
     fields = parse_object(path, data)
     if fields.integer("version", minimum=1, maximum=2) == 1:
         return fields.text("entity_type"), fields.text("entity_name")

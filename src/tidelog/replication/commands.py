@@ -51,8 +51,8 @@ class Placement(Enum):
     #: The replica is not on this broker, although it leads or is in sync. Its log was lost, and an
     #: empty replica must not take its place (D3).
     LOST = "lost"
-    #: The replica is not on this broker, but may be in a failed log directory: no replica is
-    #: created (D3).
+    #: The replica is not on this broker, but may be in a failed log directory. The broker creates
+    #: no replica (D3).
     OFFLINE = "offline"
     #: This broker has a replica of another topic of the same name (V23).
     OTHER_TOPIC = "other topic"

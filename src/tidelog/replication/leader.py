@@ -350,10 +350,10 @@ class LeaderReplica:
     ) -> Effects:
         """Apply the partition's state with which the controller responded (A1, A4, A9).
 
-        A response for another leadership, or older than the known state, is ignored. A response
-        with the partition epoch that the leader already has settles `change`: the proposed state is
-        valid. Such a response settles no other change in flight (A8), and is ignored if `change`
-        was settled before.
+        A response for another leadership, or older than the known state, is ignored. If a response
+        has the partition epoch that the leader already has, the proposed state is valid, and
+        `change` is no longer in flight. Such a response ends no other change in flight (A8), and is
+        ignored if `change` had ended before.
         """
         if leader_epoch != self.leader_epoch or partition_epoch < self.isr.partition_epoch:
             return NOTHING

@@ -153,7 +153,10 @@ class SideThrottle:
         return self._bytes.recovers_in_ms(now_ms)
 
     def record(self, count: int, out_of_sync_count: int, now_ms: int) -> None:
-        """Count bytes of throttled partitions, `out_of_sync_count` for replicas out of sync."""
+        """Count bytes of throttled partitions.
+
+        `out_of_sync_count` of these bytes are for replicas out of sync.
+        """
         self._bytes.record(count, out_of_sync_count, now_ms)
 
     def byte_rate(self, now_ms: int) -> int:

@@ -76,9 +76,9 @@ def below_log_start(
 ) -> EpochEnd | None:
     """Return a divergence below the leader's log start, for a log that cannot be compared (V67).
 
-    The follower fetches within the leader's log, but all of its records are of earlier epochs than
-    the leader knows. OFFSET_OUT_OF_RANGE would not help. A Kafka broker whose log ends at the
-    leader's log start would start over at that offset, and fetch from it again and again. The
+    The follower fetches at an offset of the leader's log, but all records of the follower are of
+    earlier epochs than the leader knows. OFFSET_OUT_OF_RANGE would not help: a Kafka broker whose
+    log ends at the leader's log start would then repeat the same fetch again and again. The
     divergence makes a follower of either kind truncate below the log start, and then start over
     there. Returns None for any other fetch.
     """

@@ -78,7 +78,8 @@ class ClientWorkload(Workload):
     def _configs(self) -> dict[str, str]:
         """Configuration of the run's own topics.
 
-        Compaction is configured for each topic in the store, as most users do.
+        If the profile has compaction, each topic has its own `cleanup.policy`, as most users
+        configure it.
         """
         compaction = {"cleanup.policy": "compact"} if self.profile.compacted else {}
         return {**self.topic_configs, **compaction}

@@ -270,9 +270,9 @@ class SimDisk:
     def lose_power(self, draw: random.Random, loss: Loss) -> list[str]:
         """Keep the durable state and the unsynced changes that survive the draw.
 
-        Return the losses as lines for traces. Directory changes survive as a prefix of their order,
-        as in a journal. With REORDERED, any directory changes survive that depend on no lost
-        change.
+        Returns a line for the trace of the run about each kind of loss. Directory changes survive
+        as a prefix of their order, as in a journal. With REORDERED, any directory changes survive
+        that depend on no lost change.
         """
         report: list[str] = []
         pending, self._unsynced = self._unsynced, []

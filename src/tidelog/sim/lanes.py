@@ -186,8 +186,8 @@ class SimLane:
             return
         result, failure = self._perform(job.operation)
         if isinstance(failure, StorageError):
-            # The broker must learn of a failure at once. The fault budget cannot follow a broker
-            # that has lost pages without knowing, and that may shrink an ISR to itself.
+            # The broker must learn of a failure at once. Otherwise the broker may shrink an ISR to
+            # itself after it has lost pages, and the fault budget does not allow for this.
             rest_ns = 0
         self._scheduler.after(rest_ns, self._process, self._deliver, job, result, failure)
 

@@ -1,6 +1,6 @@
-"""Lists of functions that follow what happens in a run, called in order by one call.
+"""Lists of functions that are called, in order, at an event of a simulated run.
 
-Checkers and stories add their functions to the lists of events that they follow.
+Checkers, and the reports of violations (`sim/story`), add functions to the lists of their events.
 """
 
 from __future__ import annotations

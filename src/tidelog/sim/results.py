@@ -23,7 +23,8 @@ class RunResult:
     events: int
     simulated_ns: int
     counters: dict[str, int]
-    #: Mutant, chosen kinds of faults and reduction that the job named, beside seed and profile.
+    #: Choices of the job beside seed and profile: the mutant, the kinds of faults instead of those
+    #: of the profile, and the reduction of the run (`sim/reductions`).
     mutant: str = ""
     chosen: tuple[str, ...] = ()
     only: str = ""

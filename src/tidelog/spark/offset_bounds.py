@@ -69,7 +69,11 @@ def ending_bounds(options: Mapping[str, str]) -> Bounds:
 
 
 def check_order(starting: Bounds, ending: Bounds) -> None:
-    """Raise OptionError if start and end, in the same form, are backwards or do not match."""
+    """Raise OptionError if a query ends before its start.
+
+    Also raises OptionError if the start and the end name different partitions. Bounds of different
+    forms, such as offsets and timestamps, are not compared.
+    """
     if starting.timestamp is not None and ending.timestamp is not None:
         if starting.timestamp > ending.timestamp:
             raise OptionError(

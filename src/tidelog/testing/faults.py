@@ -153,8 +153,8 @@ class Requests:
     def drop(self) -> Fault:
         """Lose the request, and all later requests on its connection, which stays open.
 
-        The client gets no response until it gives up. After `after`, the response and all later
-        responses are lost.
+        The client gets no response until it gives up. With `after()`, the fault loses the response
+        and all later responses instead of the request.
         """
         return self._put("drop()", action=Action.DROP)
 
@@ -165,7 +165,7 @@ class Requests:
     def delay(self, seconds: float) -> Fault:
         """Hold the request, and all later requests on its connection.
 
-        After `after`, hold the response.
+        With `after()`, the fault holds the response instead of the request.
         """
         if seconds <= 0:
             raise ValueError(f"delay({seconds}): more than 0 seconds expected")

@@ -45,7 +45,7 @@ def _late(made: type, name: str) -> Any:
 
 
 def _generated(made: type, name: str) -> Any:
-    """Return the method that `dataclasses` generates for a class with the same fields."""
+    """Return the method `name` that `dataclasses` makes for a class with the fields of `made`."""
     options: Any = {option: method == name for method, option in _LATE.items()}
     fields = [(each.name, each.type, each) for each in dataclasses.fields(made)]
     return getattr(dataclasses.make_dataclass(made.__name__, fields, **options), name)

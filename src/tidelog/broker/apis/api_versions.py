@@ -1,9 +1,9 @@
 """ApiVersions (key 18), versions 0 to 4: the versions of every API that the broker serves.
 
-The response has the version range of every card. On the inter-broker listener, a client with
-tidelog's software name also gets tidelog's own APIs (G5); no other client does. Some clients fail
-at unknown keys, and others guess the broker's version from all keys that they see. Brokers send
-each other requests without asking for versions first.
+The response has the version range of every API that the broker serves. On the inter-broker
+listener, a client with tidelog's software name also gets tidelog's own APIs (G5); no other client
+does. Some clients fail at unknown keys, and others guess the broker's version from all keys that
+they see. Brokers send each other requests without asking for versions first.
 
 If a request's version is newer than the served ones, the connection responds with version 0,
 UNSUPPORTED_VERSION and the ranges (KIP-511). From version 3 on, software name and version must

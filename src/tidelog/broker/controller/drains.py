@@ -2,9 +2,9 @@
 
 Like any client, the controller asks every coordinator and the partitions' leaders. The controller
 requests the groups of each broker, their committed offsets, and the end offsets of the partitions.
-The responses count only if all of them arrive. A coordinator that moves or cannot be reached may
-have a group that no other broker reports; the progress is then unknown. The caller ensures that the
-leaders accept no more records. This module knows nothing of removals.
+The controller uses the responses only if every asked broker responds. A coordinator that moves or
+cannot be reached may have a group that no other broker reports; the progress is then unknown. The
+caller ensures that the leaders accept no more records. This module knows nothing of removals.
 """
 
 from __future__ import annotations

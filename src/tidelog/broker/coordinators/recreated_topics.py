@@ -3,9 +3,10 @@
 A broker learns of a deletion from the controller, and writes tombstones for the offsets of its
 groups. A deletion while a partition of `__consumer_offsets` changes its leader may reach no
 coordinator. So each offset carries the incarnation of its partition (G6). At the end of a load, the
-coordinator deletes each offset of an earlier topic of the same name. If the view and an offset
-differ, the store decides which is older, because the view may not show the newer topic yet. An
-offset without an incarnation, such as Kafka writes, counts for the current topic of its name.
+coordinator deletes each offset of an earlier topic of the same name. If an offset and this broker's
+metadata have different incarnations, the store decides which incarnation is older, because the
+broker may not know the newer topic yet. An offset without an incarnation, such as Kafka writes,
+counts for the current topic of its name.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def incarnation(view: ClusterView, partition: TopicPartition) -> PartitionIncarn
 async def check_topics(services: Services, core: GroupPartition, name: str) -> bool:
     """Report to `core` the topics and partitions that ended before its load began.
 
-    Returns False if the leadership ended meanwhile. The load waits while the view shows a topic or
-    partition older than a committed offset, because new commits would count for that old topic.
+    Returns False if the leadership ended meanwhile. The coordinator does not serve clients while
+    this broker's metadata has an older incarnation of a topic or partition than a committed offset.
+    New commits would count for the older incarnation.
     """
     while core.phase is CoordinatorPhase.LOADING:
         suspects = await _suspects(services, core)
@@ -69,7 +71,7 @@ async def check_topics(services: Services, core: GroupPartition, name: str) -> b
 
 
 async def _suspects(services: Services, core: GroupPartition) -> _Suspects:
-    """Return the incarnations of loaded offsets that the view does not show."""
+    """Return the incarnations of loaded offsets that this broker's metadata does not have."""
     view = services.view
     found: _Suspects = {}
     turn_in = _OFFSETS_PER_TURN
@@ -95,10 +97,11 @@ async def _judge(
     core: GroupPartition,
     suspects: _Suspects,
 ) -> bool:
-    """Report ended incarnations to `core`; return whether the view is older than some offset.
+    """Report ended incarnations to `core`; return whether an offset is newer than `services.view`.
 
     Raises StoreError if the store cannot be read. If a topic's node cannot be decoded, its offsets
-    stay, and clients do not get them while the view shows another topic of the name.
+    stay, and clients do not get the offsets while the broker's metadata has another topic of the
+    name.
     """
     names = sorted(suspects)
     nodes = await services.store.get_many([layout.topic_path(name) for name in names])
@@ -133,11 +136,11 @@ def _is_of_shown_topic(
 
 
 async def _are_published_later(services: Services, later: dict[TopicPartition, int]) -> bool:
-    """Return whether the store has one of these incarnations, so that the view will show it.
+    """Return whether the store has one of these incarnations, so that UpdateMetadata will bring it.
 
-    `later` maps partitions to first leader epochs above those of the view. No controller publishes
-    an incarnation that a restored store lost or that Kafka does not know, so a load must not wait
-    for it.
+    `later` maps partitions to first leader epochs above those in the broker's metadata. No
+    controller publishes an incarnation that a restored store lost or that Kafka does not know, so a
+    load must not wait for it.
     """
     if not later:
         return False
@@ -161,11 +164,11 @@ def _judge_one(
     partition: TopicPartition,
     committed: PartitionIncarnation,
 ) -> bool:
-    """Report an incarnation that has ended; return whether the view shows an earlier incarnation.
+    """Report an incarnation that has ended; return whether `view` has an earlier incarnation.
 
-    The coordinator does not wait for a topic that the view lacks, because the topic may be about to
-    be deleted. The coordinator also does not wait for a partition whose state the controller could
-    not read (V35), or for a topic published without its id.
+    The coordinator does not wait for a topic that the broker's metadata lacks, because the topic
+    may be about to be deleted. The coordinator also does not wait for a partition whose state the
+    controller could not read (V35), or for a topic published without its id.
     """
     if (
         stored is None

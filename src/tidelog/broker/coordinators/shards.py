@@ -33,7 +33,7 @@ class CoordinatorShards(Generic[S]):
     def partition_of(self, key: str) -> int:
         """Return the partition that owns a key, for example a group's id (G2).
 
-        The partition count must be known.
+        The caller ensures that the broker knows the partition count of the internal topic.
         """
         return coordinating_partition(key, self.partition_count)
 

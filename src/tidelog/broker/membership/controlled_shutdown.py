@@ -76,7 +76,7 @@ class ControlledShutdown:
         self._stop_waiting("a second signal ended the wait")
 
     def view_changed(self) -> None:
-        """End the wait for a response if the view now names another controller."""
+        """End the wait for a response if the broker's metadata now names another controller."""
         if self._asked != self._controller():
             self._stop_waiting("the controller has changed")
 

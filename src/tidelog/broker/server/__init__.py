@@ -7,9 +7,10 @@ in the same order. This package knows handlers only as functions of a request.
 bounds the number of connections, and `broker_claims` recognizes those of brokers.
 `idle_connections` closes idle connections.
 
-`requests` defines a request, and `served` an API with its card. `admission` decides which requests
-must wait before they begin. `dispatch` calls a request's handler, and `steps` run around every
-handler. `timers` ends waits by timeout, and `fence` states whether the broker may serve (V47).
+`requests` defines a request, and `served` an API with its description and its handler. `admission`
+decides which requests must wait before they begin. `dispatch` calls a request's handler, and
+`steps` run around every handler. `timers` ends waits by timeout, and `fence` states whether the
+broker may serve (V47).
 
 `interception` loses, holds and refuses requests for tests.
 """

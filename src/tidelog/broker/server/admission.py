@@ -87,7 +87,7 @@ class Admission:
             timeout.cancel()
 
     def changed(self) -> None:
-        """Begin requests that no longer wait, as the fence or the view has changed."""
+        """Begin requests that no longer wait, as the fence or the broker's metadata has changed."""
         is_fenced = self._fence.is_fenced
         self.is_open = self._has_view() and not is_fenced
         if self.is_serving and not is_fenced:

@@ -58,12 +58,12 @@ class Dispatcher:
         return entry.handle
 
     def is_inter_broker(self, api_key: int) -> bool:
-        """Whether the API's card says that only brokers send it."""
+        """Whether only brokers send requests of the API."""
         entry = self._served.get(api_key)
         return entry is not None and entry.card.inter_broker
 
     def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
-        """Return the ranges of the ApiVersions response, derived from the cards.
+        """Return the ranges of the ApiVersions response, derived from the served APIs.
 
         The response has tidelog's own APIs only for clients that know their keys (G5).
         GetReplicaLogInfo is also left out for other clients: no release of Kafka with ZooKeeper has

@@ -20,7 +20,7 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The versions of one API that the broker serves; ApiVersions is derived from the cards."""
+    """The description of one API: its served versions, which ApiVersions lists, and its rights."""
 
     api_key: int
     min_version: int

@@ -1,4 +1,4 @@
-"""An API as a connection sees it: its card, and a handler of its requests.
+"""An API that a broker serves: its description (`Card`), and a handler of its requests.
 
 Handlers are already bound to the parts of the broker that they use (`apis.support.context`).
 """
@@ -18,7 +18,7 @@ ErrorResponse = Callable[[Request[Any], ErrorCode], Any]
 
 
 class Served(NamedTuple):
-    """The card of an API and its handler."""
+    """The description of an API, and the handler of its requests."""
 
     card: Card
     handle: Handler

@@ -157,7 +157,10 @@ class Server:
 
 
 def close_older(connections: Iterable[Connection], oldest_tick: int, reason: str) -> None:
-    """Close the connections whose last traffic was before a tick (`idle_connections`)."""
+    """Close the connections whose last request or response was before the tick `oldest_tick`.
+
+    `idle_connections` counts the ticks of its timer.
+    """
     for connection in list(connections):
         if connection.active_tick < oldest_tick:
             connection.close(reason)

@@ -1,7 +1,7 @@
 """The balance of a whole cluster (R17): racks, replicas, bytes and leaders, in this order.
 
 Each step changes the placement only where it is unbalanced, and moves the cheapest replica that
-helps, so few bytes move. Replicas of a broker differ by at most one from those of any other, unless
+helps, so few bytes move. The numbers of replicas of any two brokers differ by at most one, unless
 racks forbid it. Exchanges of two replicas bring the bytes of a broker within a tolerance of the
 mean, if possible. Leaders are as even as the replicas allow, without any copy. A balanced cluster
 has no moves.

@@ -1,7 +1,8 @@
-"""Progress of recoveries by proof: the wait, the questions to brokers, and the answers (E6).
+"""Recoveries of leaderless partitions: the wait, and the requests for members' log ends (E6).
 
 A recovery begins when enough members of a leaderless partition are registered and none of them is
-proven. A recovery ends with the controller's term: the next controller begins another recovery.
+proven to have all committed records. A recovery ends with the controller's term: the next
+controller begins another recovery.
 """
 
 from __future__ import annotations

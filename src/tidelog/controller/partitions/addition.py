@@ -36,7 +36,7 @@ from tidelog.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
-#: Maximum number of partitions that a report names.
+#: Maximum number of waiting partitions that a message for operators lists.
 _NAMED = 10
 
 
@@ -136,8 +136,8 @@ def number_unknown(name: str, settlement: Settlement) -> None:
 def create_partitions(asked: CreatePartitionsAsked, draft: Draft) -> bool:
     """Plan more partitions for each topic in a client's request (V70).
 
-    Returns False if another request of this decision changes the number of a topic's partitions;
-    this request is then decided later.
+    Returns False if another request in the same step of the controller changes the number of a
+    topic's partitions. A later step then handles this request.
     """
     request = asked.request
     counts = Counter(wanted.name for wanted in request.topics)

@@ -2,12 +2,12 @@
 
 A broker that returns catches up on many partitions, one after the other. With
 `isr.expand.linger.ms` the controller collects the ISR expansions of these partitions and writes
-them together, with fewer transactions and one round of metadata. A held expansion may still be
-accepted, so its leader continues to count the joining replica (A8). A newer proposal for the
-partition replaces a held expansion. The controller holds back no shrink, and no expansion of an ISR
-below the effective minimum. The controller also holds back no expansion of a partition that is
-being reassigned or whose leader shuts down. This module writes nothing: `alter_partition` judges
-the due expansions again.
+them together. The controller then needs fewer transactions of the metadata store, and sends the new
+states to the brokers once. A held expansion may still be accepted, so its leader continues to count
+the joining replica (A8). A newer proposal for the partition replaces a held expansion. The
+controller holds back no shrink, and no expansion of an ISR below the effective minimum. The
+controller also holds back no expansion of a partition that is being reassigned or whose leader
+shuts down. This module writes nothing: `alter_partition` judges the due expansions again.
 """
 
 from __future__ import annotations

@@ -268,8 +268,8 @@ def write_due(draft: Draft) -> None:
 def remove_partitions(asked: RemovePartitionsAsked, draft: Draft) -> bool:
     """Request the removal of the highest partitions of each topic in a client's request.
 
-    Returns False if another request of this decision changes the number of a topic's partitions;
-    this request is then decided later.
+    Returns False if another request in the same step of the controller changes the number of a
+    topic's partitions. A later step then handles this request.
     """
     request = asked.request
     counts = Counter(wanted.name for wanted in request.topics)

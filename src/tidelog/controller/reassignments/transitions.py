@@ -89,7 +89,7 @@ def without_unwanted(
 
 
 def _present(isr: Replicas, brokers: Brokers) -> dict[int, int]:
-    """Return the broker epochs of the live members, given that no member has bounced."""
+    """Return the broker epochs of the live ISR members; the caller excludes bounced members."""
     return {member: brokers[member].broker_epoch for member in isr if member in brokers}
 
 

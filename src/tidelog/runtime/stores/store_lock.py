@@ -36,7 +36,7 @@ class LockHolding(NamedTuple):
 
 
 class StoreLock:
-    """One process's handle of the lock; only the store's thread acquires and releases it."""
+    """A process's handle of the store's lock; only the store's thread takes and frees the lock."""
 
     def __init__(self, directory: str, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self.path = os.path.join(directory, LOCK_FILE)

@@ -157,8 +157,8 @@ def _tree_of(found: _Found, where: str) -> SavedTree:
 async def accept_older(store: MetadataStore, where: str) -> bool:
     """Remove the mark of a store restored from an older copy (E8); return whether it existed.
 
-    Raises TransferError if the store has no cluster, or while states from before the mark remain.
-    Without the mark, the next controller would trust such states.
+    Raises TransferError if the store has no cluster, or if it still has partition states older than
+    the mark. Without the mark, the next controller would trust such states.
     """
     tree = _tree_of(await _persistent_nodes(store), where)
     mark = next((node for node in tree.nodes if node.path == layout.STORE_WENT_BACK), None)

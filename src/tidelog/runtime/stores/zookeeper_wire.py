@@ -257,7 +257,7 @@ def read_event(frame: bytes, offset: int) -> tuple[EventKind | None, str]:
 
 
 def read_node(frame: bytes, offset: int) -> tuple[Node, int]:
-    """Return the node in a response to get_data, and its end offset."""
+    """Return the node in a response to get_data, and the position in `frame` after the node."""
     length = _INT.unpack_from(frame, offset)[0]
     offset += _INT.size
     data = b""

@@ -107,8 +107,8 @@ class ReplicaLog:
         """Rebuild the log from other files.
 
         A log without gaps ends before the first file that does not follow its predecessor. A log
-        that starts over has no file for a moment, or for good if its disk fails then. Such a log is
-        empty at its former start.
+        that starts over has no file for a moment, or for good if its disk fails then. A log without
+        a file counts as empty and keeps its former start offset.
         """
         self.segments = segments
         if segments:
@@ -331,7 +331,10 @@ class NodeLogs:
         return changed
 
     def _entries(self) -> Iterator[tuple[SimDisk, str, Directory]]:
-        """Yield the disk, the name and the directory of each replica that is not set aside."""
+        """Yield the disk, the directory's name and the directory of each replica.
+
+        Directories of deleted, stray and future replicas are left out.
+        """
         for disk in self.disks:
             root = disk.find(disk.root)
             entries = root.entries if isinstance(root, Directory) else {}

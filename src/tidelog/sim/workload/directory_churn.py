@@ -29,7 +29,7 @@ _UNKNOWN_SHARE: Final = 0.05
 _CORDONED: Final = "cordoned.log.dirs"
 _DRAINING: Final = "draining.log.dirs"
 _BALANCE: Final = "log.dir.balance.enable"
-#: Rates of balancing in bytes a second; the first rate lets no move end for a while.
+#: Rates of balancing in bytes a second. The first rate is so low that moves do not end for a while.
 _BALANCE_RATES: Final = (500, 5_000, 50_000)
 _LAST_RATE: Final = 200_000
 _DRAINS: Final = 0.45

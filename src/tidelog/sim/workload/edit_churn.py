@@ -217,7 +217,7 @@ class NodesEdited(OfTopics):
                 await self._write()
 
     def _is_held(self, number: int) -> bool:
-        """Return whether a broker has files of a partition that was removed from the node."""
+        """Return whether a broker still has files of a partition removed from the topic's node."""
         return any(
             (key.topic_id, key.partition) == (self._topic_id, number)
             for broker in self.work.cluster.brokers.values()

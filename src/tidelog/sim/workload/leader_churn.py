@@ -39,7 +39,8 @@ class LeadersElected(ChurnKind):
     def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._partitions = PartitionAdmin(self.client.router)
-        #: Time at which published state last had each leader.
+        #: Last virtual time, in nanoseconds, at which the published state of a partition named a
+        #: broker as its leader.
         self._led_ns: dict[tuple[LogKey, int], int] = {}
         work.cluster.published.on_state.append(self._follow)
 

@@ -152,7 +152,7 @@ class PartitionsMoved(ChurnKind):
 
 @churn_of_profiles
 class MovesRedirected(PartitionsMoved):
-    """Moves that get another target, without a new replica, as soon as it is in sync (R10)."""
+    """Moves whose new target omits an added replica as soon as this replica is in sync (R10)."""
 
     pause_ms = 100, 900
 

@@ -212,7 +212,7 @@ class OffsetsOfRecreatedTopics(OfTopics):
             await ledger.look_at_last()
 
     def _shown(self) -> list[bytes]:
-        """Return the topic's id in the view of each broker."""
+        """Return the topic's id in the metadata of each broker."""
         views = [
             node.broker.services.view
             for node in self.work.cluster.brokers.values()

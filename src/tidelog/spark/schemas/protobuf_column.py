@@ -157,7 +157,7 @@ def _path_of(descriptor: Any) -> tuple[int, ...]:
 
 
 def _descriptor_set(descriptor: Any) -> bytes:
-    """Return the file of a generated message, with the files that it imports."""
+    """Return a serialized FileDescriptorSet: a message's `.proto` file and the imported files."""
     from google.protobuf import descriptor_pb2
 
     found = descriptor_pb2.FileDescriptorSet()

@@ -21,7 +21,8 @@ from tidelog.spark.streaming.offset_json import Offsets
 
 _log = logging.getLogger("tidelog.spark")
 
-#: A client's call: partitions with the timestamps to look for, and an isolation level.
+#: A client's function that looks up offsets. The arguments are the timestamp to look for in each
+#: partition, and an isolation level.
 ListOffsets = Callable[[Mapping[TopicPartition, int], int], dict[TopicPartition, ListedOffset]]
 
 

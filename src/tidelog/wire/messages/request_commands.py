@@ -20,7 +20,7 @@ class RequestCommandsRequest:
 
 @dataclass(slots=True)
 class RequestCommandsResponse:
-    """The outcome: NOT_CONTROLLER, STALE_BROKER_EPOCH, or NONE before a full command."""
+    """The error code: NOT_CONTROLLER, STALE_BROKER_EPOCH, or NONE if a full command follows."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

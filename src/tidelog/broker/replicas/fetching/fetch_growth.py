@@ -73,7 +73,7 @@ def note_seen(item: SessionPartition, partition: Partition) -> None:
 
 
 def growth_bytes(item: SessionPartition, partition: Partition) -> int:
-    """Return how many bytes may have arrived since `seen_bytes`, which is updated.
+    """Return how many bytes may have arrived since the last look; update `item.seen_bytes`.
 
     Returns -1 if the fetch must look again: the readable part ends in another segment, or the log
     starts after the reader's offset.

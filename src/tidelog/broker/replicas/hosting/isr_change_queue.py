@@ -47,7 +47,7 @@ class IsrChangeQueue(ABC):
 
     @abstractmethod
     def controller_changed(self) -> None:
-        """Note that the view of the cluster may name another controller."""
+        """Note that the broker's metadata may name another controller."""
 
     def close(self) -> None:
         """Send no more changes."""

@@ -51,10 +51,10 @@ class AlterPartitionManager(IsrChangeQueue):
         self._failures = 0
 
     def retry(self, partition: Partition, change: IsrChange, after_ms: int = 0) -> None:
-        """Send a change again after a pause, because the controller left its outcome open.
+        """Send a change again after a pause, if the controller neither accepted nor rejected it.
 
-        The pause begins after `after_ms`, for which the controller holds the change back (A11).
-        Other changes do not wait for that time.
+        The controller holds the change back for `after_ms` milliseconds (A11), after which the
+        pause begins. Other changes do not wait for these milliseconds.
         """
         if after_ms > 0:
             self._services.serving_timers.after(after_ms, lambda: self.retry(partition, change))
@@ -65,7 +65,7 @@ class AlterPartitionManager(IsrChangeQueue):
         self._later()
 
     def controller_changed(self) -> None:
-        """Send the changes to the new controller, if the view names one (A2).
+        """Send the changes to the new controller, if the broker's metadata names one (A2).
 
         The queue then ignores the response of the earlier controller.
         """

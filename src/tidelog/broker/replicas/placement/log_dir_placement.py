@@ -2,8 +2,8 @@
 
 `log.log_dir_choice` decides by available space. This module supplies the facts: which directories
 may take replicas, the space of their volumes, recent placements, and the growth of the directories.
-With a single directory the broker reads no facts. A directory whose volume is unreadable is judged
-by the replicas that it holds; a device error fails the directory (D1).
+With a single directory the broker reads no facts. If the space of a volume cannot be read, the
+choice depends on the replicas in its directories. A device error fails a directory (D1).
 """
 
 from __future__ import annotations

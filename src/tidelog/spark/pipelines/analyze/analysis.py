@@ -70,8 +70,8 @@ def analyze(
 ) -> PipelineReport:
     """Analyze the events and return the report; `progress` gets (steps done, steps).
 
-    The report holds unless a partition was less available than `objective`. Raises AnalysisError,
-    ConfigError, KafkaError, or Spark's errors.
+    The report's verdict is bad if a partition was available for less than `objective` % of the
+    time. Raises AnalysisError, ConfigError, KafkaError, or Spark's errors.
     """
     return present(find(spark, options, progress), options.objective)
 

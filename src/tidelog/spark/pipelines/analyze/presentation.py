@@ -50,7 +50,7 @@ _COLOUR_ORDER: Final = (
 
 
 def present(findings: Findings, objective: float | None = None) -> PipelineReport:
-    """Return the report; it holds unless a partition was less available than `objective` %."""
+    """Return the report; its verdict is bad if a partition was available below `objective` %."""
     missed = _below(findings, objective)
     return PipelineReport(
         title=f"What the cluster did: {findings.source}",

@@ -27,7 +27,7 @@ _TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("relative", ">i4")])
 
 
 class IndexChecks:
-    """The entries of one range, compared with its batches as they come."""
+    """The index entries for one range of a log file, compared with the batches of the range."""
 
     def __init__(self, job: RangeJob, result: RangeResult) -> None:
         self._job = job

@@ -1,8 +1,8 @@
 """The outcome of a copy's run, and its report.
 
-The report holds if every range that was read back is equal in both clusters, and no coordinator
-failed. Compaction may since have removed records in either cluster; the report then gives the
-counts.
+The report's verdict is good if every range that was read back is equal in both clusters, and no
+coordinator failed. Compaction may since have removed records in either cluster; the report then
+gives the counts.
 """
 
 from __future__ import annotations

@@ -307,7 +307,7 @@ def _program(
     *,
     is_integer: bool,
 ) -> _Solved:
-    """Solve for some items, while the others stay as in `fixed`."""
+    """Choose brokers for `items`, while all other items keep their brokers of `fixed`."""
     import numpy as np
 
     brokers = problem.allowed.shape[1]
