@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.loop import NS_PER_MS
@@ -64,16 +64,16 @@ class FetchWaitChecker(Checker):
         for partition in broker.replicas.all():
             if not partition.is_leader:
                 continue
-            watchers = partition.watchers
-            for item in (*watchers._followers, *watchers._consumers):
-                fetch = item.session.waiting  # type: ignore[attr-defined]  # all are of sessions
-                if fetch is None or fetch._reads.under_way or fetch._is_deferred:
+            watchers = (*partition.watchers._followers, *partition.watchers._consumers)
+            for item in cast("tuple[SessionPartition, ...]", watchers):
+                fetch = cast("DelayedFetch | None", item.session.waiting)
+                if fetch is None or fetch._reads.under_way or fetch._turn is not None:
                     continue
                 if partition.directory.path in fetch._held:
                     continue  # the broker's disk finishes no reads (L2)
-                if item in item.session.throttled:  # type: ignore[attr-defined]  # likewise
+                if item in item.session.throttled:
                     continue
-                why = self._why(item, partition)  # type: ignore[arg-type]  # likewise
+                why = self._why(item, partition)
                 if why:
                     yield fetch, f"{partition.topic_partition} {why}"
 
