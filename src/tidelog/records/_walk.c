@@ -1,18 +1,18 @@
-/* The walk over the records of a batch, compiled; `records/walk.py` is the same walk in Python.
+/* The compiled walk over the records of a batch; `records/walk.py` has the same walk in Python.
 
-   Every byte is read behind a comparison with the end of what it belongs to. A number of at most
-   five bytes stands for 32 bits and one of at most ten for 64, as Kafka's readers demand. The
-   verdict, the record and the value of a fault are those of the Python walk: tests compare them. */
+   Every read of a byte follows a comparison with the end of its field or record. A 32-bit number
+   has at most five bytes and a 64-bit number at most ten, as Kafka's readers require. The verdict,
+   the record and the value of a fault are those of the Python walk: tests compare both walks. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
 #include <string.h>
 
-/* To be raised with every change of the arguments or of the answer: walk.py asks for it. */
+/* Version of the arguments and the result; walk.py checks it, so each change must raise it. */
 #define WALK_VERSION 1
 
-/* Other threads may run while a walk of more bytes than this is under way. */
+/* A walk over more bytes than this releases the GIL. */
 #define GIL_KEPT_BYTES (1 << 20)
 #define MAX_BAD 10000
 #define MIN_BODY_BYTES 6
@@ -44,7 +44,7 @@ typedef struct {
     const uint8_t *start, *end;
     int64_t count, base, earliest, latest;
     int keys_required;
-    /* the answer */
+    /* the result of the walk */
     int fault;
     int64_t record, value, largest;
     Bad *bad;
@@ -53,7 +53,7 @@ typedef struct {
 } Walk;
 
 /* Read a zigzag number of at most `bytes` bytes (5 or 10) below `limit`. Returns the position
-   behind it, or NULL with `*fault` set to `early` or LONG_NUMBER. */
+   after the number, or NULL with `*fault` set to `early` or LONG_NUMBER. */
 static const uint8_t *
 number_slow(const uint8_t *at, const uint8_t *limit, int bytes, int early, int64_t *out, int *fault)
 {
@@ -132,27 +132,27 @@ note_bad(Walk *walk, int64_t record, int64_t timestamp, int keyless)
     walk->bad[walk->bad_kept++] = (Bad){record, timestamp, keyless};
 }
 
-/* The shape of a record is how many bytes its numbers have. Records in a row mostly have the same,
-   and then one comparison says so for all numbers of a record: the walk needs no decision for each
-   byte, which is half of its time.
+/* The shape of a record is the number of bytes of each of its numbers. Consecutive records mostly
+   have the same shape, which one comparison checks for all numbers of a record. So the walk needs
+   no branch for each byte, which would be half of its time.
 
-   A shape holds for the usual records alone: up to the key's size all fits the eight bytes of one
-   load, the key's size is one byte, the value is not null, there are no headers. */
+   Only usual records have a shape: the fields up to the key's size fit into the eight bytes of one
+   load, the key's size has one byte, the value is not null, and the record has no headers. */
 typedef struct {
-    /* The top bits of the numbers' bytes, and which of them are set: more bytes follow. */
+    /* The top bits of the numbers' bytes, and the set top bits, after which more bytes follow. */
     uint64_t tops, set;
-    /* The second byte of the size and of the timestamp delta, in place after a shift by one. */
+    /* Masks of the second byte of the size and of the timestamp delta, after a shift by one. */
     uint64_t size_second, timestamp_second;
-    /* The offset delta's seven low bits of each byte; it is below `records`. */
+    /* The seven low bits of each byte of the offset delta, which is below `records`. */
     uint64_t offset_bits;
     int64_t records;
-    /* All bits up to the key's size but those of the two deltas. */
+    /* All bits up to the key's size, without the bits of the two deltas. */
     uint64_t fixed;
     int size_bytes, timestamp_at, offset_at, key_at, bytes;
 } Shape;
 
-/* How many bytes the number at bit `at` of `word` has: at most `most`, 0 if more or not within
-   eight bytes. Notes its top bits in the shape. */
+/* Return the number of bytes, at most `most`, of the number at bit `at` of `word`. Returns 0 for a
+   longer number, or one that leaves the eight bytes. Adds the number's top bits to the shape. */
 static inline int
 length_in(uint64_t word, int at, int most, Shape *shape)
 {
@@ -166,7 +166,7 @@ length_in(uint64_t word, int at, int most, Shape *shape)
     return 0;
 }
 
-/* Find the shape of the record that begins with the eight bytes `word`; 0 if it has none. */
+/* Find the shape of the record that begins with the bytes of `word`; return 0 without a shape. */
 static int
 shape_of(uint64_t word, Shape *shape)
 {
@@ -198,7 +198,7 @@ shape_of(uint64_t word, Shape *shape)
     return length_in(word, shape->key_at, 1, shape);
 }
 
-/* The offset delta `number` as it stands in a record, without its top bits. */
+/* Return the offset delta `number` as a record encodes it, without the top bits. */
 static inline uint64_t
 offset_in_place(int64_t number)
 {
@@ -206,7 +206,7 @@ offset_in_place(int64_t number)
     return (twice & 0x7f) | (twice << 1 & 0x7f00) | (twice << 2 & 0x7f0000);
 }
 
-/* The timestamp of a record of this shape; whether it is within the walk's bounds. */
+/* Read the timestamp of a record of this shape; return whether it is within the bounds. */
 static inline int
 timestamp_in(const Walk *walk, const Shape *shape, uint64_t word, int64_t *timestamp)
 {
@@ -217,10 +217,10 @@ timestamp_in(const Walk *walk, const Shape *shape, uint64_t word, int64_t *times
            *timestamp >= walk->earliest && *timestamp <= walk->latest;
 }
 
-/* Walk on over records that have the length, the key's size and the value's size of the one at
-   `like`, which was walked: their bounds hold, so they need no look. Where the next record begins
-   does not depend on what is read either: the processor begins it before it has ended this one.
-   Returns where the first other record begins. */
+/* Continue over records with the length, the key's size and the value's size of the record at
+   `like`, which was walked: the same bounds hold, so they need no checks. The position of the next
+   record does not depend on a read either, so the processor starts it before this record is done.
+   Returns the position of the first record that differs. */
 static const uint8_t *
 run_equal(const Walk *walk, const Shape *shape, const uint8_t *like, const uint8_t *at,
           int64_t value_at, int value_size_bytes, int64_t count, int64_t *record, int64_t *largest)
@@ -238,7 +238,7 @@ run_equal(const Walk *walk, const Shape *shape, const uint8_t *like, const uint8
     const uint64_t fixed = shape->fixed | shape->offset_bits << shape->offset_at;
     const uint64_t whole =
         fixed | (0x7f | shape->timestamp_second << 1) << shape->timestamp_at;
-    /* All of the record before but its offset delta, and the delta that the next one has. */
+    /* The bits of the previous record without its offset delta, and the next record's delta. */
     uint64_t same = word & whole & ~(shape->offset_bits << shape->offset_at);
     uint64_t offset = offset_in_place(number);
     const uint8_t *const last_at = walk->end - stride;
@@ -247,7 +247,7 @@ run_equal(const Walk *walk, const Shape *shape, const uint8_t *like, const uint8
         memcpy(&word, at, sizeof word);
         memcpy(&value, at + value_at, sizeof value);
         if ((word & whole) != expected) {
-            /* Only the timestamp may differ: it is read where it does, once a millisecond. */
+            /* Only the timestamp may differ; it is read when it does, once a millisecond. */
             if ((word & fixed) != (expected & fixed) ||
                 !timestamp_in(walk, shape, word, &timestamp)) {
                 break;
@@ -263,7 +263,7 @@ run_equal(const Walk *walk, const Shape *shape, const uint8_t *like, const uint8
         last = timestamp > last ? timestamp : last;
         at += stride;
         number++;
-        offset += 2; /* the delta grows by one, zigzag */
+        offset += 2; /* the zigzag delta grows by one */
         offset += offset & 0x80;
         offset += offset & 0x8000;
     }
@@ -272,14 +272,14 @@ run_equal(const Walk *walk, const Shape *shape, const uint8_t *like, const uint8
     return at;
 }
 
-/* Walk records of one shape from `at` as long as nothing is wrong. Returns where the next record
-   begins, which `run` reads byte by byte, and counts the records that were walked. */
+/* Walk records of one shape from `at` until a record is irregular or wrong. Returns the position
+   of that record, which `run` reads byte by byte, and counts the walked records. */
 static const uint8_t *
 run_shaped(const Walk *walk, const uint8_t *at, int64_t *record, int64_t *largest)
 {
     const uint8_t *const total = walk->end;
     int64_t number = *record, last = *largest;
-    uint64_t word, size_before = 1; /* of no record: sizes are even here */
+    uint64_t word, size_before = 1; /* the value of no record, because sizes are even here */
     Shape shape;
     if (total - at < (int64_t)sizeof word) {
         return at;
@@ -307,8 +307,8 @@ run_shaped(const Walk *walk, const uint8_t *at, int64_t *record, int64_t *larges
         }
         const uint8_t *const end = at + shape.size_bytes + (size >> 1);
         const uint8_t *const behind_key = at + shape.bytes + (key >> 1);
-        /* At least the value's size and the number of headers are left, or a field has passed the
-           end: it is asked before anything is read there. */
+        /* The value's size and the number of headers must still follow; otherwise a field passes
+           the end. The check precedes every read beyond the key. */
         if (end - behind_key < 2) {
             break;
         }
@@ -355,7 +355,7 @@ run(Walk *walk)
         const int64_t before = record;
         at = run_shaped(walk, at, &record, &largest);
         if (record > before) {
-            record--; /* the loop counts the last one */
+            record--; /* the loop counts the last record */
             continue;
         }
         READ(size, total, 5, TOO_EARLY);
@@ -363,7 +363,7 @@ run(Walk *walk)
             FAIL(SIZE, size);
         }
         const uint8_t *const end = at + size;
-        at++; /* attributes: readers ignore them */
+        at++; /* the attributes, which readers ignore */
         READ(delta, end, 10, PAST_END);
         if (__builtin_add_overflow(base, delta, &timestamp)) {
             FAIL(TIMESTAMP, delta);
@@ -423,7 +423,7 @@ run(Walk *walk)
         if (at != end) {
             FAIL(SIZE_OFF, end - at);
         }
-        /* Equal by now, but known earlier: the next record need not wait for this one's fields. */
+        /* `end` equals `at` but is known earlier, so the next record need not wait for fields. */
         at = end;
         __asm__("" : "+r"(at));
     }
@@ -521,8 +521,8 @@ room(PyObject *Py_UNUSED(module), PyObject *size)
         PyErr_SetString(PyExc_ValueError, "a size below 0");
         return NULL;
     }
-    /* Fresh pages are touched first by the decompressor, without the GIL: zeroing 95 MB here takes
-       50 ms with it. */
+    /* The decompressor is the first to touch the new pages, without the GIL. Zeroing 95 MB here
+       would hold the GIL for 50 ms. */
     return PyByteArray_FromStringAndSize(NULL, bytes);
 }
 

@@ -1,19 +1,19 @@
-/* Rows of record batches to Arrow's buffers, and Arrow's buffers to records, compiled.
+/* Compiled conversion of record batches to Arrow's buffers, and of Arrow's buffers to records.
 
-   `numpy_rows.py` and the sink do the same with numpy. `decode` finds no words for damage: it
-   returns None for bytes that it does not accept, and the decoder in Python then raises the error
-   or reads them. Every byte is read behind a comparison with the end of what it belongs to, and
-   written into room that was counted before. Where other threads may run, no object is touched. */
+   `numpy_rows.py` and the sink do the same with numpy. `decode` has no messages for damage: it
+   returns None for bytes that it rejects, and the decoder in Python then raises the error or reads
+   the bytes. Every read of a byte follows a comparison with the end of its field or record, and
+   every write goes into room that was counted before. Code without the GIL touches no object. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
 #include <string.h>
 
-/* To be raised with every change of arguments or results: rows.py asks for it. */
+/* Version of arguments and results; rows.py checks it, so each change must raise it. */
 #define ROWS_VERSION 2
 
-/* Attributes, timestamp delta, offset delta, key size, value size, header count. */
+/* One byte each: attributes, timestamp delta, offset delta, key size, value size, header count. */
 #define MIN_BODY_BYTES 6
 #define US_PER_MS 1000
 
@@ -23,7 +23,7 @@ enum { KEY = 1, VALUE = 2, TIMESTAMP = 4, TIMESTAMP_TYPE = 8, HEADERS = 16 };
 /* -- numbers ----------------------------------------------------------------------------------- */
 
 /* Read a zigzag number of at most `bytes` bytes (5: 32 bits, 10: 64 bits) below `limit`. Returns
-   the position behind it; NULL where there is none. */
+   the position after the number; NULL for bytes that are no number. */
 static const uint8_t *
 long_number(const uint8_t *at, const uint8_t *limit, int bytes, int64_t *out)
 {
@@ -97,7 +97,7 @@ typedef struct {
     int append_time;
 } Batch;
 
-/* A column of binary values. It has room for the bytes of all batches. */
+/* A column of binary values, with room for the bytes of all batches. */
 typedef struct {
     int32_t *offsets;
     uint8_t *validity, *data;
@@ -108,12 +108,12 @@ typedef struct {
     int wanted;
     /* Rows of `[first, end)` are wanted. */
     int64_t first, end;
-    /* The rows so far, and the offset before the next one. */
+    /* The number of rows so far, and the offset of the last row. */
     int64_t rows, previous;
     Binary key, value;
     int64_t *offsets, *timestamps;
     int32_t *types;
-    /* Lists of headers: null for a record without any. */
+    /* Lists of headers; null for a record without headers. */
     int32_t *lists;
     uint8_t *list_validity;
     int64_t list_nulls, headers, header_room;
@@ -141,7 +141,7 @@ add_value(Binary *column, int64_t row, const uint8_t *from, int64_t size)
     column->offsets[row + 1] = (int32_t)column->bytes;
 }
 
-/* Make room for `more` headers. Their keys and values have it already. */
+/* Make room for `more` headers, whose keys and values have room already. */
 static int
 grow_headers(Rows *rows, int64_t more)
 {
@@ -180,7 +180,7 @@ grow_headers(Rows *rows, int64_t more)
         }                                                                                         \
     } while (0)
 
-/* Read `count` headers, which must end at `end`; keep them where `keep`. */
+/* Read `count` headers, which must end at `end`; keep the headers if `keep` is set. */
 static const uint8_t *
 read_headers(Rows *rows, const uint8_t *at, const uint8_t *end, int64_t count, int keep)
 {
@@ -210,7 +210,7 @@ read_headers(Rows *rows, const uint8_t *at, const uint8_t *end, int64_t count, i
     return at == end ? at : NULL;
 }
 
-/* Read one record at `at` of a batch that ends at `limit`; NULL where it is not legible. */
+/* Read the record at `at` of a batch that ends at `limit`; NULL for an illegible record. */
 static inline const uint8_t *
 read_record(Rows *rows, const Batch *batch, const uint8_t *at, const uint8_t *limit)
 {
@@ -221,7 +221,7 @@ read_record(Rows *rows, const Batch *batch, const uint8_t *at, const uint8_t *li
         return NULL;
     }
     const uint8_t *const end = at + size;
-    at++; /* attributes: readers ignore them */
+    at++; /* the attributes, which readers ignore */
     READ(timestamp, end, 10);
     READ(delta, end, 5);
     if (delta < 0 || __builtin_add_overflow(batch->base_offset, delta, &offset) ||
@@ -285,7 +285,7 @@ read_record(Rows *rows, const Batch *batch, const uint8_t *at, const uint8_t *li
     return end;
 }
 
-/* Whether all records of the batch are legible and fill it. */
+/* Return whether all records of the batch are legible and fill the batch. */
 static int
 read_batch(Rows *rows, const Batch *batch)
 {
@@ -301,7 +301,7 @@ read_batch(Rows *rows, const Batch *batch)
 }
 
 /* Take a batch from `(records, base offset, last offset, base timestamp, max timestamp, count, is
-   append time)`. Returns 0 with an exception; the buffer is held where it returns 1. */
+   append time)`. Returns 0 with an exception, or 1 with the batch's buffer held. */
 static int
 take_batch(PyObject *given, Batch *batch)
 {
@@ -323,7 +323,7 @@ take_batch(PyObject *given, Batch *batch)
     return PyObject_GetBuffer(records, &batch->view, PyBUF_SIMPLE) == 0;
 }
 
-/* A bytearray of so many bytes, not initialised, in `objects`; its bytes. */
+/* Put an uninitialised bytearray of this size into `objects`; return its bytes. */
 static void *
 new_bytes(PyObject **object, int64_t bytes)
 {
@@ -350,7 +350,7 @@ make_binary(Binary *column, Held *held, int64_t rows, int64_t bytes)
     return 1;
 }
 
-/* `(offsets, data, bytes of data, validity or None, nulls)`; None for a column not wanted. */
+/* Return `(offsets, data, bytes of data, validity or None, nulls)`, None if not wanted. */
 static PyObject *
 binary_of(const Binary *column, const Held *held)
 {
@@ -361,7 +361,7 @@ binary_of(const Binary *column, const Held *held)
                          column->nulls ? held->validity : Py_None, (long long)column->nulls);
 }
 
-/* `(lists, list validity or None, nulls, headers, keys, values)`; None where not wanted. */
+/* Return `(lists, list validity or None, nulls, headers, keys, values)`, None if not wanted. */
 static PyObject *
 headers_of(const Rows *rows, PyObject *lists, PyObject *validity, Held *keys, Held *values)
 {
@@ -393,7 +393,7 @@ release(Held *held)
     Py_CLEAR(held->data);
 }
 
-/* Decode batches whose buffers are held. Returns the columns, None for illegible bytes. */
+/* Decode batches whose buffers are held; return the columns, None for illegible bytes. */
 static PyObject *
 decode_batches(Rows *rows, const Batch *batches, Py_ssize_t count, int64_t most, int64_t bytes)
 {
@@ -475,7 +475,7 @@ decode(PyObject *Py_UNUSED(module), PyObject *args)
         return PyErr_NoMemory();
     }
     for (; held < count; held++) {
-        /* Asked for again each time: what a buffer's owner runs may change the list. */
+        /* The size is read in each round, as code of a buffer's owner may change the list. */
         PyObject *each = held < PyList_GET_SIZE(given) ? PyList_GET_ITEM(given, held) : Py_None;
         Py_INCREF(each);
         const int taken = take_batch(each, &batches[held]);
@@ -484,7 +484,7 @@ decode(PyObject *Py_UNUSED(module), PyObject *args)
             goto done;
         }
         const Batch *const batch = &batches[held];
-        /* A record has a byte of size at least; false counts make no room. */
+        /* A record has at least one byte, so a false count does not reserve memory. */
         legible = legible && batch->count >= 0 &&
                   batch->count <= batch->view.len / (MIN_BODY_BYTES + 1);
         most += legible ? batch->count : 0;
@@ -509,20 +509,20 @@ done:
 
 /* -- encoding ---------------------------------------------------------------------------------- */
 
-/* An Arrow column of binary values; one of nulls where it has no offsets. */
+/* An Arrow column of binary values; a column without offsets has only nulls. */
 typedef struct {
     Py_buffer validity, offsets, data;
     int64_t shift;
 } Column;
 
 typedef struct {
-    /* `tails` are the headers of each record as they stand in it, with their number. */
+    /* `tails` are the encoded headers of each record, with their number. */
     Column keys, values, tails;
     Py_buffer timestamps, picks;
-    /* The timestamp of all rows where there is no column. */
+    /* The timestamp of all rows if there is no column of timestamps. */
     int64_t now;
     int64_t rows, start, end;
-    /* The answer. */
+    /* The result of the encoding. */
     int64_t bytes, base_timestamp, max_timestamp;
     const char *fault;
 } Encoding;
@@ -543,7 +543,7 @@ int64_at(const Py_buffer *buffer, int64_t place)
     return value;
 }
 
-/* Where the value of a row is. Returns its size, -1 for null, -2 where it is not in the column. */
+/* Find the value of a row. Returns its size, -1 for null, -2 for a row outside the column. */
 static inline int64_t
 value_at(const Column *column, int64_t row, const uint8_t **from)
 {
@@ -582,7 +582,7 @@ write_value(uint8_t *at, const uint8_t *from, int64_t size)
     return at;
 }
 
-/* One row: where its fields are, their sizes, and the size of its record behind the size. */
+/* One row: positions and sizes of its fields, and the size of its record's body. */
 typedef struct {
     const uint8_t *key_at, *value_at, *tail_at;
     int64_t key, value, tail, timestamp, delta, body;
@@ -660,7 +660,7 @@ write_all(Encoding *encoding, uint8_t *at)
             FAULT("a column changed while it was encoded");
         }
         at = write_number(at, row.body);
-        *at++ = 0; /* attributes */
+        *at++ = 0; /* the attributes */
         at = write_number(at, row.delta);
         at = write_number(at, place - encoding->start);
         at = write_value(at, row.key_at, row.key);
@@ -674,7 +674,7 @@ write_all(Encoding *encoding, uint8_t *at)
     return 1;
 }
 
-/* Take a buffer of at least `least` bytes; nothing for None. */
+/* Take a buffer of at least `least` bytes; None gives no buffer. */
 static int
 take_buffer(PyObject *given, Py_buffer *buffer, int64_t least)
 {
@@ -691,7 +691,7 @@ take_buffer(PyObject *given, Py_buffer *buffer, int64_t least)
     return 1;
 }
 
-/* Take `(validity or None, offsets, data or None, shift)`, or None for a column of nulls. */
+/* Take a column `(validity or None, offsets, data or None, shift)`; None has only nulls. */
 static int
 take_column(PyObject *given, Column *column, int64_t rows)
 {

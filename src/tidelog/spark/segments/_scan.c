@@ -1,7 +1,7 @@
-/* The scan over the batch headers of a log file, compiled; `batch_scan.py` is the same scan in
+/* The compiled scan over the batch headers of a log file; `batch_scan.py` has the same scan in
    Python.
 
-   Every byte is read behind a comparison with the end of the buffer. A row has the columns of
+   Every read of a byte follows a comparison with the end of the buffer. A row has the columns of
    `batch_scan.COLUMNS`, each an int64. Tests compare the rows of both scans. */
 
 #define PY_SSIZE_T_CLEAN
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* To be raised with every change of the arguments or of the result: batch_scan.py asks for it. */
+/* Version of arguments and result; batch_scan.py checks it, so each change must raise it. */
 #define SCAN_VERSION 1
 
 #define HEADER_BYTES 61
@@ -154,7 +154,7 @@ run(Scan *scan)
         row[12] = int32_at(at + 57);
         scan->count++;
         if (size > left) {
-            /* Headers only: the next one lies behind this buffer. */
+            /* A scan of headers only may skip a batch that ends after this buffer. */
             scan->at += size;
             scan->stop = SHORT;
             return;
