@@ -3,10 +3,11 @@
 `python tests/run.py check` is lint, types, contracts, tidy and unit tests; `test` is everything;
 further words choose single parts. A part is a command, or a pytest run over one folder of tests/: a
 folder that is not named here still runs. The parts of `soak` are what `make test` leaves to `make
-soak`. Parts run side by side, and what they print is shown when they end. Parts of real processes
-have timeouts to meet, and wait more than they compute: one more of them runs than there are cores.
-Parts that only compute run beside them, one per core (`--jobs`), at the lowest priority: they get
-the time in which the others wait. Each part has a time limit. Counts and CPU time come from
+soak`. Parts run side by side, and what they print is shown when they end. First come those that
+compute, one per core (`--jobs`). Then come parts of real processes, which have timeouts to meet and
+wait more than they compute: one more of them runs than there are cores. Simulations and models know
+no real time. They run beside real processes, at the lowest priority, in the time in which those
+wait. Each part has a time limit. Counts and CPU time come from
 pytest's JUnit files, skips are listed with their reasons, processes that a part left behind are an
 error. The last line is `N passed, N failed, N skipped` with the reasons of the skips; the exit code
 is 0 only if nothing failed.
@@ -27,7 +28,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -36,7 +37,7 @@ TESTS = ROOT / "tests"
 BIN = Path(sys.executable).parent
 #: Names a run to its processes, so that what they leave behind is found.
 MARK = "TEST_RUN_OF_TIDELOG"
-#: The niceness of parts that only compute, beside others, and how many times longer they may take.
+#: The niceness of parts that yield to others, and how many times longer they may take.
 LOWEST, YIELDING_LIMIT = 19, 2
 #: Of pytest's results (`tests/conftest.py`).
 CPU_PROPERTY = "cpu_s"
@@ -94,6 +95,8 @@ class Part:
     has_processes: bool = False
     #: Of its environment, beside what there is.
     variables: tuple[tuple[str, str], ...] = ()
+    #: Nothing but computing without real time: it runs beside real processes, and yields to them.
+    yields: bool = False
 
 
 @dataclass(slots=True)
@@ -259,6 +262,8 @@ ANY_STORE = tuple(
 PYTHONS = "tests/pythons"
 #: Those whose tests only compute; any other folder may hold real processes with timeouts.
 COMPUTING = ("sim", "rules", "wire_oracles", "mutants", "model")
+#: Parts that know no real time.
+YIELDING = ("sim", "seeds", "model")
 
 
 def all_parts() -> list[Part]:
@@ -273,7 +278,8 @@ def all_parts() -> list[Part]:
             words += [f"--ignore={path}" for files in split.values() for path in files]
             for part, paths in {name: tuple(words), **split}.items():
                 limit_s = LIMITS_S.get(part, limit_s)
-                parts.append(pytest_part(part, *paths, limit_s=limit_s, has_processes=is_real))
+                made = pytest_part(part, *paths, limit_s=limit_s, has_processes=is_real)
+                parts.append(replace(made, yields=part in YIELDING))
         if name == "cluster":
             parts.append(cluster_on_zookeeper())
     return parts
@@ -318,12 +324,14 @@ class Runner:
         # The longest first, so that none is left over for one core at the end.
         order = sorted(parts, key=lambda part: -part.limit_s)
         outcomes: dict[str, Outcome] = {}
-        if jobs == 1 or len(parts) == 1:
-            for part in sorted(order, key=lambda part: part.has_processes):
-                print(f"\n=== {part.name}", flush=True)
-                outcomes[part.name] = self._run(part, None)
-        else:
-            outcomes = self._side_by_side(order, jobs)
+        for is_last in (False, True):
+            now = [part for part in order if (part.has_processes or part.yields) == is_last]
+            if jobs == 1 or len(parts) == 1:
+                for part in now:
+                    print(f"\n=== {part.name}", flush=True)
+                    outcomes[part.name] = self._run(part, None)
+            else:
+                outcomes |= self._side_by_side(now, jobs)
         return [outcomes[part.name] for part in parts]
 
     def _side_by_side(self, parts: list[Part], jobs: int) -> dict[str, Outcome]:
@@ -354,7 +362,7 @@ class Runner:
         outcome = Outcome(part.name, 0.0)
         results = self._scratch / f"{part.name}.xml"
         mark = f"{self._run_id}-{part.name}"
-        yields = out is not None and not part.has_processes
+        yields = out is not None and part.yields
         limit_of_all_s = part.limit_s * (YIELDING_LIMIT if yields else 1)
         for number, words in enumerate(part.commands):
             is_pytest = part.pytest and number == 0

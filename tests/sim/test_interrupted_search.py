@@ -68,7 +68,7 @@ def test_what_was_covered_is_told_and_kept(
     kept = tmp_path / "coverage.json"
     used_s = processor_s_of_children()
     done = search("--seeds", "3..4", "--jobs", "1", "--coverage", str(kept))
-    assert done.communicate(timeout=120)[0] and done.returncode == 0
+    assert done.communicate(timeout=600)[0] and done.returncode == 0
     before = json.loads(kept.read_text())["profiles"]["default"]
     assert before["runs"] == 2
     # A process that has used as much as both runs and their start has ended the first of them.
@@ -82,7 +82,7 @@ def test_what_was_covered_is_told_and_kept(
         os.killpg(process.pid, number)
     else:
         process.send_signal(number)
-    told, errors = process.communicate(timeout=60)
+    told, errors = process.communicate(timeout=600)
     assert process.returncode == 128 + number
     assert "Traceback" not in errors
     runs = int(told.split()[0])
@@ -130,6 +130,6 @@ def test_a_file_that_holds_no_coverage_is_told_before_anything_is_run(tmp_path: 
     ):
         other.write_text(text)
         process = search("--seeds", "3..9999", "--coverage", str(other))
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=600)
         assert process.returncode == 1 and told in errors
         assert other.read_text() == text

@@ -25,9 +25,15 @@ print("met", *(other.name for other in others))
 
 
 def python(
-    name: str, text: str, *words: str, limit_s: int = 60, has_processes: bool = False
+    name: str,
+    text: str,
+    *words: str,
+    limit_s: int = 60,
+    has_processes: bool = False,
+    yields: bool = False,
 ) -> Part:
-    return Part(name, ((sys.executable, "-c", text, *words),), False, limit_s, has_processes)
+    words = (sys.executable, "-c", text, *words)
+    return Part(name, (words,), False, limit_s, has_processes, yields=yields)
 
 
 def test_parts_that_only_compute_run_side_by_side_and_show_what_they_print(
@@ -55,19 +61,32 @@ def test_parts_with_processes_are_one_more_than_the_cores(tmp_path: Path) -> Non
     assert [(one.passed, one.failed) for one in outcomes] == [(1, 0)] * 3
 
 
-def test_parts_that_only_compute_run_beside_those_with_processes(tmp_path: Path) -> None:
-    a, b = str(tmp_path / "a"), str(tmp_path / "b")
-    parts = [python("computing", MEET, a, b), python("real", MEET, b, a, has_processes=True)]
+def test_what_has_processes_runs_when_what_computes_has_ended(tmp_path: Path) -> None:
+    made = str(tmp_path / "made")
+    text = "import os, sys; sys.exit(not os.path.exists(sys.argv[1]))"
+    parts = [
+        python("real", text, made, has_processes=True),
+        python("computing", "import sys; open(sys.argv[1], 'w').close()", made),
+    ]
     outcomes = Runner(tmp_path).run(parts, jobs=2)
-    assert [(one.part, one.failed) for one in outcomes] == [("computing", 0), ("real", 0)]
+    assert [(one.part, one.failed) for one in outcomes] == [("real", 0), ("computing", 0)]
 
 
-@pytest.mark.parametrize("has_processes", [False, True])
-def test_only_parts_that_compute_yield_the_cores(tmp_path: Path, has_processes: bool) -> None:
+def test_parts_that_yield_run_beside_those_with_processes(tmp_path: Path) -> None:
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    parts = [
+        python("yields", MEET, a, b, yields=True),
+        python("real", MEET, b, a, has_processes=True),
+    ]
+    outcomes = Runner(tmp_path).run(parts, jobs=2)
+    assert [(one.part, one.failed) for one in outcomes] == [("yields", 0), ("real", 0)]
+
+
+@pytest.mark.parametrize("yields", [False, True])
+def test_only_parts_that_yield_have_the_lowest_priority(tmp_path: Path, yields: bool) -> None:
     text = "import os, sys\nwhile os.getpriority(os.PRIO_PROCESS, 0) != int(sys.argv[1]): pass"
-    usual = os.getpriority(os.PRIO_PROCESS, 0)
-    niceness = usual if has_processes else run.LOWEST
-    parts = [python("part", text, str(niceness), has_processes=has_processes), python("any", "")]
+    niceness = run.LOWEST if yields else os.getpriority(os.PRIO_PROCESS, 0)
+    parts = [python("part", text, str(niceness), yields=yields), python("any", "")]
     assert [one.failed for one in Runner(tmp_path).run(parts, jobs=2)] == [0, 0]
 
 
