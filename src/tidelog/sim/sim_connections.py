@@ -75,12 +75,18 @@ class ConnectionWatch(FrameWatch, Protocol):
 
 
 class ConnectionNetwork(Protocol):
-    """The network as its connections use it."""
+    """The network as its connections, and the transports above them, use it."""
 
     #: The stream from which delays are drawn.
     draw: random.Random
     #: The stream from which the cuts of split bytes are drawn.
     cuts: random.Random
+    #: Follows the frames of accepted connections.
+    frame_watch: FrameWatch | None
+
+    @property
+    def violate(self) -> Callable[[str], None]:
+        """Report a violation."""
 
     @property
     def scheduler(self) -> Scheduler:
@@ -97,6 +103,9 @@ class ConnectionNetwork(Protocol):
 
     def note_lost(self, endpoint: ConnectionEnd, reason: str) -> None:
         """Trace the end of a connection on one side."""
+
+    def note_delivery(self, endpoint: ConnectionEnd, frames: Sequence[memoryview]) -> None:
+        """Trace the delivery of frames to a handler."""
 
 
 class Link:

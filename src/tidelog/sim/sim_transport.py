@@ -10,27 +10,12 @@ bytes would overwrite them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 from tidelog.core.ports import Buffer, FrameHandler, Transport
 from tidelog.core.receive_budget import ReceiveBudget
-from tidelog.sim.sim_connections import ConnectionEnd, FrameWatch
+from tidelog.sim.sim_connections import ConnectionEnd, ConnectionNetwork
 from tidelog.wire.frames import SIZE_BYTES, FrameError, FrameReader
 from tidelog.wire.transport import FrameTransport
-
-
-class TransportNetwork(Protocol):
-    """The network as transports use it."""
-
-    #: Follows the frames of accepted connections.
-    frame_watch: FrameWatch | None
-
-    @property
-    def violate(self) -> Callable[[str], None]:
-        """Report a violation."""
-
-    def note_delivery(self, endpoint: ConnectionEnd, frames: Sequence[memoryview]) -> None:
-        """Trace the delivery of frames to a handler."""
 
 
 class _WholeReader(FrameReader):
@@ -102,7 +87,7 @@ class SimTransport(FrameTransport):
 
     def __init__(
         self,
-        network: TransportNetwork,
+        network: ConnectionNetwork,
         end: ConnectionEnd,
         open_handler: Callable[[Transport], FrameHandler],
         max_frame_bytes: int,
