@@ -3,7 +3,8 @@
 A client is a process of its own (`bench.clients`). It writes a record to every partition each 10 ms
 and reports each acknowledgement; or it reads what librdkafka writes, as the only member of a group.
 Measured is its longest silence: the longest time without a record of a partition, from before the
-event to three seconds after it. The partitions whose leader ended or moved are told apart from the
+event to three seconds after it. A client that is silent for a minute is started again, and the
+minute is its figure. The partitions whose leader ended or moved are told apart from the
 others. Clients take turns, so that none measures the load of another. The silence of the same time
 without an event is the noise of the machine.
 
@@ -81,44 +82,62 @@ _AIM_MS = 100
 
 
 class _Client:
-    """A running client, and the times of its records by partition, in microseconds."""
+    """A client's process, and the times of its records by partition, in microseconds."""
 
     def __init__(self, name: str, words: Sequence[str], pace_ms: int, log: Path) -> None:
         self.name = name
+        self._words = words
+        self._environment = {**os.environ, "TIDELOG_BENCH_PACE_MS": str(pace_ms)}
+        self._log = log
+        self._start()
+
+    def _start(self) -> None:
         self.times: dict[int, list[int]] = defaultdict(list)
-        environment = {**os.environ, "TIDELOG_BENCH_PACE_MS": str(pace_ms)}
-        with log.open("ab") as errors:
-            self.process = subprocess.Popen(
-                words, env=environment, stdout=subprocess.PIPE, stderr=errors
+        with self._log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                self._words, env=self._environment, stdout=subprocess.PIPE, stderr=errors
             )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
             partition, time_us = line.split()
             self.times[int(partition)].append(int(time_us))
 
-    def await_records(self, partitions: int, since_us: int) -> None:
-        """Wait until every partition has a record later than that."""
+    def silent(self, partitions: int, since_us: int) -> list[int]:
+        """Wait until every partition has a record later than that; return those without, if any."""
         deadline = time.monotonic() + _LIMIT_S
         while silent := [
             number
             for number in range(partitions)
             if not self.times[number] or self.times[number][-1] <= since_us
         ]:
-            if self.process.poll() is not None:
-                raise SystemExit(f"bench: {self.name} ended with {self.process.returncode}")
+            if self._process.poll() is not None:
+                raise SystemExit(f"bench: {self.name} ended with {self._process.returncode}")
             if time.monotonic() > deadline:
-                raise SystemExit(
-                    f"bench: {self.name} got no record of partitions {silent} for {_LIMIT_S:.0f} s"
-                )
+                text = f"{self.name} got no record of partitions {silent} for {_LIMIT_S:.0f} s"
+                print(f"bench: {text}", file=sys.stderr)
+                break
             time.sleep(_POLL_S)
+        return silent
+
+    def start_again(self) -> None:
+        """End a process that gets no records any more, and start another one."""
+        self.close()
+        self._start()
+        if self.silent(_PARTITIONS, 0):
+            raise SystemExit(f"bench: {self.name} gets no records though it was started again")
 
     def silence_ms(self, partition: int, since_us: int) -> float:
-        """Return the longest time between two records of a partition around that moment."""
+        """Return the longest time between two records of a partition around that moment.
+
+        A partition without a record since has been silent until now.
+        """
         times = list(self.times[partition])
+        if times[-1] <= since_us:
+            times.append(time.time_ns() // 1000)
         until_us = since_us + int(_WINDOW_S * 1e6)
         pairs = itertools.pairwise(times)
         gaps = [b - a for a, b in pairs if b >= since_us - _BEFORE_US and a <= until_us]
@@ -126,8 +145,8 @@ class _Client:
 
     def close(self) -> None:
         """End the process."""
-        self.process.kill()
-        self.process.wait()
+        self._process.kill()
+        self._process.wait()
         self._reader.join()
 
 
@@ -242,7 +261,8 @@ def _silences(
                 words = ("consume", running.bootstrap, _topic(name), f"bench-{next(_GROUPS)}")
             clients[name] = stack.enter_context(_client(name, pace_ms, *words))
         for client in clients.values():
-            client.await_records(_PARTITIONS, 0)
+            if client.silent(_PARTITIONS, 0):
+                raise SystemExit(f"bench: {client.name} gets no records")
         for number in rounds:
             for kind in kinds:
                 _event(running, clients, kind, number % BROKERS + 1, found)
@@ -269,8 +289,7 @@ def _event(
             since_us = time.time_ns() // 1000
             admin.elect_leaders(ElectionType.PREFERRED, None)
     time.sleep(_WINDOW_S)
-    for client in clients.values():
-        client.await_records(_PARTITIONS, since_us)
+    silent = [client for client in clients.values() if client.silent(_PARTITIONS, since_us)]
     after = _leaders(running, clients)
     for (name, number), leader in after.items():
         which = "others" if before[name, number] == leader else "moved"
@@ -282,6 +301,8 @@ def _event(
                 admin.await_topic(_topic(name), 3)
             if kind == "SIGKILL":
                 admin.elect_leaders(ElectionType.PREFERRED, None)
+    for client in silent:
+        client.start_again()
 
 
 def _leaders(running: Running, clients: Iterable[str]) -> dict[tuple[str, int], int]:
