@@ -13,9 +13,10 @@ V83).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.leader_wait import LeaderWait, status_of
 from tidelog.core.shrink_causes import ShrinkCause, cause_of
 from tidelog.core.types import (

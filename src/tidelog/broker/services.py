@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import traceback
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster_view import ClusterView
@@ -16,6 +15,7 @@ from tidelog.broker.peers import Peers
 from tidelog.broker.server.fence import Fence
 from tidelog.broker.server.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
+from tidelog.core.dataclass import dataclass
 from tidelog.core.metrics import Metrics
 from tidelog.core.ports import Clock, Ports, Tracer
 from tidelog.core.response_budget import ResponseBudget

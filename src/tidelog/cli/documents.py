@@ -9,12 +9,13 @@ means unknown or absent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.client.configs import ConfigValue
 from tidelog.client.replica_requests import ReplicaProgress
 from tidelog.client.upkeep import ReplicaSize
+from tidelog.core.dataclass import dataclass
 from tidelog.local.status import PartitionStatus
 
 if TYPE_CHECKING:

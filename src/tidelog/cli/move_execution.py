@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +23,7 @@ from tidelog.cli.waiting import wait_for
 from tidelog.client.moving import MoveAsked, Moves, MoveUnderWay
 from tidelog.client.planning.moves import MovePlan, PlannedMove
 from tidelog.client.upkeep import ElectionType
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.core.wording import counted

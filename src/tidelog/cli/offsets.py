@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import typer
 
 from tidelog.cli.times import record_time, timestamp_ms
 from tidelog.client.fetching import EARLIEST, LATEST
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 

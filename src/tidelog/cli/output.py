@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -24,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidelog.core.columns import Column, cells, headings
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_LEADER
 
 #: Colours that draw attention to a value, on terminals only, and never with NO_COLOR.

@@ -5,7 +5,6 @@ The generated reference and `--help` both use this module, so that their names o
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import types
 import typing
@@ -15,8 +14,10 @@ from typing import Any
 
 from typer.models import ArgumentInfo, OptionInfo
 
+from tidelog.core.dataclass import dataclass
 
-@dataclasses.dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """An argument or an option of a command, as its annotation declares it."""
 

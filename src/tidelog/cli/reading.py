@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FrameType
 
 from tidelog.cli.names import PartitionWord, partitions_named
@@ -21,6 +21,7 @@ from tidelog.client.consuming import ConsumedRecord
 from tidelog.client.fetching import EARLIEST
 from tidelog.client.groups import FetchedOffset
 from tidelog.client.membership import MemberOptions
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.runtime.blocking_consumer import BlockingConsumer

@@ -12,10 +12,10 @@ import re
 import select
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import typer
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.core.limits import MAX_REQUEST_BYTES
 from tidelog.records.builder import NewRecord

@@ -25,6 +25,7 @@ from tidelog.cli.parameters import (
     unwrapped,
     without_none,
 )
+from tidelog.core.dataclass import dataclass
 
 _INTRODUCTION = """\
 # The command line
@@ -58,7 +59,7 @@ These options of most commands are not repeated below:
 _SHARED = ("bootstrap", "directory", "output", "compact", "timeout")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _DocumentedCommand:
     """A command: the words that call it, and its function."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import typer
@@ -17,6 +16,7 @@ from tidelog.cli.names import NotFoundError, PartitionWord, partitions_named
 from tidelog.cli.output import say
 from tidelog.cli.times import duration_ms, record_time, timestamp_ms
 from tidelog.client.fetching import EARLIEST, LATEST
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 

@@ -11,7 +11,6 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 import typer
@@ -20,6 +19,7 @@ from tidelog.cli.documents import StoreDifference, prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_line, print_rows, say
 from tidelog.core.config import BrokerConfig
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError
 from tidelog.local import LocalCluster
 from tidelog.metadata.store import MetadataStore

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +15,7 @@ import typer
 from tidelog.cli.output import OutputFormat, OutputOption, printed, say
 from tidelog.client.bootstrap import parse_bootstrap
 from tidelog.core.config_text import BOOTSTRAP_VARIABLE
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError, ConnectionLost, RequestTimeout
 from tidelog.local import LocalCluster, LocalClusterError
 from tidelog.local.ports import LOOPBACK

@@ -6,7 +6,6 @@ client, so that they work against any reachable cluster. Error messages come fro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -38,6 +37,7 @@ from tidelog.cli.target import ClusterOptions, DryRunOption, key_values
 from tidelog.cli.waiting import WaitOption, wait_for
 from tidelog.client.configs import TOPIC, ConfigResource
 from tidelog.core.config_keys import INT16_MAX, INT32_MAX
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_LEADER, topic_id_to_text
 from tidelog.core.wording import counted
 from tidelog.runtime.blocking import BlockingClient

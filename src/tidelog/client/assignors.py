@@ -8,9 +8,10 @@ mix clients. Sources: RangeAssignor, CooperativeStickyAssignor, KIP-429.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 
 Shares = dict[str, list[TopicPartition]]

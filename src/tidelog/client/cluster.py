@@ -6,10 +6,11 @@ Error codes of topics and partitions are data here: the caller decides whether t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.client.steps import Address
 from tidelog.client.versions import error_code
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.wire.messages.metadata import (

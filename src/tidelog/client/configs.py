@@ -9,7 +9,6 @@ brokers neither append a present element nor fail to subtract a missing one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidelog.client.cluster import BrokerNode
@@ -17,6 +16,7 @@ from tidelog.client.retries import Patience
 from tidelog.client.routing import ClusterRouter, ask
 from tidelog.client.steps import Operation
 from tidelog.client.versions import error_code
+from tidelog.core.dataclass import dataclass
 from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.throttle_keys import FOREIGN_RATES

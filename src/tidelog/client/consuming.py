@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from tidelog.client.aborted_transactions import AbortedTransactions
@@ -27,6 +27,7 @@ from tidelog.client.groups import FetchedOffset, GroupAdmin
 from tidelog.client.heartbeats import Heartbeats
 from tidelog.client.membership import GroupMember
 from tidelog.client.steps import Operation
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
 from tidelog.core.limits import MIB
 from tidelog.core.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition

@@ -8,12 +8,12 @@ repeated without a second move.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tidelog.client.retries import Patience
 from tidelog.client.routing import ClusterRouter, ask, topics_of
 from tidelog.client.steps import Operation
 from tidelog.client.versions import error_code
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.alter_replica_log_dirs import (

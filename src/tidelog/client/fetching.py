@@ -8,7 +8,6 @@ requested offset, and the last batch may be incomplete. This module decodes no b
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidelog.client.cluster import BrokerNode
@@ -16,6 +15,7 @@ from tidelog.client.retries import RETRIABLE, Patience
 from tidelog.client.routing import ClusterRouter, ask, expect, topics_of
 from tidelog.client.steps import Call, Operation, always
 from tidelog.client.versions import error_code
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import READ_UNCOMMITTED, ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.wire.messages.fetch import (

@@ -7,7 +7,6 @@ are committed with generation -1, which a coordinator accepts only while the gro
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from tidelog.client.cluster import BrokerNode
@@ -15,6 +14,7 @@ from tidelog.client.coordinators import Coordinators
 from tidelog.client.retries import Patience
 from tidelog.client.routing import ClusterRouter, ask, expect, topics_of
 from tidelog.client.steps import Operation, always
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.data.consumer_protocol import ASSIGNMENT, CONSUMER_PROTOCOL_TYPE

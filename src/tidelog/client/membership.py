@@ -11,7 +11,6 @@ is static (KIP-345).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +22,7 @@ from tidelog.client.retries import UNKNOWN_TOPIC, Patience
 from tidelog.client.routing import ClusterRouter, expect, topics_of
 from tidelog.client.steps import Operation, always
 from tidelog.client.versions import error_code
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.data import consumer_protocol as protocol

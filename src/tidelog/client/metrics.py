@@ -6,11 +6,11 @@ Brokers serve the API on the listener between brokers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.client.retries import Patience
 from tidelog.client.routing import ClusterRouter, ask
 from tidelog.client.steps import Operation
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.messages.describe_metrics import DescribeMetricsRequest, DescribeMetricsResponse
 from tidelog.wire.registry import DESCRIBE_METRICS
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from tidelog.client.moving import MoveUnderWay
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 
 WINDOW_MS: Final = 10_000

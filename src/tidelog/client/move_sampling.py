@@ -8,7 +8,6 @@ and the result has its error; other moves are sampled all the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.cluster import PartitionMetadata
@@ -17,6 +16,7 @@ from tidelog.client.moving import MoveAdmin, MoveUnderWay
 from tidelog.client.routing import ClusterRouter
 from tidelog.client.steps import Operation
 from tidelog.client.upkeep import PartitionAdmin, sizes_of
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConnectionLost, KafkaError, RequestTimeout
 from tidelog.core.types import NO_LEADER, TopicPartition
 

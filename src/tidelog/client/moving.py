@@ -7,13 +7,14 @@ or has its target, is no error.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tidelog.client.retries import Patience
 from tidelog.client.routing import ClusterRouter, ask, topics_of
 from tidelog.client.steps import Operation
 from tidelog.client.versions import error_code
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.alter_partition_reassignments import (

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from itertools import islice
 from typing import Final
 
 from tidelog.client.retries import FIRST_BACKOFF_MS, LAST_BACKOFF_MS, is_retriable
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.records.batch import MAX_SEQUENCE, BatchView

@@ -7,11 +7,11 @@ DescribeReplicas is tidelog's own. A broker without an API responds with UNSUPPO
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from tidelog.client.retries import Patience
 from tidelog.client.routing import ClusterRouter, ask, topics_of
 from tidelog.client.steps import Operation
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.core.leader_wait import LeaderWait, status_of
 from tidelog.core.limits import MAX_DESCRIBED_PARTITIONS

@@ -8,12 +8,12 @@ too large raises TooLargeError.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.partitioning import partition_of
 from tidelog.client.producing import LogWriter
 from tidelog.client.steps import Operation
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.limits import KIB, MAX_REQUEST_BYTES, MIB
 from tidelog.core.types import TopicPartition

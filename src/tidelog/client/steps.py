@@ -10,9 +10,9 @@ drive them.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConnectionLost
 
 T = TypeVar("T")

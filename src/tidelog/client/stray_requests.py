@@ -7,13 +7,13 @@ deletions and restores only once. If no response comes, a new list shows the out
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 from tidelog.client.retries import Patience
 from tidelog.client.routing import ClusterRouter, ask, expect
 from tidelog.client.steps import Call, NotSent, Operation, always
 from tidelog.client.versions import error_code
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.wire.messages import alter_strays

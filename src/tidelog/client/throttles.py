@@ -8,11 +8,11 @@ functions are pure.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.configs import BROKER, TOPIC, ConfigChange, ConfigResource, ConfigValue
 from tidelog.client.moving import MoveUnderWay
+from tidelog.core.dataclass import dataclass
 from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.throttle_keys import FOREIGN_RATES, UNLIMITED, on_broker
 from tidelog.core.types import TopicPartition

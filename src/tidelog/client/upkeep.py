@@ -7,7 +7,6 @@ broker serves its own sizes (KIP-113, KIP-827). All requests may be repeated wit
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -16,6 +15,7 @@ from tidelog.client.retries import RETRIABLE, Patience
 from tidelog.client.routing import ClusterRouter, ask, expect, topics_of
 from tidelog.client.steps import Call, Operation, always
 from tidelog.client.versions import error_code
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.delete_records import (

@@ -8,12 +8,13 @@ change a decision.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
 from tidelog.controller.events import Event
 from tidelog.controller.writes import Conflict, Outcome
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 
 Subject = TypeVar("Subject")

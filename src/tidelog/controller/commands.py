@@ -13,11 +13,12 @@ Kafka 3.9 sends at the controller's protocol level.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
 from tidelog.core import limits, protocol_level
+from tidelog.core.dataclass import dataclass
 from tidelog.core.protocol_level import RequestVersions
 from tidelog.core.types import ZERO_TOPIC_ID, BrokerInfo, Endpoint, TopicId, TopicPartition
 from tidelog.wire.messages.get_replica_log_info import (

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tidelog.controller.answers import Answer
@@ -14,6 +14,7 @@ from tidelog.controller.commands import Commands
 from tidelog.controller.notices import Notices
 from tidelog.controller.orders import Order
 from tidelog.controller.writes import Write
+from tidelog.core.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -12,10 +12,11 @@ nothing about the cluster, and nothing waits for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from tidelog.controller.cluster_events import FAILOVER, ClusterEvent, StateChange
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_LEADER, TopicPartition
 
 #: Maximum number of partitions of one failover whose times are kept.

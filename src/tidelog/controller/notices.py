@@ -5,8 +5,9 @@ Each concern has its own kinds of notice. Notices change nothing in the controll
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from tidelog.core.dataclass import dataclass
 
 Kind = TypeVar("Kind")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar
 
 from tidelog.controller.command_builder import CommandBuilder
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 
 

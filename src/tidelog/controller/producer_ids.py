@@ -7,7 +7,6 @@ writer allocated ids in the meantime: the requests are decided again on the node
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from tidelog.controller.answers import Answer, Precedence, Result
 from tidelog.controller.draft import Draft
@@ -16,6 +15,7 @@ from tidelog.controller.image import Change, Image
 from tidelog.controller.records import LastProducerId
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.writes import Conflict, Outcome, Write
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import PRODUCER_ID_BLOCK_SIZE
 from tidelog.wire.messages.allocate_producer_ids import (

@@ -7,10 +7,11 @@ published.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import NamedTuple
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import PartitionState, ReassignmentEntry, TopicId, TopicPartition
 
 Replicas = tuple[int, ...]

@@ -8,7 +8,7 @@ arrived gets a full command.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from tidelog.controller import store_went_back
@@ -20,6 +20,7 @@ from tidelog.controller.image import Change, Image
 from tidelog.controller.incarnations import Brokers
 from tidelog.controller.orders import Order, Rank
 from tidelog.controller.records import Deletion, Presence, Removal
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import BrokerInfo, StoreWentBack
 
 

@@ -9,7 +9,6 @@ sends full commands (D8).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.controller.agenda import Agenda
 from tidelog.controller.draft import Draft
@@ -18,6 +17,7 @@ from tidelog.controller.image import Change, Image
 from tidelog.controller.orders import SendRoleAgain
 from tidelog.controller.records import NO_LOG, Presence
 from tidelog.core import eligible_replicas
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 

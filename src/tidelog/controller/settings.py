@@ -7,7 +7,8 @@ unclean.leader.election.enable and min.insync.replicas, may change within the te
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from tidelog.core.dataclass import dataclass
 
 #: Function that checks a topic's configuration and returns it as stored; raises ConfigError.
 ConfigValidator = Callable[[Mapping[str, str | None]], Mapping[str, str]]

@@ -11,7 +11,7 @@ ends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from tidelog.controller.image import Change, Image
 from tidelog.controller.incarnations import Brokers
 from tidelog.controller.orders import Order, Rank
 from tidelog.controller.settlement import Settlement
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_HAND_OVERS_PER_DECISION
 from tidelog.core.types import NO_BROKER_EPOCH, TopicPartition

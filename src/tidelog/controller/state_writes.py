@@ -7,7 +7,6 @@ image adopts the node's content, and the partition is checked again (V15).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.image import Change, Image
@@ -18,6 +17,7 @@ from tidelog.controller.records import Topic
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.writes import Conflict, Outcome, Write
 from tidelog.core import eligible_replicas
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 
 #: Expected partition epoch of a partition without a state node, which is to be created.

@@ -9,11 +9,10 @@ after the mark counts as usual.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.controller.agenda import Agenda
 from tidelog.controller.draft import Draft
 from tidelog.controller.image import Change, Image
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_STAMP, StoreWentBack
 
 

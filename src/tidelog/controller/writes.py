@@ -7,10 +7,9 @@ the node.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.controller.records import LastProducerId
 from tidelog.controller.settlement import Settlement
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import PartitionState
 
 

@@ -2,9 +2,9 @@
 
 This package uses no wire protocol, files, sockets or clocks.
 
-Values: `types`, `errors`, `names` (of topics), `epochs`, `eligible_replicas`, `shrink_causes`,
-`leader_wait`, `authorization`, `protocol_level`, `string_hash`. Texts for people: `columns` (of
-tables) and `wording`.
+Values: `dataclass` (whose methods are generated at their first use), `types`, `errors`, `names` (of
+topics), `epochs`, `eligible_replicas`, `shrink_causes`, `leader_wait`, `authorization`,
+`protocol_level`, `string_hash`. Texts for people: `columns` (of tables) and `wording`.
 
 The outside and time: `ports`, with `clock`, declares everything outside that code from
 `tidelog.broker` down can reach. `tasks`, `completion` and `pauses` behave equally under asyncio and

@@ -8,7 +8,7 @@ together.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.core import (
     limits,
@@ -31,6 +31,7 @@ from tidelog.core.config_keys import (
     ratio,
     text,
 )
+from tidelog.core.dataclass import dataclass
 from tidelog.core.log_dirs import DEFAULT_LOG_DIR
 from tidelog.core.types import Endpoint
 

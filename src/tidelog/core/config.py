@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tidelog.core.broker_keys import EMBEDDED, ZOOKEEPER, BrokerKeys
 from tidelog.core.config_checks import check_together, refuse_nul
 from tidelog.core.config_keys import Key, integer, keys_of, read_all, read_value
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError
 from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORTED_KEYS
 from tidelog.core.listeners import Listeners, read_listeners

@@ -11,12 +11,12 @@ ConfigHelper, DynamicBrokerConfig.brokerConfigSynonyms.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import dropwhile
 
 from tidelog.core.config import BrokerConfig, folded_keys
 from tidelog.core.config_keys import INT64_MAX, ConfigType, keys_of, to_text
+from tidelog.core.dataclass import dataclass
 from tidelog.core.dynamic_config import DynamicConfigs, broker_config, dynamic_keys
 from tidelog.core.kafka_key_table import kafka_keys
 from tidelog.core.topic_config import TopicConfig, broker_keys

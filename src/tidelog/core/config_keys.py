@@ -12,10 +12,10 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError
 
 INT16_MAX = 2**15 - 1

@@ -7,10 +7,10 @@ coordinator needs changes only when its record is committed, by the same code as
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 
 

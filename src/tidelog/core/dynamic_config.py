@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import NamedTuple
 
 from tidelog.core.config import BrokerConfig, supported_keys
 from tidelog.core.config_keys import ConfigType, Key, comma_list, keys_of, read_value, to_text
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
 from tidelog.core.kafka_key_table import kafka_keys
 from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORTED_KEYS

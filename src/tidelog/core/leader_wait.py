@@ -9,9 +9,9 @@ DescribeTopicPartitions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_LEADER
 
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import ModuleType
 from typing import Final
+
+from tidelog.core.dataclass import dataclass
 
 
 class MetricKind(StrEnum):

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tidelog.core.clock import Clock as Clock
 from tidelog.core.clock import TimerHandle as TimerHandle
 from tidelog.core.completion import Completion
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import StorageError
 from tidelog.core.operation_times import OperationTimes
 from tidelog.core.receive_budget import ReceiveBudget

@@ -9,10 +9,10 @@ defaults are those of Kafka 3.9 (DynamicConfig.Broker, LogConfig, ReplicationQuo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.core.config_keys import INT64_MAX, integer, long
+from tidelog.core.dataclass import dataclass
 
 #: The rate that means no throttle, Kafka's default.
 UNLIMITED: Final = INT64_MAX

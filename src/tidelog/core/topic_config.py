@@ -10,7 +10,6 @@ and ranges are Kafka's (LogConfig in 3.9). A key without effect here is accepted
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tidelog.core import shared_keys
@@ -30,6 +29,7 @@ from tidelog.core.config_keys import (
     throttled_replicas,
     to_text,
 )
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError
 
 _DAY_MS = 86_400_000

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
+
+from tidelog.core.dataclass import dataclass
 
 TopicId = bytes
 ZERO_TOPIC_ID: TopicId = bytes(16)

@@ -9,8 +9,9 @@ a reload between two appends finds a smaller group.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_TOMBSTONES_PER_APPEND
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition

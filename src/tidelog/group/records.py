@@ -7,9 +7,9 @@ group became empty. No record holds joins under way, which are lost with the coo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 
 #: First leader epoch that stands for a partition that does not exist.

@@ -7,8 +7,8 @@ its metadata, because those bytes belong to the wire format.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import (
     MAX_GROUP_MEMBERS_PER_PARTITION,
     MAX_GROUPS_PER_PARTITION,

@@ -7,7 +7,7 @@ value; `tidelog.group.settling` has the code that runs when an append is settled
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tidelog.core.coordinator_shard import (
@@ -18,6 +18,7 @@ from tidelog.core.coordinator_shard import (
     Reply,
     SetTimer,
 )
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.group.asked import Asked
 from tidelog.group.group import Group

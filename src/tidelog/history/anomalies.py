@@ -7,8 +7,10 @@ Kafka's promises allow is reported and counted, too, because a test may want str
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from tidelog.core.dataclass import dataclass
 
 #: Maximum number of reported anomalies of each name, while all anomalies are counted.
 KEPT_OF_EACH: Final = 100

@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 
 #: Outcomes: with a known effect; certainly without effect; possibly with an effect, now or later.

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.client.moving import Moves
 from tidelog.client.stray_requests import StrayReplica
 from tidelog.client.throttles import Throttle
 from tidelog.client.upkeep import LogDirDescription
 from tidelog.core.config_text import BOOTSTRAP_VARIABLE
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.core.wording import counted
 from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus

@@ -23,11 +23,11 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_text import parse_properties
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import Endpoint
 from tidelog.local.errors import LocalClusterError

@@ -15,9 +15,9 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TypeVar
 
+from tidelog.core.dataclass import dataclass
 from tidelog.local.errors import LocalClusterError
 
 T = TypeVar("T")

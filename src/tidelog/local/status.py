@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.client.fetching import LATEST
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.runtime.blocking import BlockingClient

@@ -16,14 +16,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from tidelog.core.dataclass import dataclass
 from tidelog.local.errors import LocalClusterError
 from tidelog.local.java import find_java
 from tidelog.local.ports import LOOPBACK
 from tidelog.local.processes import ProcessIdentity, replace_file, start_process
 from tidelog.runtime.extras import install_command
+from tidelog.runtime.parent import LAUNCHER
 
 #: The oldest Java version for the jars in PySpark, although ZooKeeper 3.9 itself runs on Java 8.
 _OLDEST_JAVA = 11
@@ -38,11 +39,6 @@ _HEAP_MIB = 256
 #: log has the reason.
 _OUT_OF_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 _POLL_S = 0.02
-#: The kernel kills the server when this program ends; execv keeps process id and start time.
-_LAUNCHER = (
-    "import os, sys; from tidelog.runtime.main import end_with_parent;"
-    " end_with_parent(int(sys.argv[1])); os.execv(sys.argv[2], sys.argv[2:])"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +120,7 @@ class LocalZookeeper:
         except OSError as error:
             raise LocalClusterError(f"{self.directory}: {error.strerror}") from error
         if self._end_with_program:
-            words = [sys.executable, "-c", _LAUNCHER, str(os.getpid()), *words]
+            words = [sys.executable, "-c", LAUNCHER, str(os.getpid()), *words]
         self._child = start_process(
             words, self._path("zookeeper.log"), ends_with_program=self._end_with_program
         )

@@ -6,10 +6,10 @@ refers to its caller's buffer, which the caller keeps valid until the completion
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.core.completion import Completion
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import StorageError
 from tidelog.core.ports import Buffer
 from tidelog.log.producer_state import Undo

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.ports import Buffer
 from tidelog.log.config import LogConfig
 from tidelog.log.index import MAX_RELATIVE_OFFSET

@@ -6,8 +6,7 @@ Kafka allows it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MAX_DECOMPRESSED_BYTES, MESSAGE_MAX_BYTES, MIB
 
 CREATE_TIME = "CreateTime"

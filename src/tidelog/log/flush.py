@@ -9,10 +9,11 @@ device and is never retried (D17).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from errno import ECANCELED
 
 from tidelog.core.completion import Completion
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import StorageError
 from tidelog.core.ports import Files, Work
 from tidelog.log import names

@@ -17,9 +17,10 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.core.completion import Completion
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import StorageError
 from tidelog.core.limits import KIB, MIB
 from tidelog.core.ports import Buffer, Clock, Files, Handle, Work

@@ -19,9 +19,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from tidelog.core.dataclass import dataclass
 from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedReplicaMove, room_left
 
 #: The part of the threshold to which balancing lowers the difference of two volumes.

@@ -15,8 +15,9 @@ the directory with the fewest replicas.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from tidelog.core.dataclass import dataclass
 
 #: Divisor of the smallest volume that gives the least expected size of a replica.
 _SMALLEST_PART: Final = 1_000

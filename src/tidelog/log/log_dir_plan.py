@@ -7,9 +7,10 @@ growth, room and pending moves of the directories. This module does no I/O.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.log.log_dir_choice import LogDirRoom
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.core.completion import Completion
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError, StorageError
 from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
 from tidelog.core.types import ZERO_TOPIC_ID, CleanEpochs, TopicId, TopicPartition

@@ -17,8 +17,9 @@ the directory's thread, and exchanges only plain values with the loop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import FULL_ERRNOS
 from tidelog.core.ports import Buffer, Files, FileStatus

@@ -8,9 +8,9 @@ neighboring batches: offsets and epochs must never fall. The walk runs inside an
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import StorageError
 from tidelog.log.scan import Scan

@@ -15,9 +15,10 @@ after a crash, like LogLoader.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.ports import Files, Handle
 from tidelog.log import names
 from tidelog.log.index import OFFSET_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from errno import ENOENT
 from typing import NamedTuple
 
 from tidelog.core.checksums import crc32c
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import StorageError
 from tidelog.core.limits import KIB, MAX_DECOMPRESSED_BYTES
 from tidelog.core.ports import Buffer, Files, Handle

@@ -12,9 +12,10 @@ from a snapshot and later batches (`segment_files.producers_at`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.core.completion import Completion
+from tidelog.core.dataclass import dataclass
 from tidelog.core.ports import Buffer, Files, Work
 from tidelog.log import names
 from tidelog.log.log_reads import recheck_operation

@@ -10,9 +10,10 @@ them when it rewrites the node, so a missing key has a safe meaning.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import (
     NO_BROKER_EPOCH,
     NO_LEADER,

@@ -13,10 +13,10 @@ frozen dataclasses cost five times as much (DESIGN.md, rule 1).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 
 #: The expected version that matches every version. Only rules may use this value: an epoch from the

@@ -12,8 +12,9 @@ read.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Final
+
+from tidelog.core.dataclass import dataclass
 
 _MS_PER_S: Final = 1_000
 

@@ -10,10 +10,10 @@ ReplicaAlterLogDirsThread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import KafkaError
 from tidelog.replication import truncation

@@ -9,8 +9,7 @@ fetches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog.core.dataclass import dataclass
 from tidelog.replication.isr import IsrChange
 
 

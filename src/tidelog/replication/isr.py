@@ -13,9 +13,10 @@ leaving the ISR (V62, V63). `docs/internals/isr.md` shows the transitions in a d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import RECOVERED
 from tidelog.replication.progress import FollowerProgress

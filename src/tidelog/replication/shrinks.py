@@ -7,8 +7,7 @@ such reads over missing fetches, and missing fetches over slow ones. This module
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidelog.core.dataclass import dataclass
 from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.replication.progress import NEVER_MS, FollowerProgress
 

@@ -11,8 +11,9 @@ state of the replicas; this module reads nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_LEADER, ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_to_text
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.throttle_keys import UNLIMITED, ThrottledPartitions
 from tidelog.core.types import TopicPartition
 from tidelog.replication.byte_rate import ByteRate

@@ -9,8 +9,9 @@ module knows no log; the caller measures bytes and time.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
+
+from tidelog.core.dataclass import dataclass
 
 K = TypeVar("K")
 _MS_PER_S = 1_000

@@ -14,9 +14,9 @@ import mmap
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.ports import Buffer, Handle, VolumePlace, VolumeSize
 from tidelog.runtime.files import CallError, OsFiles
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import socket
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.produce_queue import ProduceBatch
 from tidelog.client.steps import Address
+from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MIB
 from tidelog.runtime.broker_connection import CONNECT_TIMEOUT_MS, BrokerConnection
 from tidelog.wire.messages.produce import ProduceRequest, ProduceResponse

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from tidelog.core.dataclass import dataclass
 
 #: The number of warnings of one kind that are written per window, and the length of a window.
 LINES, WINDOW_S = 20, 10.0

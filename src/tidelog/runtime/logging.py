@@ -21,9 +21,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from tidelog.core.dataclass import dataclass
 from tidelog.runtime.log_floods import Floods
 
 _FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"

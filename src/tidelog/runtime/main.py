@@ -14,16 +14,15 @@ import gc
 import logging
 import os
 import resource
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tidelog.broker.broker import Broker
 from tidelog.core.config import BrokerConfig
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError, TidelogError
 from tidelog.core.log_dirs import check_apart
 from tidelog.core.ports import Files, Lane, Ports
@@ -34,6 +33,7 @@ from tidelog.runtime.lanes import open_lane
 from tidelog.runtime.logging import LogLevels, LogThread, LogTracer, start_logging
 from tidelog.runtime.memory import MemoryAtRest, use_one_arena
 from tidelog.runtime.network import SocketNetwork
+from tidelog.runtime.parent import end_with_parent
 from tidelog.runtime.signals import BrokerSignals, Phase, report_stacks
 from tidelog.runtime.standard_streams import open_closed, say_last
 from tidelog.runtime.stores.opening import make_store
@@ -55,8 +55,6 @@ _USAGE = (
     "usage: python -m tidelog.runtime.main --config FILE [--override KEY=VALUE ...]"
     " [--end-with-parent PID]"
 )
-#: Option of prctl(2) for the signal that the kernel sends when the parent thread ends.
-_PR_SET_PDEATHSIG = 1
 #: Thresholds of garbage collections, which are rare because requests make no cycles and a
 #: collection blocks the loop.
 _GC_THRESHOLDS = (100_000, 50, 50)
@@ -288,21 +286,6 @@ def _raise_descriptor_limit() -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
-
-
-def end_with_parent(parent_pid: int) -> None:
-    """Make the kernel kill this process, even if paused, when its parent ends.
-
-    Raises OSError if the kernel refuses, and ConfigError if the parent has already ended.
-    """
-    import ctypes  # imported here, because other brokers do not need it
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl(PR_SET_PDEATHSIG): {os.strerror(number)}")
-    if os.getppid() != parent_pid:
-        raise ConfigError(f"--end-with-parent {parent_pid}: the parent has ended already")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from tidelog.client.produce_queue import TOO_LARGE, ProduceBatch, ProduceQueue, Refused
 from tidelog.client.retries import FIRST_BACKOFF_MS, UNKNOWN_TOPIC, UNKNOWN_TOPIC_PATIENCE_MS
 from tidelog.client.steps import Address
 from tidelog.client.versions import error_code
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import (
     ConnectionLost,
     ErrorCode,

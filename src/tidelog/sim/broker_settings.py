@@ -6,10 +6,11 @@ Each broker has one or more log directories, each on its own disk.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from tidelog.core.config import BrokerConfig
+from tidelog.core.dataclass import dataclass
 from tidelog.sim.profiles.profile import Profile, properties_of
 
 PORT: Final = 9092

@@ -8,9 +8,10 @@ a run, so each record identifies the operation that sent it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicId
 from tidelog.history.operations import Operation
 from tidelog.sim.listeners import CallbackList

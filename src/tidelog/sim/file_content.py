@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+
+from tidelog.core.dataclass import dataclass
 
 SECTOR_BYTES = 512
 _AROUND_BYTES = 24

@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import NodeDead
 from tidelog.core.ports import Buffer, FileStatus, Handle, VolumePlace, VolumeSize
 from tidelog.sim.disk import Directory, File, SimDisk, os_error

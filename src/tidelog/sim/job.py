@@ -7,8 +7,9 @@ give equal runs in every process. Workers get their work as jobs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
+from tidelog.core.dataclass import dataclass
 from tidelog.sim.policies import UNCHANGED
 from tidelog.sim.reductions import Only
 from tidelog.sim.results import RunResult

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.sim.suggestions import nearest_first
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidelog.core.completion import Completion
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import StorageError
 from tidelog.core.operation_times import OpenAges, OperationTimes
 from tidelog.core.ports import Files, Work

@@ -13,9 +13,9 @@ import inspect
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import NodeDead
 from tidelog.core.ports import Lane, Ports, TimerHandle
 from tidelog.sim.disk import Loss, SimDisk

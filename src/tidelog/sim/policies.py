@@ -8,9 +8,10 @@ matters. A further policy is one more entry of `POLICIES`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.sim.profiles import Profile
 
 #: Level below which leaders write the ISR into the store themselves (A12).

@@ -12,9 +12,10 @@ Brokers are not reduced: the rules are about three replicas and min.insync.repli
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Final, NamedTuple
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.sim.suggestions import nearest_first
 

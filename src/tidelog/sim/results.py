@@ -7,9 +7,10 @@ to prove anything (`shortfalls`), and the interesting states that no run reached
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.sometimes import SOMETIMES
 
 

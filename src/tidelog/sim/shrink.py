@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.reductions import Only, Played
 from tidelog.sim.results import RunResult

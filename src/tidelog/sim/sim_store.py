@@ -13,10 +13,10 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.ports import Clock, TimerHandle
 from tidelog.metadata.paths import validate_ops, validate_path
 from tidelog.metadata.store import (

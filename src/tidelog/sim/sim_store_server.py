@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
+from tidelog.core.dataclass import dataclass
 from tidelog.metadata.store import (
     ANY_VERSION,
     Create,

@@ -9,9 +9,9 @@ accepted without effect: they tune its threads and buffers and change no row.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MIB
 from tidelog.core.types import READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.spark.option_values import OptionError, choice, count, positive

@@ -15,10 +15,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.local.java import java_version
 

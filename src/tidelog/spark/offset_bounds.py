@@ -8,9 +8,9 @@ lower precedence are ignored. The module knows no cluster: planning resolves the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.spark.option_values import MAX_LONG, OptionError, choice, json_object, whole_number
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.bootstrap import parse_bootstrap
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.spark.client_options import BOOTSTRAP, ClientSettings, client_settings
 from tidelog.spark.offset_bounds import (

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from tidelog.client.cluster import ClusterMetadata, TopicMetadata
 from tidelog.client.fetching import ListedOffset
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import (
     READ_COMMITTED,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql.datasource import (
@@ -29,6 +28,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.spark.planning import OffsetRange, OffsetsClient
 

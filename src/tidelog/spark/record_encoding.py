@@ -9,13 +9,13 @@ headers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidelog.core.dataclass import dataclass
 from tidelog.spark import rows
 
 Ints = npt.NDArray[np.int64]

@@ -9,12 +9,12 @@ Arrow. Positions refer to one buffer, the arena. Malformed records raise Corrupt
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 
 Ints = npt.NDArray[np.int64]

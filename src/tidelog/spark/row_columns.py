@@ -5,11 +5,11 @@ Both decoders use them, the compiled extension (`rows`) and numpy (`numpy_rows`)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.ports import Buffer
 from tidelog.spark.columns import HEADER_TYPE
 

@@ -14,10 +14,10 @@ import dataclasses
 import difflib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.broker.server.interception import Action, Rule
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.runtime.interception import InterceptionControl
 from tidelog.testing.waiting import WaitTimeout

@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tidelog.core.config import known_keys
+from tidelog.core.dataclass import dataclass
 from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS
 
 #: The metadata store in the cluster's own directory.

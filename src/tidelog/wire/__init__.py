@@ -1,7 +1,7 @@
 """Kafka's wire protocol: bytes and messages, without sockets, clocks or brokers.
 
 `schema` has the functions that declare messages, `messages` has the declarations (one module per
-API key), and `registry` lists the APIs. `structs` makes the classes of messages.
+API key), and `registry` lists the APIs.
 
 `codec` turns frames into messages and back. `codec` generates code with `encoding`, `decoding` and
 `source`, based on `primitives` and `text`. `versioned` encodes and decodes the structs of `data`:

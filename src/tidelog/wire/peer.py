@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
 from tidelog.wire.codec import decode_response, encode_request
 from tidelog.wire.messages.api_versions import ApiVersionsResponse

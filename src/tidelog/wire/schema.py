@@ -13,9 +13,10 @@ from __future__ import annotations
 import dataclasses
 import re
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 
 ZERO_UUID: Final = bytes(16)

@@ -22,6 +22,7 @@ from tidelog.core.errors import TidelogError
 from tidelog.local.ports import LOOPBACK
 from tidelog.local.processes import ProcessIdentity, from_lasting_thread
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.runtime.parent import LAUNCHER
 
 VERSION = KAFKA[0]
 START_S = 180.0
@@ -34,11 +35,6 @@ log4j.appender.stdout=org.apache.log4j.ConsoleAppender
 log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
 log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
-#: The kernel kills what runs then when this program ends.
-_LAUNCHER = (
-    "import os, sys; from tidelog.runtime.main import end_with_parent;"
-    " end_with_parent(int(sys.argv[1])); os.execvp(sys.argv[2], sys.argv[2:])"
-)
 
 
 def require_kafka() -> Path:
@@ -75,7 +71,7 @@ class BrokerProcess:
 
     def spawn(self) -> None:
         """Start the process and do not wait."""
-        words = [sys.executable, "-c", _LAUNCHER, str(os.getpid()), *self.words()]
+        words = [sys.executable, "-c", LAUNCHER, str(os.getpid()), *self.words()]
 
         def start() -> subprocess.Popen[bytes]:
             with open(self.log, "ab") as log:

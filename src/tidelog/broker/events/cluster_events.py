@@ -13,13 +13,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidelog.broker.events.metrics import EVENTS_DROPPED
 from tidelog.broker.services import Services
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import ClusterEvent
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.limits import MAX_CLUSTER_EVENTS_QUEUED
 from tidelog.core.names import CLUSTER_EVENTS

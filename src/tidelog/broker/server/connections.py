@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tidelog.broker.server.admission import Admission
@@ -27,6 +26,7 @@ from tidelog.broker.server.requests import Pending, Request
 from tidelog.broker.server.served import Handler
 from tidelog.core import limits
 from tidelog.core.authorization import ANONYMOUS
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, ProtocolError
 from tidelog.core.ports import Buffer, Clock, Tracer, Transport
 from tidelog.core.receive_budget import SMALL_REQUEST_BYTES

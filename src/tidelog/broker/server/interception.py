@@ -16,7 +16,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.requests import Pending, Request, RequestConnection
 from tidelog.broker.server.served import Handler, Served
 from tidelog.broker.server.steps import then
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.core.ports import Clock
 from tidelog.wire.registry import API, FETCH

@@ -8,10 +8,10 @@ if they are completed in another order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from tidelog.core.authorization import Principal, Right
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.codec import RequestHeader
 
 #: The class of a request's message.

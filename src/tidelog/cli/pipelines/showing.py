@@ -6,7 +6,6 @@ A report that does not hold gives exit code 1, like any failure.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from tidelog.cli.output import (
     say,
 )
 from tidelog.cli.pipelines.running import CoresOption, HtmlOption, MemoryOption, session
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError
 from tidelog.spark.pipelines import html as pages
 from tidelog.spark.pipelines.report import PipelineReport

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.core.wording import brokers_text

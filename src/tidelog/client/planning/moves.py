@@ -7,10 +7,10 @@ the order of replicas copies nothing (R21).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tidelog.client.planning.cluster_state import ClusterState, PlacedPartition, PlanError
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 
 

@@ -14,11 +14,12 @@ so the module knows no time.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidelog.controller.elections import election
 from tidelog.controller.image import Image
 from tidelog.controller.records import Topic
+from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MAX_AUTOMATIC_ELECTIONS_PER_STEP
 from tidelog.core.types import TopicPartition
 

@@ -7,11 +7,11 @@ findings of a recovery by proof so far. This module decides nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.controller.draft import Draft
 from tidelog.controller.incarnations import Brokers
 from tidelog.controller.records import Recovery
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 
 

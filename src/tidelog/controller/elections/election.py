@@ -13,7 +13,7 @@ stays. If no live broker would stay, a leaving leader leads until it stops (V43)
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from tidelog.controller import incarnations
@@ -23,6 +23,7 @@ from tidelog.controller.incarnations import Brokers
 from tidelog.controller.records import NO_LOG
 from tidelog.controller.unproven_states import NOT_WRITTEN
 from tidelog.core import eligible_replicas
+from tidelog.core.dataclass import dataclass
 from tidelog.core.eligible_replicas import BOUNCED_EPOCH
 from tidelog.core.types import (
     NO_BROKER_EPOCH,

@@ -8,7 +8,7 @@ through the same code.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from tidelog.controller import lifecycle
@@ -29,6 +29,7 @@ from tidelog.controller.settings import ControllerSettings
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.state_writes import ReplicasRemade, WritePartitionState
 from tidelog.controller.writes import Conflict
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 from tidelog.wire.messages.elect_leaders import (

@@ -8,7 +8,6 @@ automatic elections.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.controller.draft import Draft
 from tidelog.controller.elections import election
@@ -19,6 +18,7 @@ from tidelog.controller.events import Event
 from tidelog.controller.image import Image
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.controller.writes import Write
+from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MAX_PREFERRED_ELECTIONS_PER_DECISION
 from tidelog.core.types import PartitionState, TopicPartition
 

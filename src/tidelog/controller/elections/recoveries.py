@@ -8,7 +8,6 @@ controller begins another recovery.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from tidelog.controller.agenda import Agenda
@@ -22,6 +21,7 @@ from tidelog.controller.image import Change, Image
 from tidelog.controller.orders import Order, Rank
 from tidelog.controller.records import LogEnd, Recovery
 from tidelog.controller.settlement import Settlement
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 
 

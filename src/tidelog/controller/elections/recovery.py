@@ -12,11 +12,11 @@ registered (E8).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.controller.elections.circumstances import Circumstances
 from tidelog.controller.records import NO_LOG, UNREADABLE_LOG, Recovery
 from tidelog.core import eligible_replicas
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_LEADER, PartitionState
 
 

@@ -18,7 +18,6 @@ afterwards. A leader that is alone in the ISR stays: its log is the only one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from tidelog.controller.answers import Answer, Precedence, Result
@@ -30,6 +29,7 @@ from tidelog.controller.events import Event
 from tidelog.controller.image import Image
 from tidelog.controller.partitions.refusals import check_readable
 from tidelog.controller.state_writes import WritePartitionState
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.types import PartitionState, TopicId, TopicPartition, topic_id_to_text

@@ -7,8 +7,6 @@ is sent once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.controller.draft import Draft
 from tidelog.controller.elections import recovery
 from tidelog.controller.elections.circumstances import Circumstances
@@ -16,6 +14,7 @@ from tidelog.controller.image import Change, Image
 from tidelog.controller.records import NO_LOG, UNREADABLE_LOG, Recovery
 from tidelog.controller.settlement import Settlement
 from tidelog.core import eligible_replicas
+from tidelog.core.dataclass import dataclass
 from tidelog.core.leader_wait import LeaderWait, MemberStatus
 from tidelog.core.types import NO_LEADER, PartitionState, TopicId, TopicPartition
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidelog.controller import lifecycle
 from tidelog.controller.answers import Answer, Precedence, Result
@@ -24,6 +24,7 @@ from tidelog.controller.records import Topic
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.state_writes import first_states, send_first_states
 from tidelog.controller.writes import Conflict, Outcome, Write
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST
 from tidelog.core.names import is_internal_topic

@@ -9,7 +9,7 @@ outcome as a command (A11).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from tidelog.controller import records
@@ -22,6 +22,7 @@ from tidelog.controller.orders import SendRoleAgain
 from tidelog.controller.partitions import expansions, isr
 from tidelog.controller.partitions.expansions import HeldExpansion, HeldExpansions
 from tidelog.controller.state_writes import WritePartitionState
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST
 from tidelog.core.shrink_causes import cause_of

@@ -12,10 +12,9 @@ shuts down. This module writes nothing: `alter_partition` judges the due expansi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.controller.events import Event
 from tidelog.controller.partitions.isr import Proposal, ProposalVerdict
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.wire.messages.alter_partition import RequestPartitionData, RequestTopicData

@@ -12,12 +12,13 @@ The leader takes some refusals for final, and the controller makes these final (
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from tidelog.controller import incarnations
 from tidelog.controller.incarnations import Brokers
 from tidelog.core import eligible_replicas
+from tidelog.core.dataclass import dataclass
 from tidelog.core.eligible_replicas import EligibleReplicas
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH, RECOVERED, RECOVERING, PartitionState

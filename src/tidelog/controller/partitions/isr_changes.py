@@ -10,7 +10,6 @@ partition is complete (A13).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tidelog.controller.agenda import Agenda
 from tidelog.controller.cluster_events import StateChange
@@ -26,6 +25,7 @@ from tidelog.controller.state_writes import (
     strangers_reported,
 )
 from tidelog.core import eligible_replicas
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import PartitionState, TopicPartition
 
 

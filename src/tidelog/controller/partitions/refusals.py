@@ -7,12 +7,12 @@ response with the reason.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.image import Image
 from tidelog.controller.writes import Write
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from tidelog.controller import lifecycle
@@ -27,6 +27,7 @@ from tidelog.controller.records import Removal, Topic
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.controller.writes import Outcome, Write, Written
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import is_internal_topic
 from tidelog.core.types import TopicPartition

@@ -9,8 +9,6 @@ dies during the cancel leaves the same work to the next controller.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.controller.agenda import Agenda
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
@@ -18,6 +16,7 @@ from tidelog.controller.reassignments import targets, transitions
 from tidelog.controller.reassignments.progress import ReassignmentsDraft
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.writes import Outcome, Write
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import KafkaError
 from tidelog.core.types import TopicPartition
 

@@ -9,13 +9,13 @@ lost its latest writes (E8).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tidelog.controller import store_went_back
 from tidelog.controller.answers import Answer, Precedence
 from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.reassignments.queueing import Slots, reason_to_wait
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.list_partition_reassignments import (
     NO_REQUEST,

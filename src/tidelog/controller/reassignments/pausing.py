@@ -10,7 +10,6 @@ then needs the added replicas, and their copying did not shrink the ISR.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidelog.controller import records
 from tidelog.controller.cluster_events import StateChange
@@ -18,6 +17,7 @@ from tidelog.controller.image import Change, Image
 from tidelog.controller.orders import SendRoleAgain
 from tidelog.controller.records import Move
 from tidelog.controller.settlement import Settlement
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import PartitionState, TopicPartition
 
 

@@ -11,7 +11,7 @@ each topic's node at most once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from tidelog.controller import records
@@ -28,6 +28,7 @@ from tidelog.controller.records import Move, Topic
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.controller.writes import Conflict, Outcome, Write
+from tidelog.core.dataclass import dataclass
 from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.types import PartitionState, TopicId, TopicPartition
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidelog.controller import records
 from tidelog.controller.agenda import Agenda
@@ -32,6 +32,7 @@ from tidelog.controller.reassignments.stored import (
     StoredRequests,
 )
 from tidelog.controller.settings import ControllerSettings
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import KafkaError
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 

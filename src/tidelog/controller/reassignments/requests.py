@@ -7,7 +7,6 @@ removes those entries first, because the next controller would otherwise carry t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from tidelog.controller import records
@@ -20,6 +19,7 @@ from tidelog.controller.reassignments.stored import Newer, Route, StoredRequests
 from tidelog.controller.reassignments.stored_nodes import KeepQueue, SetFreeze
 from tidelog.controller.writes import Conflict
 from tidelog.core import limits
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 from tidelog.wire.messages.alter_partition_reassignments import (

@@ -11,7 +11,6 @@ frozen, entries wait. While all reassignments are cancelled, entries are dropped
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from tidelog.controller import records
@@ -29,6 +28,7 @@ from tidelog.controller.reassignments.stored_nodes import (
 from tidelog.controller.records import Replicas, RequestedReassignments, RequestNode
 from tidelog.controller.writes import Write
 from tidelog.core import limits
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 

@@ -9,7 +9,6 @@ these nodes by hand. `stored` and `queueing` decide their meaning.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tidelog.controller.agenda import Agenda
 from tidelog.controller.events import Event
@@ -17,6 +16,7 @@ from tidelog.controller.image import Change, Image
 from tidelog.controller.records import AcceptedRequest, RequestedReassignments, RequestNode
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.writes import Conflict, Outcome, Write
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 
 

@@ -7,10 +7,11 @@ its metadata unchanged until the node is repaired (V35).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.controller.image import Change, Image
 from tidelog.controller.records import Topic
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import PartitionState, TopicPartition
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tidelog.controller import lifecycle
 from tidelog.controller.answers import Answer, Precedence, Result
@@ -26,6 +25,7 @@ from tidelog.controller.settlement import Settlement
 from tidelog.controller.state_writes import first_states, send_first_states
 from tidelog.controller.topics.changes import TopicFound
 from tidelog.controller.writes import Conflict, Outcome, Write
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
 from tidelog.core.limits import MAX_CREATED_CONFIG_BYTES, MAX_PARTITIONS_PER_REQUEST
 from tidelog.core.names import validate_topic_name

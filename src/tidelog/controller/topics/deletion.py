@@ -8,7 +8,7 @@ removed, and its request last. A client gets its response then, or when its time
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 from tidelog.controller.answers import Result
@@ -23,6 +23,7 @@ from tidelog.controller.settings import TopicDefaults
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.topics.changes import TopicGone
 from tidelog.controller.writes import Outcome, Write
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import is_internal_topic
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition

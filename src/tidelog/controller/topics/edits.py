@@ -9,7 +9,7 @@ node that contradicts its partitions' states as unreadable. This module writes n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidelog.controller.image import Image
 from tidelog.controller.partitions.addition import FormerFound, changeable
@@ -17,6 +17,7 @@ from tidelog.controller.partitions.assignments import explicit
 from tidelog.controller.partitions.removal import RemovalsAdded
 from tidelog.controller.records import Topic
 from tidelog.controller.topics.changes import TopicFound
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import PartitionState, TopicPartition, topic_id_to_text
 

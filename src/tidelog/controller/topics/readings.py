@@ -8,7 +8,7 @@ new to brokers although no write of the topic is due, brokers get full commands 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidelog.controller.agenda import Agenda
 from tidelog.controller.draft import Draft
@@ -25,6 +25,7 @@ from tidelog.controller.state_writes import (
 from tidelog.controller.topics import edits
 from tidelog.controller.topics.changes import TopicFound, TopicGone, TopicUnreadable
 from tidelog.core import eligible_replicas
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import PartitionState, TopicPartition
 
 

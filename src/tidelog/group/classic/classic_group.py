@@ -9,9 +9,9 @@ package change the group.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.types import TopicPartition
 from tidelog.group.asked import NO_MEMBER, Asked

@@ -6,9 +6,8 @@ is in the log. This module also defines the purposes of appends that only classi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidelog.core.coordinator_shard import CancelTimer, SetTimer
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.group.asked import Asked, join_error
 from tidelog.group.classic.classic_group import ClassicGroup

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from tidelog.core.dataclass import dataclass
 from tidelog.metadata.paths import parent_of
 from tidelog.metadata.store import (
     Create,

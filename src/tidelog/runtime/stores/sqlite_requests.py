@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tidelog.core.dataclass import dataclass
 from tidelog.metadata.store import Op, StoreError, WatchCallback
 
 #: A function to call on the loop.

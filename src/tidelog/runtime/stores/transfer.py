@@ -14,9 +14,9 @@ import asyncio
 import base64
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MAX_TRANSACTION_BYTES
 from tidelog.metadata import layout
 from tidelog.metadata.json_fields import LayoutError, encode_json

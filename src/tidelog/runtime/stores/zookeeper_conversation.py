@@ -16,9 +16,10 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MAX_RESPONSE_BYTES
 from tidelog.metadata.store import EventKind, StoreError
 from tidelog.runtime.stores import zookeeper_wire as wire

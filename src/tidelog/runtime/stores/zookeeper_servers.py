@@ -7,9 +7,9 @@ ZooKeeper client kazoo is an extra (`zookeeper` in pyproject.toml), which this m
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError
 from tidelog.metadata.paths import is_path
 

@@ -6,9 +6,10 @@ A checker keeps no other part of the cluster, unless its constructor names that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from tidelog.core.dataclass import dataclass
 from tidelog.sim.loop import NS_PER_MS
 
 if TYPE_CHECKING:

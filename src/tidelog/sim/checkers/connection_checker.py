@@ -17,9 +17,9 @@ by one response for each connection.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ProtocolError
 from tidelog.core.limits import MIB
 from tidelog.sim.checkers.checker import CheckedRun, Checker

@@ -13,9 +13,10 @@ an operation with unknown outcome. The checker knows neither brokers nor logs.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
+from tidelog.core.dataclass import dataclass
 from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.client_history import Outcome
 from tidelog.sim.listeners import CallbackList

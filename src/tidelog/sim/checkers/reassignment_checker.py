@@ -18,11 +18,12 @@ phase checks that all replicas catch up after the throttle is removed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.broker.server.served import Served
+from tidelog.core.dataclass import dataclass
 from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.observed.moves import PublishedMove

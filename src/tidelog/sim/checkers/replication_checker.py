@@ -16,8 +16,9 @@ above what leaders committed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.sim.batches import GONE, is_tombstone, key_of
 from tidelog.sim.checkers.checker import CheckedRun, Checker

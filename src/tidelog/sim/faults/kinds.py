@@ -8,10 +8,10 @@ function's name. Its docstring is one line, shown to users.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from typing import Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.observed.published_state import PublishedPartition

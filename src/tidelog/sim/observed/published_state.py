@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_LEADER, TopicId, TopicPartition, topic_id_from_text
 from tidelog.metadata.store import Check, Create, Delete, Node, Op, OpResult, SetData
 from tidelog.sim.listeners import CallbackList

@@ -9,9 +9,10 @@ reader. The content of the page cache counts here, because a running broker sees
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicId, topic_id_from_text
 from tidelog.log import names
 from tidelog.sim.batches import GONE, BrokenBatch, ReadBatch, read_batches

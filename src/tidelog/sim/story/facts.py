@@ -6,7 +6,7 @@ Facts about records are many and alike. Facts about records carry an actor and o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tidelog.core.dataclass import dataclass
 
 #: Facts of these kinds come by the hundred; a story summarizes long stretches of them.
 APPENDED = "appended"

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.client.steps import Address
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.history.operations import FAIL, INFO, OK, Operation
 from tidelog.sim.checkers.group_checker import Commit, GroupChecker

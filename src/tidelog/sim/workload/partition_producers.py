@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.client.producing import LogWriter
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.sim.batches import encode_batch

@@ -10,12 +10,12 @@ holes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MIB
 from tidelog.core.types import TopicPartition
 from tidelog.records.batch import iter_batches

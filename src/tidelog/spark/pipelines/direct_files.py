@@ -12,10 +12,10 @@ import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.core.limits import MIB
 from tidelog.spark.options import ReadOptions, parse_options

@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.compact import KEEP_MS, compact_table, plan_merges
 from tidelog.spark.pipelines.continuity import ContinuityProof

@@ -13,9 +13,10 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.continuity import ContinuityProof

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 
 FORMAT: Final = 2

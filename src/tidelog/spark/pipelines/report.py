@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Any
 
 from tidelog.core.columns import Column, cells, headings
+from tidelog.core.dataclass import dataclass
 
 #: A value of a table. Not-a-number and infinity are null in JSON.
 Cell = str | int | float | bool | None

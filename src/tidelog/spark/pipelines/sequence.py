@@ -7,9 +7,9 @@ errors in each of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidelog.core.dataclass import dataclass
 from tidelog.spark.option_values import OptionError
 
 if TYPE_CHECKING:

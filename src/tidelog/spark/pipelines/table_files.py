@@ -13,10 +13,10 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tidelog.core.dataclass import dataclass
 from tidelog.spark.pipelines.manifests import TableError
 
 

@@ -11,10 +11,10 @@ import base64
 import json
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.spark.option_values import OptionError
 

@@ -13,9 +13,10 @@ import glob
 import os
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError
 from tidelog.core.types import TopicPartition
 from tidelog.spark.segments import directory_files as files

@@ -12,8 +12,8 @@ with their checksums.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.spark.segments.listing import ListedLogDir, Replica

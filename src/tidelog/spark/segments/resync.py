@@ -12,12 +12,12 @@ import os
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from crc32c import crc32c
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MIB
 from tidelog.spark.segments.batch_scan import (
     HEADER_BYTES,

@@ -14,11 +14,12 @@ wrote all its rows, and keep one attempt of each task in one run of each batch: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+from tidelog.core.dataclass import dataclass
 
 HEADER: Final = "tidelog.batch"
 #: The batch part of the mark for a write that is not a stream.

@@ -11,7 +11,6 @@ Timestamps are milliseconds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.core.dataclass import dataclass
 from tidelog.spark.record_encoding import RecordEncoder
 from tidelog.spark.rows import is_compiled
 from tidelog.spark.sink.batch_marks import HEADER

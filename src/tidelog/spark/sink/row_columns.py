@@ -8,12 +8,12 @@ are ignored. The task checks the values of rows (a null topic, a partition that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError
 from tidelog.spark.sink.settings import SinkSettings
 

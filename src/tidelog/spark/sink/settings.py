@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tidelog.client.bootstrap import parse_bootstrap
+from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import KIB, MAX_REQUEST_BYTES, MIB
 from tidelog.records import compression
 from tidelog.runtime.pipelined_producer import ProducerOptions

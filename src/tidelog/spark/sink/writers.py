@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -20,6 +19,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from tidelog.core.dataclass import dataclass
 from tidelog.spark.shipping import Shipped
 from tidelog.spark.sink.batch_marks import NO_BATCH, AttemptMark
 from tidelog.spark.sink.row_columns import SinkError, check_columns

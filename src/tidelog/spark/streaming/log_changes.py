@@ -13,8 +13,9 @@ offset that the stream reached.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicId, TopicPartition
 
 

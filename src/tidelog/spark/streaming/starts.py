@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from tidelog.client.fetching import ListedOffset
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.spark.options import EARLIEST, LATEST, Bounds, OptionError
 from tidelog.spark.planning import DataLossError

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.primitives import Buffer
 from tidelog.wire.schema import array, binary, int32, int64, string
-from tidelog.wire.structs import dataclass
 from tidelog.wire.versioned import UnknownVersion, Versioned, version_of
 
 

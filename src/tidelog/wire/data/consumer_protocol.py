@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import array, binary, int32, string
-from tidelog.wire.structs import dataclass
 from tidelog.wire.versioned import Versioned
 
 #: The protocol type of groups whose members use these structs.

@@ -5,8 +5,8 @@ Version 2 may respond with PRODUCER_FENCED, 3 is flexible, 4 may respond with TR
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, int16, int32, int64, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ Its only version is flexible (KIP-730).
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, int16, int32, int64
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ Version 1 is flexible.
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, boolean, float64, int16, int32, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
-from tidelog.wire.structs import dataclass
 
 #: The first tag of tidelog's own fields, far from the tags that Kafka assigns.
 HAS_ELIGIBLE_TAG = 20_000

@@ -5,8 +5,8 @@ This flexible API is tidelog's own (G5).
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, int8, int16, int32, int64, string
-from tidelog.wire.structs import dataclass
 
 #: Values of a request's `action`.
 DELETE, RESTORE = 0, 1

@@ -6,8 +6,8 @@ Version 0 alone of all requests has no client id in its header. Version 2 brough
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, int16, int32, int64, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ Version 2 is flexible.
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, int16, int32, int64, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ Version 1 has pattern types (KIP-290), 2 is flexible, 3 knows users as resources
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, int8, int16, int32, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ Both versions are flexible. Version 1 requests brokers or controllers (KIP-919).
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.messages.update_metadata import (
     AWAITED_TAG,
     IS_WAITING_TAG,
@@ -15,7 +16,6 @@ from tidelog.wire.messages.update_metadata import (
     STATUSES_TAG,
 )
 from tidelog.wire.schema import Api, array, boolean, int16, int32, nested, string, uuid
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

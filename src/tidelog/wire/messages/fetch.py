@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.primitives import Records
 from tidelog.wire.schema import (
     Api,
@@ -26,7 +27,6 @@ from tidelog.wire.schema import (
     string,
     uuid,
 )
-from tidelog.wire.structs import dataclass
 
 #: A tag of tidelog's own field, far from the tags that Kafka assigns.
 IS_SYNCED_TAG = 20_000

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, uuid
-from tidelog.wire.structs import dataclass
 
 #: The tag of tidelog's own field, far from the tags that Kafka assigns.
 LOG_START_OFFSET_TAG = 20_000

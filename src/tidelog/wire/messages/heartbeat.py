@@ -5,8 +5,8 @@ Version 1 brings the throttle time, 3 static members (KIP-345), 4 is flexible.
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, int16, int32, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ Version 4 may respond with PRODUCER_FENCED (KIP-588), 5 with TRANSACTION_ABORTAB
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, int16, int32, int64, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

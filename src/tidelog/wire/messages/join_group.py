@@ -8,8 +8,8 @@ MEMBER_ID_REQUIRED with its id, under which it rejoins (KIP-394). Version 5 brin
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, binary, boolean, int16, int32, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ Version 1 brings the throttle time, 3 names many members, by their id or as stat
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, int16, int32, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ This flexible API is tidelog's own (G5), because Kafka deletes strays and does n
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, string, uuid
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ protocol, and may respond with STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND.
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, int16, int32, int64, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ The only version is not flexible.
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import NEVER_FLEXIBLE, Api, array, int16, int32, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

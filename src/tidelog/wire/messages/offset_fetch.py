@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

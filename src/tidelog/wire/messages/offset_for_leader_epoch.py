@@ -6,8 +6,8 @@ the current leader epoch, 3 names the requester (-2: any, beyond the high waterm
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, int16, int32, int64, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ TRANSACTION_ABORTABLE. With acks 0 there is no response.
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.primitives import Records
 from tidelog.wire.schema import Api, array, int16, int32, int64, nested, records, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ request without partitions says that no disk of the sender is full or slow any m
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, string, uuid
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

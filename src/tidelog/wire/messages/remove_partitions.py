@@ -5,8 +5,8 @@ This flexible API is tidelog's own (G5). The messages resemble the messages of C
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, boolean, int16, int32, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

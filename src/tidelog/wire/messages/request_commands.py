@@ -6,8 +6,8 @@ This flexible API is tidelog's own (G5). A broker that restored a replica needs 
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, int16, int32, int64
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

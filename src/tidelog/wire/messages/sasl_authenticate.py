@@ -5,8 +5,8 @@ Version 1 returns the session's lifetime (KIP-368), 2 is flexible.
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, binary, int16, int64, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import NEVER_FLEXIBLE, Api, array, int16, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

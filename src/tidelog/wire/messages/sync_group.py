@@ -6,8 +6,8 @@ type and name both ways, to be compared (KIP-559).
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, binary, int16, int32, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ Version 2 carries leader epochs. Version 3 is flexible and names the member and 
 
 from __future__ import annotations
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, int16, int32, int64, string
-from tidelog.wire.structs import dataclass
 
 
 @dataclass(slots=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidelog.core.dataclass import dataclass
 from tidelog.wire.messages.leader_and_isr import ELIGIBLE_TAG, FIRST_LEADER_EPOCH_TAG
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
-from tidelog.wire.structs import dataclass
 
 #: A tag of tidelog's own fields, far from the tags that Kafka assigns.
 LAST_LEADER_TAG = 20_003

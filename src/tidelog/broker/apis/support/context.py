@@ -6,8 +6,9 @@ A test of one handler passes an object with only the parts that the handler uses
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from tidelog.core.dataclass import dataclass
 
 if TYPE_CHECKING:
     from tidelog.broker.configs.config_store import ConfigStore

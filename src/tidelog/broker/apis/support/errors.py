@@ -11,12 +11,12 @@ A module whose API needs more than this rule has an `error_response` of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
 from typing import Any, Final
 
 from tidelog.broker.server.requests import Request
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.wire import registry
 from tidelog.wire.messages.create_delegation_token import CreateDelegationTokenResponse

@@ -8,9 +8,9 @@ under their topic.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.topic_config import TopicConfig
 
 if TYPE_CHECKING:

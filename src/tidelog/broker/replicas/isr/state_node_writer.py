@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.replicas.hosting.isr_change_queue import IsrChangeQueue, IsrChanges
 from tidelog.broker.store_access import UNREACHED
 from tidelog.core import limits
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata import layout

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError, TidelogError
 from tidelog.core.names import CLUSTER_EVENTS
 from tidelog.runtime.blocking import BlockingClient

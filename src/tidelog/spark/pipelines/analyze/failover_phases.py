@@ -11,9 +11,9 @@ document of the same partition and leader epoch has the times of the new leader.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.spark.pipelines.analyze.partition_history import Handover
 
 DETECTION: Final = "detection"

@@ -6,8 +6,9 @@ Times are milliseconds since 1970. The module does not use Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.core.dataclass import dataclass
 from tidelog.spark.pipelines.analyze.failover_phases import Failover
 from tidelog.spark.pipelines.analyze.group_lag import LagPoint, PartitionLag
 from tidelog.spark.pipelines.analyze.partition_history import KNOWN, LEADERLESS, State

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.consuming import read_records
 from tidelog.client.fetching import LATEST
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient

@@ -12,10 +12,11 @@ unknown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_LEADER
 
 LEADER_CHANGE: Final = "leader_change"

@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from tidelog.client.configs import TOPIC, ConfigResource
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition, topic_id_to_text
 from tidelog.runtime.blocking import BlockingClient

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from tidelog.core.dataclass import dataclass
 from tidelog.spark.pipelines.analyze import event_tables
 from tidelog.spark.pipelines.analyze.event_tables import DEPARTURE, INTERVAL, QUALITY
 from tidelog.spark.pipelines.analyze.failover_phases import PHASES, Failover

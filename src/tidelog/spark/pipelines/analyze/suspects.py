@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final
+
+from tidelog.core.dataclass import dataclass
 
 #: Largest gap in seconds between departures of one incident.
 INCIDENT_GAP_S: Final = 10

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Protocol
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.audit import comparing
 from tidelog.spark.pipelines.audit.detail import DetailJob, DetailResult, Divergence

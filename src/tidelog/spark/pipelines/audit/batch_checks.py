@@ -10,12 +10,12 @@ opens no file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.core.dataclass import dataclass
 from tidelog.spark.pipelines.audit.findings import KEPT_OF_A_KIND, Collector, FindingKind
 from tidelog.spark.pipelines.audit.ranges import BUCKET_BITS, RangeJob, RangeResult
 from tidelog.spark.segments.batch_scan import Rows

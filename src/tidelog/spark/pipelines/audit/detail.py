@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ProtocolError
 from tidelog.records.batch import BatchView
 from tidelog.records.reader import read_columns

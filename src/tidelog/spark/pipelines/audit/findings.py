@@ -8,9 +8,11 @@ the start of a broker repairs it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
+
+from tidelog.core.dataclass import dataclass
 
 #: Maximum number of findings of one kind for a range or a file; further findings are only counted.
 KEPT_OF_A_KIND: Final = 20

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from tidelog.core.dataclass import dataclass
 from tidelog.spark.pipelines.audit.findings import AuditFinding, Collector, FindingKind, Severity
 from tidelog.spark.pipelines.audit.ranges import RangeResult
 from tidelog.spark.segments import directory_files as files

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError
 from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
 

@@ -8,11 +8,12 @@ directories are listed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from tidelog.client.cluster import PartitionMetadata
 from tidelog.client.configs import TOPIC, ConfigResource
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.audit.findings import AuditFinding, FindingKind, Severity

@@ -14,10 +14,11 @@ import json
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from itertools import pairwise
 from typing import Any, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MIB
 from tidelog.spark.pipelines.audit.findings import AuditFinding
 from tidelog.spark.segments.batch_scan import HEADER_BYTES, MAGIC, header_at

@@ -8,10 +8,11 @@ coordinator accepts offsets only for a group without members.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tidelog.client.groups import FetchedOffset
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient

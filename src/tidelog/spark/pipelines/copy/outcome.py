@@ -8,10 +8,11 @@ gives the counts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import methodcaller
 from typing import Final, NamedTuple
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.copy.group_offsets import TranslatedOffset
 from tidelog.spark.pipelines.copy.offset_map import ABORTED, ABSENT, DELETED, MARKERS, OffsetTable

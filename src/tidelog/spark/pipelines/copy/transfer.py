@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.fetching import EARLIEST, LATEST, FetchedPartition
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError, TidelogError
 from tidelog.core.limits import MIB
 from tidelog.core.types import READ_COMMITTED, TopicPartition

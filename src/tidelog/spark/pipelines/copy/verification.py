@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.consuming import read_records
 from tidelog.client.fetching import EARLIEST
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from tidelog.records.reader import Record

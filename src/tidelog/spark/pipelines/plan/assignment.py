@@ -18,9 +18,9 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError, TidelogError
 from tidelog.runtime.extras import install_command
 

@@ -14,7 +14,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,7 @@ from typing import Any, Final
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.client.upkeep import sizes_of
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from tidelog.client.planning.cluster_state import rack_cap
 from tidelog.client.planning.moves import reassignment_document
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.plan.cluster_model import (
     BrokerLoad,

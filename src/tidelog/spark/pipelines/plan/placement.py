@@ -13,10 +13,10 @@ every partition.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidelog.client.planning.cluster_state import rack_cap
+from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.plan.assignment import AssignmentProblem, solve
 from tidelog.spark.pipelines.plan.cluster_model import (

@@ -11,10 +11,11 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError
 from tidelog.core.names import is_internal_topic
 from tidelog.core.types import TopicPartition

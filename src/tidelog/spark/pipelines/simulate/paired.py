@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+
+from tidelog.core.dataclass import dataclass
 
 #: Minimum number of pairs for a conclusion; fewer give too narrow intervals.
 FEWEST_PAIRS: Final = 10

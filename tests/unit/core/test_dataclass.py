@@ -1,0 +1,176 @@
+"""Classes are dataclasses in all but the moment at which their methods are generated."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import pickle
+from dataclasses import field
+from typing import Any
+
+import pytest
+
+from tidelog.core.dataclass import dataclass
+from tidelog.wire.registry import API
+
+BOTH = pytest.mark.parametrize("decorator", [dataclass, dataclasses.dataclass])
+FROZEN = pytest.mark.parametrize("frozen", [False, True])
+
+
+def made(decorator: Any, frozen: bool = False, **options: Any) -> Any:
+    """A class of its own for each call: none of its methods has been looked up."""
+
+    class Flight:
+        """A flight."""
+
+        number: int = 7
+        carrier: str | None = None
+        legs: list[int] = field(default_factory=list)
+        seen: int = field(default=0, compare=False, repr=False)
+
+    return decorator(slots=True, frozen=frozen, **options)(Flight)
+
+
+@FROZEN
+def test_instances_are_those_of_a_plain_dataclass(frozen: bool) -> None:
+    late, plain = made(dataclass, frozen), made(dataclasses.dataclass, frozen)
+    for words in ({}, {"number": 1, "legs": [2]}, {"carrier": "UA"}, {"seen": 3}):
+        assert dataclasses.asdict(late(**words)) == dataclasses.asdict(plain(**words))
+        assert repr(late(**words)) == repr(plain(**words))
+    assert late(1, "UA", [3]) == late(1, "UA", [3], 5) != late(1, "UA", [4])
+    assert late() != plain() and late().legs is not late().legs
+    assert dataclasses.replace(late(1), number=2) == late(2)
+
+
+@FROZEN
+def test_a_class_is_that_of_a_plain_dataclass(frozen: bool) -> None:
+    late, plain = made(dataclass, frozen), made(dataclasses.dataclass, frozen)
+    assert late.__match_args__ == plain.__match_args__
+    assert late.__slots__ == plain.__slots__
+    assert not hasattr(late(), "__dict__")
+    assert inspect.signature(late) == inspect.signature(plain)
+    assert late.__init__.__qualname__ == plain.__init__.__qualname__
+
+
+@BOTH
+def test_only_frozen_instances_have_a_hash(decorator: Any) -> None:
+    assert made(decorator).__hash__ is None
+    frozen = made(decorator, True)
+    assert hash(frozen(1, "UA", (), 2)) == hash(frozen(1, "UA", (), 3))
+    by_identity = made(decorator, eq=False)
+    assert by_identity.__hash__ is object.__hash__
+    assert by_identity() != by_identity()
+
+
+@BOTH
+def test_frozen_instances_refuse_assignments(decorator: Any) -> None:
+    flight = made(decorator, True)()
+    for change in (lambda: setattr(flight, "number", 1), lambda: delattr(flight, "number")):
+        with pytest.raises(dataclasses.FrozenInstanceError, match="field 'number'"):
+            change()
+    assert flight.number == 7
+
+
+@BOTH
+@FROZEN
+def test_what_a_plain_dataclass_refuses_is_refused(decorator: Any, frozen: bool) -> None:
+    for words in ({"height": 1}, {"numbers": 2}):
+        with pytest.raises(TypeError):
+            made(decorator, frozen)(**words)
+    with pytest.raises(TypeError):
+        made(decorator, frozen)(1, "UA", [], 0, 4)
+    with pytest.raises(TypeError):
+        made(decorator, frozen, kw_only=True)(1)
+    with pytest.raises((AttributeError, TypeError)):
+        made(decorator, frozen)().height = 1
+
+
+@pytest.mark.parametrize("name", ["__init__", "__repr__", "__eq__", "__hash__"])
+def test_a_method_is_the_generated_one_from_its_first_use_on(name: str) -> None:
+    late, plain = made(dataclass, True), made(dataclasses.dataclass, True)
+    assert not inspect.isfunction(vars(late)[name])
+    after = getattr(late, name)
+    assert vars(late)[name] is after
+    assert inspect.signature(after) == inspect.signature(getattr(plain, name))
+    assert getattr(late(), name).__func__ is after
+
+
+@BOTH
+def test_methods_of_the_class_itself_stay(decorator: Any) -> None:
+    @decorator(slots=True)
+    class Leg:
+        """A leg."""
+
+        number: int
+
+        def __post_init__(self) -> None:
+            self.number += 1
+
+        def __repr__(self) -> str:
+            return f"leg {self.number}"
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return 1
+
+    assert (repr(Leg(1)), Leg(1) == Leg(2), hash(Leg(1))) == ("leg 2", True, 1)
+
+
+@BOTH
+def test_a_class_extends_another_one(decorator: Any) -> None:
+    @decorator(slots=True, frozen=True)
+    class Base:
+        """A base."""
+
+        number: int
+
+    @decorator(slots=True, frozen=True)
+    class Extended(Base):
+        """A base with more."""
+
+        text: str = "a"
+
+    class Plain(Base):
+        """No dataclass."""
+
+        def __init__(self, number: int) -> None:
+            super().__init__(2 * number)
+
+    assert repr(Extended(1)).endswith("Extended(number=1, text='a')")
+    assert (Plain(1).number, Base(3).number, Extended(2).number) == (2, 3, 2)
+    assert Extended(1) != Base(1) and hash(Extended(1)) == hash(Extended(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A class that a pickle can name."""
+
+    number: int
+    parts: list[int] = field(default_factory=list)
+
+
+def test_frozen_instances_are_copied_and_pickled() -> None:
+    kept = Kept(1, [2])
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(kept, protocol)) == kept
+    deep = copy.deepcopy(kept)
+    assert copy.copy(kept) == deep == kept and deep.parts is not kept.parts
+
+
+def test_values_of_initialization_alone_are_refused() -> None:
+    with pytest.raises(TypeError, match="InitVar"):
+
+        @dataclass(slots=True)
+        class Refused:
+            """A class that needs a plain dataclass."""
+
+            text: dataclasses.InitVar[str]
+
+
+def test_every_message_is_such_a_class() -> None:
+    messages = [each for api in API.values() for each in (api.request, api.response)]
+    assert [each for each in messages if not dataclasses.is_dataclass(each)] == []
+    assert all(message() == message() for message in messages)
