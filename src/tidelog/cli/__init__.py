@@ -29,9 +29,12 @@ Spark: `pipeline` collects the verbs of `pipelines`.
 
 from __future__ import annotations
 
+import gc
+
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    gc.disable()  # while modules are imported; `run` enables it
     from tidelog.cli.app import run
 
     run()

@@ -66,9 +66,10 @@ def test_only_frozen_instances_have_a_hash(decorator: Any) -> None:
 @BOTH
 def test_frozen_instances_refuse_assignments(decorator: Any) -> None:
     flight = made(decorator, True)()
-    for change in (lambda: setattr(flight, "number", 1), lambda: delattr(flight, "number")):
-        with pytest.raises(dataclasses.FrozenInstanceError, match="field 'number'"):
-            change()
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'number'"):
+        flight.number = 1
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'number'"):
+        del flight.number
     assert flight.number == 7
 
 
@@ -98,7 +99,6 @@ def test_a_method_is_the_generated_one_from_its_first_use_on(name: str) -> None:
 
 @BOTH
 def test_methods_of_the_class_itself_stay(decorator: Any) -> None:
-    @decorator(slots=True)
     class Leg:
         """A leg."""
 
@@ -116,32 +116,35 @@ def test_methods_of_the_class_itself_stay(decorator: Any) -> None:
         def __hash__(self) -> int:
             return 1
 
-    assert (repr(Leg(1)), Leg(1) == Leg(2), hash(Leg(1))) == ("leg 2", True, 1)
+    made_leg = decorator(slots=True)(Leg)
+    assert (repr(made_leg(1)), made_leg(1) == made_leg(2), hash(made_leg(1))) == ("leg 2", True, 1)
 
 
 @BOTH
 def test_a_class_extends_another_one(decorator: Any) -> None:
-    @decorator(slots=True, frozen=True)
     class Base:
         """A base."""
 
         number: int
 
-    @decorator(slots=True, frozen=True)
-    class Extended(Base):
+    base = decorator(slots=True, frozen=True)(Base)
+
+    class Extended(base):  # type: ignore[misc, valid-type]
         """A base with more."""
 
         text: str = "a"
 
-    class Plain(Base):
+    extended = decorator(slots=True, frozen=True)(Extended)
+
+    class Plain(base):  # type: ignore[misc, valid-type]
         """No dataclass."""
 
         def __init__(self, number: int) -> None:
             super().__init__(2 * number)
 
-    assert repr(Extended(1)).endswith("Extended(number=1, text='a')")
-    assert (Plain(1).number, Base(3).number, Extended(2).number) == (2, 3, 2)
-    assert Extended(1) != Base(1) and hash(Extended(1)) == hash(Extended(1))
+    assert repr(extended(1)).endswith("Extended(number=1, text='a')")
+    assert (Plain(1).number, base(3).number, extended(2).number) == (2, 3, 2)
+    assert extended(1) != base(1) and hash(extended(1)) == hash(extended(1))
 
 
 @dataclass(frozen=True, slots=True)
