@@ -129,14 +129,14 @@ def test_a_class_extends_another_one(decorator: Any) -> None:
 
     base = decorator(slots=True, frozen=True)(Base)
 
-    class Extended(base):  # type: ignore[misc, valid-type]
+    class Extended(base):  # type: ignore[misc, valid-type]  # made above
         """A base with more."""
 
         text: str = "a"
 
     extended = decorator(slots=True, frozen=True)(Extended)
 
-    class Plain(base):  # type: ignore[misc, valid-type]
+    class Plain(base):  # type: ignore[misc, valid-type]  # made above
         """No dataclass."""
 
         def __init__(self, number: int) -> None:
