@@ -40,8 +40,10 @@ else:
 
 
 def _made(declared: type, *, slots: bool, frozen: bool, eq: bool, kw_only: bool) -> Any:
+    # A class that extends another one must be frozen if the other is, which `dataclasses` checks.
+    extends = frozen and any(map(dataclasses.is_dataclass, declared.__mro__[1:]))
     made: Any = dataclasses.dataclass(
-        slots=slots, kw_only=kw_only, init=False, repr=False, eq=False
+        slots=slots, kw_only=kw_only, frozen=extends, init=False, repr=False, eq=False
     )(declared)
     if any("InitVar" in str(each.type) for each in made.__dataclass_fields__.values()):
         raise TypeError(f"{made.__name__} has an InitVar; declare it with dataclasses.dataclass")
@@ -52,8 +54,11 @@ def _made(declared: type, *, slots: bool, frozen: bool, eq: bool, kw_only: bool)
     if eq and own.get("__hash__") is None:
         # Mutable instances that are compared by value must not be hashable.
         made.__hash__ = _LateMethod(made, "__hash__", frozen) if frozen else None
-    if frozen:
+    if frozen and not extends:
         _freeze(made, own)
+    params = made.__dataclass_params__
+    params.init = params.repr = True
+    params.eq, params.frozen = eq, frozen
     return made
 
 

@@ -51,6 +51,7 @@ def test_a_class_is_that_of_a_plain_dataclass(frozen: bool) -> None:
     assert not hasattr(late(), "__dict__")
     assert inspect.signature(late) == inspect.signature(plain)
     assert late.__init__.__qualname__ == plain.__init__.__qualname__
+    assert repr(late.__dataclass_params__) == repr(plain.__dataclass_params__)
 
 
 @BOTH
@@ -145,6 +146,18 @@ def test_a_class_extends_another_one(decorator: Any) -> None:
     assert repr(extended(1)).endswith("Extended(number=1, text='a')")
     assert (Plain(1).number, base(3).number, extended(2).number) == (2, 3, 2)
     assert extended(1) != base(1) and hash(extended(1)) == hash(extended(1))
+
+
+@BOTH
+@FROZEN
+def test_a_class_is_frozen_if_the_extended_class_is(decorator: Any, frozen: bool) -> None:
+    class Extended(made(decorator, frozen)):  # type: ignore[misc]  # made here
+        """A flight with more."""
+
+        text: str = "a"
+
+    with pytest.raises(TypeError, match="cannot inherit"):
+        decorator(slots=True, frozen=not frozen)(Extended)
 
 
 @dataclass(frozen=True, slots=True)
