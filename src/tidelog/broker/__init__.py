@@ -1,7 +1,8 @@
 """The composition of a broker: connections, APIs, replicas, fetchers, channels, session.
 
 Real processes (`tidelog.runtime`) and simulated nodes (`tidelog.sim`) start the same composition.
-The package reaches the outside only through `tidelog.core.ports` and the metadata store's port.
+This package does I/O only through the protocols in `tidelog.core.ports` and the port of the
+metadata store.
 
 Begin with `broker`, which makes, starts and stops the parts of a broker. `services` holds the
 objects that every part gets. `peers` holds the connections to other brokers, and `store_access`

@@ -4,8 +4,8 @@ A start opens the session with the store and the log directories (recovery), the
 and races for the controller. Once the broker is registered, the controller's commands decide which
 partitions the broker leads and follows (V44). A stop runs a controlled shutdown (V43), leaves the
 cluster, flushes, and marks the log directories as cleanly shut down (E3). One event loop owns all
-parts of the broker (DESIGN.md, rule 3). The parts get what they share as `Services`, and each
-other's objects as single parameters. Only modules that run a broker import this module.
+parts of the broker (DESIGN.md, rule 3). A part gets shared objects as `Services`, and objects of
+other parts as separate parameters. Only modules that run a broker import this module.
 """
 
 from __future__ import annotations
@@ -243,8 +243,9 @@ class Broker:
     async def start(self, on_opening: Callable[[], None] = lambda: None) -> None:
         """Start the broker; raises ConfigError, StorageError or BrokerIdInUseError.
 
-        The broker calls `on_opening` just before it opens the log directories. Until then a caller
-        may cancel the start: only the session and the locks of the directories are open.
+        The broker calls `on_opening` just before it opens the log directories. Before `on_opening`
+        is called, a caller may cancel the start: only the session and the locks of the directories
+        are open.
         """
         owners = await read_owners(self._open_lanes())
         self.store_history.seen = last_stamp(owners)
@@ -304,8 +305,8 @@ class Broker:
     async def _close_directories(self, epochs: CleanEpochs) -> None:
         """Mark the clean shutdown of every writable directory, and raise the first error.
 
-        If a directory lacks the mark, no other directory proves a clean shutdown of the broker
-        (E3).
+        If one directory lacks the mark of a clean shutdown, no other directory proves a clean
+        shutdown of the broker (E3).
         """
         errors = []
         for directory in self.replicas.directories:
@@ -332,10 +333,11 @@ class Broker:
             )
 
     async def _open_directories(self) -> list[LogDirectory]:
-        """Open the log directories; skip those that cannot be used (D5).
+        """Open the log directories; skip directories that cannot be used (D5).
 
         Raises StorageError if no directory can be used. Raises ConfigError if a directory belongs
-        to another broker or cluster, or if replicas to copy again do not fit (D6).
+        to another broker or cluster, or if the replicas of a lost directory, which must be copied
+        again, do not fit (D6).
         """
         identity, survey = self.services.identity, self.replicas.upkeep.survey
         lanes = self._open_lanes()
@@ -367,7 +369,7 @@ class Broker:
         return directories
 
     def _open_lanes(self) -> dict[str, Lane]:
-        """Lock the usable log directories, unless already locked; return their lanes by path."""
+        """Lock the usable log directories, unless already locked; return each path's `Lane`."""
         if self._lanes or self.replicas.failed:
             return {lane.directory: lane for lane in self._lanes}
         lanes = {}
@@ -421,7 +423,7 @@ class Broker:
         self.stamps.keep(identity.cluster_id, self.broker_id, stamp, marks)
 
     def store_marked(self, mark: str) -> None:
-        """Keep the mark of a store that lost writes; the controller names that mark (E8)."""
+        """Remember the mark that the controller found in a store which lost writes (E8)."""
         if self.store_history.heard_of(mark):
             self.registered(self.store_history.seen)
 
@@ -430,7 +432,7 @@ class Broker:
         self.controller.session_renewed()
         self.live_configs.session_renewed()
 
-    # for code that runs a broker
+    # methods for the code that runs this broker
 
     def put_around_handlers(self, step: Step) -> None:
         """Put a step around every handler; callers may do so before `start` only."""

@@ -2,12 +2,13 @@
 
 Only the controller's UpdateMetadata requests fill the view, so clients see nothing but published
 state. A full request (type 2) replaces the whole view: a new controller sends one, and each new
-registration gets one. So a deletion that this broker missed cannot stay visible. The last view
-stays in force until a full request arrives, even after this broker lost its session.
+registration gets one. So a deleted topic disappears with the next full request, even if this broker
+missed the deletion. The last view stays in force until a full request arrives, even after this
+broker lost its session.
 
 A LeaderAndIsr request may bring a new leader before the UpdateMetadata of the same decision. The
-view keeps such a leader aside until an UpdateMetadata shows it, for hints to clients (KIP-951,
-V83).
+view keeps a leader from a LeaderAndIsr aside until an UpdateMetadata shows that leader, for hints
+to clients (KIP-951, V83).
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class CommandedTopic:
     def __init__(self) -> None:
         #: Leaders by partition number.
         self.leaders: dict[int, CommandedLeader] = {}
-        #: Monotonic time of the last command that named such a leader.
+        #: Monotonic time of the last LeaderAndIsr request that named a leader in `leaders`.
         self.since_ms = 0
 
 
@@ -119,8 +120,8 @@ class ClusterView:
         self.controller_id = -1
         self.controller_epoch = 0
         #: Whether the controller has sent the whole view since the broker started, or since the
-        #: broker was stopped beyond its session. The controller's first request may list the live
-        #: brokers alone.
+        #: broker was stopped for longer than its session. The controller's first request may list
+        #: the live brokers alone.
         self.is_known = False
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicView] = {}
@@ -178,7 +179,7 @@ class ClusterView:
                 del self.commanded[name]
 
     def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
-        """Return the broker's address on a listener, None if either is unknown."""
+        """Return the broker's address on a listener; None if the broker or listener is unknown."""
         broker = self.brokers.get(broker_id)
         if broker is None:
             return None
@@ -344,7 +345,7 @@ def _out_of_isr(
 ) -> Mapping[int, OutOfIsr]:
     """Return why replicas are outside the ISR.
 
-    A new controller knows no causes, so known causes stay.
+    A new controller does not know why replicas left an ISR, so known causes stay.
     """
     out = [replica for replica in state.replicas if replica not in state.isr]
     if not out:

@@ -1,9 +1,10 @@
 """The brokers that have just ended, as far as this broker knows (V83).
 
 A broker counts as ended if a connection to it was reset or refused, or if the controller removed it
-from the live brokers. Each of these two signs opens a window of `max_ms`, in which the next leaders
-of the broker's partitions are expected. Further lost connections to the same ended broker open no
-other window. A response on a new connection closes the window, because the broker runs. This module
+from the live brokers. A lost connection to the broker and its removal from the live brokers each
+open a window of `max_ms`, in which the next leaders of the broker's partitions are expected.
+Further lost connections to an ended broker do not prolong the wait for its successors. A response
+on a new connection shows that the broker runs, so new leaders are no longer expected. This module
 reads no clock and opens no connection; its callers pass the time.
 """
 
@@ -14,9 +15,9 @@ from collections.abc import Mapping
 from tidelog.core.types import BrokerInfo
 
 #: Milliseconds for which responses that name topics still list a broker that is no longer live. If
-#: a broker leaves that list, librdkafka leaves its partitions without a broker and asks again a
-#: second later. Within this time every librdkafka client has asked again, whichever of its timers
-#: is the longest.
+#: a response omits a broker, librdkafka leaves that broker's partitions without a broker and asks
+#: again a second later. Within this time every librdkafka client has requested metadata again,
+#: whichever of its timers is the longest.
 KEPT_MS = 10_000
 
 
@@ -24,15 +25,15 @@ class EndedBrokers:
     """The ended brokers, each with the time of the first sign of its end."""
 
     def __init__(self) -> None:
-        #: Monotonic time of the first sign by broker; removed when a response shows that the broker
-        #: runs.
+        #: Monotonic time of the first sign of each broker's end; removed when a response shows that
+        #: the broker runs.
         self._since_ms: dict[int, int] = {}
         #: The brokers that are no longer live: their last known addresses, and since when they are
         #: gone.
         self._gone: dict[int, tuple[BrokerInfo, int]] = {}
 
     def lost(self, broker_id: int, now_ms: int) -> bool:
-        """Note a connection that was reset or refused; return whether this loss opens a window."""
+        """Note a lost connection; return whether the wait for the broker's successors begins."""
         since_ms = self._since_ms.get(broker_id)
         if since_ms is not None and now_ms - since_ms < KEPT_MS:
             return False
@@ -57,7 +58,7 @@ class EndedBrokers:
             self._since_ms[broker_id] = now_ms
 
     def expected(self, now_ms: int, max_ms: int) -> dict[int, int]:
-        """Return the brokers whose successors are expected now, each with the end of its window."""
+        """Return the brokers whose successors are expected now, and until when, by broker id."""
         if not self._since_ms:
             return {}
         return {

@@ -1,14 +1,14 @@
 """Metadata and FindCoordinator responses that wait for new leaders after a broker's end (V83).
 
-A client asks for the new leader once, at the moment when its connection breaks. The controller
-publishes the new leader some milliseconds later. A client that gets the old leader asks again only
-after its retry timer: 100 ms, in librdkafka a second. So a response that would name a leader that
-has just ended waits until the controller publishes another leader. A response also waits if a
-LeaderAndIsr request already named a newer leader, and the UpdateMetadata of that decision has not
-arrived yet. No response waits longer than `metadata.leader.wait.max.ms`. Without an ended or
-replaced leader, responses do not wait (`ended_brokers`). A response is made at the moment it
-leaves, from the view of that moment (V82). Two limits bound the waiting responses and the
-partitions in them; a response above a limit leaves at once.
+A client asks for the new leader once, at the moment when its connection breaks. After a leader's
+end the controller publishes the new leader within some milliseconds. A client that gets the old
+leader asks again only after its retry timer: usually 100 ms, in librdkafka a second. So a response
+that would name a leader that has just ended waits until the controller publishes another leader. A
+response also waits if a LeaderAndIsr request already named a newer leader, and the UpdateMetadata
+of that decision has not arrived yet. No response waits longer than `metadata.leader.wait.max.ms`.
+Without an ended or replaced leader, responses do not wait (`ended_brokers`). A response is made at
+the moment it leaves, from the view of that moment (V82). Two limits bound the waiting responses and
+the partitions in them; a response above a limit leaves at once.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class HeldAnswers:
     # leaders
 
     def _expected_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when a leader in the response is expected to change; None if none is."""
+        """Return until when a new leader for the response is expected; None if none may change."""
         return max(
             self._ended_until_ms(question, now_ms),
             self._commanded_until_ms(question, now_ms),

@@ -1,9 +1,9 @@
-"""Connections from this broker to others: for fetchers, ISR changes and the controller's channels.
+"""Connections from this broker to other brokers: for fetchers, ISR changes and channels.
 
-Each pair of broker and purpose has one connection, which opens at its first use and again after it
-broke. Responses on one connection come in the order of the requests. A request fails with unknown
-outcome if its connection breaks or its timeout expires. An expired request closes its connection,
-as in Kafka's clients, because all later requests would wait for the same peer.
+A broker has one connection to each other broker for each purpose, which opens at its first use and
+again after it broke. Responses on one connection come in the order of the requests. A request fails
+with unknown outcome if its connection breaks or its timeout expires. An expired request closes its
+connection, as in Kafka's clients, because all later requests would wait for the same peer.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class PeerConnection:
         #: Requests that were made before the connection was open.
         self._queued: list[tuple[int, int, Any, int, OnAnswer]] = []
         self._timer_armed = False
-        #: Whether the connection has brought no response yet. A process that is ending still
-        #: accepts connections, so only a response proves that the broker runs.
+        #: Whether no response has come on this connection. A process that is ending still accepts
+        #: connections, so only a response proves that the broker runs.
         self._is_unproven = False
 
     @property
@@ -74,8 +74,8 @@ class PeerConnection:
     ) -> None:
         """Send a request; `on_answer` is called exactly once.
 
-        Byte fields of the response are views that stay valid only during that call, unless the
-        callee calls `keep_frames`.
+        Byte fields of the response are views that stay valid only while `on_answer` runs, unless
+        the callee calls `keep_frames`.
         """
         if self._closed:
             on_answer(None, ConnectionLost(f"{self.address}: the connection is closed"))
@@ -257,8 +257,8 @@ class Peers:
         self.lost: Callable[[int], None] = _ignore
         #: Called at the first response on a new connection.
         self.reached: Callable[[int], None] = _ignore
-        #: Since when each live broker (by the view) has owed a response that will not come, by
-        #: monotonic time.
+        #: Monotonic time since when each live broker (by the view) has owed a response on a lost
+        #: connection.
         self._silent_ms: dict[int, int] = {}
 
     def is_host_of(self, broker_id: int, host: str) -> bool:
@@ -286,7 +286,7 @@ class Peers:
             self._silent_ms.pop(broker_id, None)
 
     def silent_since_ms(self, broker_id: int) -> int | None:
-        """Return since when a live broker owes a response on a lost connection; None if none."""
+        """Return since when a live broker owes a response on a lost connection, None if never."""
         return self._silent_ms.get(broker_id)
 
     def look(self) -> None:

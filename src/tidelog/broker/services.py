@@ -53,8 +53,9 @@ class Identity:
         self.fetching_epoch = NO_BROKER_EPOCH
         #: The cluster's id; empty until the session is open.
         self.cluster_id = ""
-        #: Earlier registrations since which this broker has lost no record. Either every log
-        #: directory proves a clean shutdown (E3), or this process held the registration (E7).
+        #: Earlier registrations since which this broker has lost no record. A registration counts
+        #: if every log directory proves a clean shutdown (E3), or if this process held the
+        #: registration (E7).
         self.clean_epochs = CleanEpochs()
         #: Whether the broker's controlled shutdown has begun (V43).
         self.is_leaving = False
@@ -74,8 +75,8 @@ class Identity:
     def lost_while_registering(self, broker_epoch: int) -> None:
         """Note a registration that expired before this broker learned of it.
 
-        A controller may have recorded that registration, and this process had its logs throughout
-        (E7).
+        A controller may have recorded the expired registration, and this process had its logs
+        throughout (E7).
         """
         self.clean_epochs = self.clean_epochs.followed_by(broker_epoch)
 
@@ -98,8 +99,8 @@ class Identity:
     def epochs_so_far(self) -> CleanEpochs:
         """Return the registrations, up to the current one, since which this broker lost no record.
 
-        A clean shutdown writes these registrations into every log directory, even if the broker is
-        not registered then.
+        A clean shutdown writes the returned registrations into every log directory, even if the
+        broker is not registered at that time.
         """
         if not self.is_registered:
             return self.clean_epochs

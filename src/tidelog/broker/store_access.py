@@ -52,7 +52,8 @@ async def patiently(
 async def read_all(services: Services, paths: Sequence[str]) -> list[Node | None]:
     """Return the nodes at these paths, None for an absent node; wait until the store can be read.
 
-    Without the configuration and the id of its topic, a replica would be kept by wrong rules.
+    Without the configuration and the id of its topic, a replica would follow a wrong retention
+    policy.
     """
     read = partial(services.store.get_many, paths)
     return list(await patiently(services.tasks, read, errors=UNREACHED))

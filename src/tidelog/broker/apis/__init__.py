@@ -1,11 +1,12 @@
 """The registry of the APIs that a broker serves: a module per API key, or a row of `refused`.
 
 Modules are named after API keys, as in `wire/messages`, so this text does not list them. Each
-module opens with its API's card. ApiVersions and the dispatch of requests are derived from the
-cards: an API is served exactly as its card says.
+module opens with its API's `Card`, the description of the API. The broker derives ApiVersions and
+the dispatch of requests from the `Card` of each API.
 
 `support` has the shared parts. `support.errors` derives the responses to requests that fail as a
-whole. A module defines its own `error_response()` if its API needs more.
+whole. A module whose API needs more than these derived responses defines its own
+`error_response()`.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ def modules() -> dict[int, Any]:
 
 
 def cards() -> dict[int, Card]:
-    """Return the card of every API served, by key, in ascending order."""
+    """Return the `Card` (the description) of every API served, by key, in ascending order."""
     refused = {key: served.card for key, served in REFUSED.items()}
     own = {key: module.CARD for key, module in modules().items()}
     return dict(sorted((refused | own).items()))
 
 
 def handlers(context: ApiContext) -> dict[int, Served]:
-    """Return the card and the request handler of every API served, by key, in ascending order."""
+    """Return the `Card` and the handler of every API served, by key, in ascending order."""
     own = {
         key: Served(module.CARD, partial(module.handle, context))
         for key, module in modules().items()

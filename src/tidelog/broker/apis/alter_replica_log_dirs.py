@@ -1,9 +1,9 @@
 """AlterReplicaLogDirs (key 34), versions 1 and 2: replicas move to other log directories (D11).
 
-The outcome of a replica says that its move has begun, not that it has ended; until then
-DescribeLogDirs shows a future replica. The reason for an error is in the broker's log. If this
-broker does not host the replica yet, the response is REPLICA_NOT_AVAILABLE. The broker remembers
-the directory for the replica's creation, as in Kafka (KIP-113).
+The outcome for a replica says that its move has begun; until the move has ended, DescribeLogDirs
+shows a future replica. The reason for an error is in the broker's log. If this broker does not host
+the replica yet, the response is REPLICA_NOT_AVAILABLE. The broker remembers the directory for the
+replica's creation, as in Kafka (KIP-113).
 """
 
 from __future__ import annotations

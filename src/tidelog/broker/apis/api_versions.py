@@ -5,7 +5,7 @@ listener, a client with tidelog's software name also gets tidelog's own APIs (G5
 does. Some clients fail at unknown keys, and others guess the broker's version from all keys that
 they see. Brokers send each other requests without asking for versions first.
 
-If a request's version is newer than the served ones, the connection responds with version 0,
+If a request's version is newer than the served versions, the connection responds with version 0,
 UNSUPPORTED_VERSION and the ranges (KIP-511). From version 3 on, software name and version must
 match Kafka's pattern, else the error is INVALID_REQUEST.
 """

@@ -1,10 +1,11 @@
 """ControlledShutdown (key 7), versions 0 to 3: a stopping broker gives up its leaderships (V43).
 
 Only brokers send this request. The controller responds when the new leaders, and the ISRs without
-the broker, are durable. The controller also waits until all brokers have acknowledged their
-commands, for a second at most. The response lists the partitions that the broker still leads and
-that another replica could lead after it has caught up. Every broker but the controller responds
-NOT_CONTROLLER. Versions 0 and 1 carry no broker epoch, so the broker epoch does not fence them.
+the broker, are durable. Before the response the controller also waits until all brokers have
+acknowledged their commands, for a second at most. The response lists the partitions that the broker
+still leads and that another replica could lead after it has caught up. Every broker but the
+controller responds NOT_CONTROLLER. Requests of versions 0 and 1 carry no broker epoch, so the
+broker epoch does not fence them.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class _PartitionDeletion:
         self._answer = answer
 
     def acknowledged(self) -> None:
-        """Respond with the low watermark: all live replicas start at the offset."""
+        """Respond with the low watermark: all live replicas start at the requested offset."""
         self._answer.low_watermark = self.partition.low_watermark
         self._done()
 

@@ -2,10 +2,10 @@
 
 The response has the size of each replica in bytes, and how far its log end is behind its high
 watermark. A future replica, which is moving to the directory, lags behind the current replica's log
-end. Its lag is -1 if the current replica's directory has failed. A directory that has failed or is
-unreadable is listed with KAFKA_STORAGE_ERROR and without replicas, as in Kafka. A tagged field
-lists the replicas that a directory held when it failed at run time. From version 4 on, a directory
-also has the size and the free space of its volume (KIP-827).
+end. The lag of a future replica is -1 if the directory of the current replica has failed. A
+directory that has failed or is unreadable is listed with KAFKA_STORAGE_ERROR and without replicas,
+as in Kafka. A tagged field lists the replicas that a directory held when it failed at run time.
+From version 4 on, a directory also has the size and the free space of its volume (KIP-827).
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ def _last_known(
 async def _volume_size(directory: LogDirectory) -> VolumeSize:
     """Return size and free bytes of the volume; last known values for a slow directory (D13).
 
-    On a slow directory the call would wait behind earlier operations, longer than the client waits.
+    On a slow directory, reading the volume would wait behind earlier operations, longer than the
+    client waits.
     """
     path = directory.path
     if directory.speed.is_slow:
@@ -161,7 +162,7 @@ def error_response(
 ) -> DescribeLogDirsResponse:
     """Return `error` for the whole response if the version has a field for it.
 
-    Earlier versions carry the error in a directory without a name.
+    Earlier versions carry the error in a result whose directory name is empty.
     """
     if request.header.api_version >= _LOG_DIRS_ERROR_VERSION:
         return DescribeLogDirsResponse(error_code=error)

@@ -3,8 +3,8 @@
 A follower reads up to the log end. A consumer reads up to the high watermark, or with
 read_committed up to the last stable offset. Incremental sessions are supported (KIP-227), topic ids
 from version 13, followers' broker epochs from 15, leader hints from 16. A fetch without a session
-gets a temporary session that ends with its response. Not supported yet are fetching from followers
-(KIP-392), and transactions, so the last stable offset is the high watermark.
+gets a temporary session that ends with its response. Transactions are not supported yet, so the
+last stable offset is the high watermark. Fetching from followers (KIP-392) is not supported yet.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _session(
 def _update(
     context: ApiContext, session: FetchSession, message: FetchRequest
 ) -> list[SessionPartition]:
-    """Add listed and remove forgotten partitions; return the listed ones, which become dirty."""
+    """Add listed and remove forgotten partitions; return the listed, now dirty partitions."""
     by_id = session.uses_topic_ids
     partitions = session.partitions
     dirty = session.dirty

@@ -2,15 +2,15 @@
 
 The response has the first offset whose record is not older than the given timestamp. A negative
 timestamp is a code. Code -1 means the latest offset, -2 the earliest, and -3 the record with the
-largest timestamp (version 7). As in Kafka, that record may lie below the log start offset. Code -4
-means the earliest offset on this broker (version 8). Code -5 means the latest offset in remote
-storage (version 9), which tidelog lacks, so it returns no offset. Consumers get offsets up to the
-high watermark, or with read_committed up to the last stable offset (version 2). Until the high
-watermark reaches the current leader epoch, consumers get OFFSET_NOT_AVAILABLE, below version 5
-LEADER_NOT_AVAILABLE (V36). Replicas get offsets of the whole log. A partition that the request
-names twice gets INVALID_REQUEST. Version 0 returns the first offsets of segments, compared by the
-time of their last write. Transactions are not supported yet, so the last stable offset is the high
-watermark.
+largest timestamp (version 7). The record with the largest timestamp may lie below the log start
+offset, as in Kafka. Code -4 means the earliest offset on this broker (version 8). Code -5 means the
+latest offset in remote storage (version 9), which tidelog lacks, so it returns no offset. Consumers
+get offsets up to the high watermark, or with read_committed up to the last stable offset (version
+2). Until the high watermark reaches the current leader epoch, consumers get OFFSET_NOT_AVAILABLE,
+below version 5 LEADER_NOT_AVAILABLE (V36). Replicas get offsets of the whole log. A partition that
+the request names twice gets INVALID_REQUEST. Version 0 returns the first offsets of segments,
+compared by the time of their last write. Transactions are not supported yet, so the last stable
+offset is the high watermark.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ CARD = Card(
 )
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-#: The first version that supports each code.
+#: The first version that supports each negative timestamp code.
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _LEADER_EPOCH_VERSION = 4
 _OFFSET_NOT_AVAILABLE_VERSION = 5
 _CONSUMER_REPLICA_ID = -1
-#: Partitions searched between two turns of the event loop, when no search waits for the disk.
+#: Number of partitions searched in one turn of the event loop, when no search waits for the disk.
 _PER_TURN = 100
 
 
@@ -218,7 +218,7 @@ async def _looked_up(
     try:
         partition, role = _leader(context, request, topic, asked)
         end = _visible_end(partition, role, request)
-        # The search covers records below this end, and ignores records that are appended meanwhile.
+        # The search covers records below `end`, and ignores records that are appended meanwhile.
         unknown = _unknown_end(partition, role, request)
         if asked.timestamp == MAX_TIMESTAMP:
             found = await partition.log.max_timestamp()
@@ -248,7 +248,7 @@ def _check_still_leads(
 ) -> None:
     """Raise KafkaError if the leadership in which a search began has ended.
 
-    The found record may be truncated by now, and this broker may not respond for the current log.
+    The found record may have been truncated since then, and this broker may no longer lead.
     """
     partition, now = _leader(context, request, topic, asked)
     if now is not role:

@@ -1,10 +1,10 @@
 """MarkLogDirsBad (key 20006), version 0: take log directories offline as if they had failed (D12).
 
 This API is tidelog's own, served and advertised on the inter-broker listener only (G5). The
-replicas in such a directory are offline until the broker restarts, and other replicas lead. A
-directory that has already failed gets no error, and an unknown directory gets LOG_DIR_NOT_FOUND.
-The last good directories get INVALID_REQUEST, because the broker would halt without them. If one
-directory of the request is refused, all directories are refused.
+replicas in a directory taken offline are offline until the broker restarts, and other replicas
+lead. A directory that has already failed gets no error, and an unknown directory gets
+LOG_DIR_NOT_FOUND. The last good directories get INVALID_REQUEST, because the broker would halt
+without them. If one directory of the request is refused, all directories are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CARD = Card(api_key=20_006, min_version=0, max_version=0, rights=(ALTER_CLUSTER,
 
 
 def handle(context: ApiContext, request: Request[MarkLogDirsBadRequest]) -> MarkLogDirsBadResponse:
-    """Take all of the directories offline, or none: only a restart brings them back."""
+    """Take all of the directories offline, or none; only a restart brings a directory back."""
     paths = list(dict.fromkeys(request.message.log_dirs))
     refused = _refused(context, paths)
     if not refused:

@@ -7,9 +7,9 @@ batches are acknowledged in order, even after one of them timed out (V38). If th
 all partitions, each with its own error. Transactions are not supported yet: a transactional id gets
 INVALID_TXN_STATE. A refused acks=0 request closes the connection, as in Kafka, since no response
 could report it. As Kafka 4 does, ApiVersions advertises versions from 0 on. librdkafka compresses
-with gzip, snappy or lz4 only if the range has version 0 (KAFKA-18659). No request with version 0
-comes from it. Versions 0 to 2 are refused like any other unserved version. Internal topics
-(`__consumer_offsets`, `__cluster_events`) accept records from brokers only, as in Kafka.
+with gzip, snappy or lz4 only if the range has version 0 (KAFKA-18659). librdkafka never sends a
+Produce request of version 0. Versions 0 to 2 are refused like any other unserved version. Internal
+topics (`__consumer_offsets`, `__cluster_events`) accept records from brokers only, as in Kafka.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class _Produce:
         self.response = ProduceResponse()
         self.pending: Pending | None = None
         self.timeout: object = None
-        #: Partitions without a result, plus 1 until the append of every partition has begun.
+        #: Number of partitions without a result, plus 1 until the append of every partition has
+        #: begun.
         self.remaining = 1
         self.unanswered: dict[_PartitionAppend, None] = {}
         #: Whether a partition acknowledges acks=1 only after a sync, so that the response waits
@@ -151,8 +152,8 @@ class _PartitionAppend:
         """Take over the outcome of the leader's write."""
         error = completion.error
         if isinstance(error, NotFlushedError):
-            # The log has the batch, so later batches of its producer wait until the producer
-            # resends it (V38).
+            # The log has the batch although a flush failed, so later batches of this producer wait
+            # until the producer resends the batch (V38).
             self.sent = error.sent
             self.refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             return
@@ -274,7 +275,7 @@ def _refusal(message: ProduceRequest) -> KafkaError | None:
 
 
 def _topic_refusal(topic: str, client_id: str | None) -> KafkaError | None:
-    """Return the refusal of a topic that accepts records from brokers only; None for others."""
+    """Return the refusal of a topic that accepts records from brokers only, else None."""
     if is_internal_topic(topic) and client_id != _ADMIN_CLIENT_ID:
         if topic == CLUSTER_EVENTS and _EVENTS_CLIENT_ID.fullmatch(client_id or ""):
             return None
@@ -292,7 +293,8 @@ def _begin(
     answer: PartitionProduceResponse,
     now_ms: int,
 ) -> None:
-    # A decoded request holds a single view; lists of buffers occur only in requests to encode.
+    # In a decoded request `records` is a single view; only a request to encode has a list of
+    # buffers.
     records = data.records if isinstance(data.records, memoryview) else b""
     partition = context.replicas.get(topic_partition)
     if partition is None:

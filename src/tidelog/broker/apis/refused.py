@@ -1,8 +1,9 @@
 """The APIs that brokers refuse, with the versions and the error of each.
 
-A broker responds to such a request with an error. The error is the one of a Kafka 3.9 broker with
-PLAINTEXT listeners and without an authorizer, or an error that clients take as final. A client
-reports that error and stops; after a closed connection it would reconnect and ask again.
+A broker responds to a request of a refused API with an error. The error is that of a Kafka 3.9
+broker with PLAINTEXT listeners and without an authorizer, or an error that clients take as final. A
+client reports the error and stops; after a closed connection the client would reconnect and ask
+again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """StopReplica (key 5), versions 3 and 4: the controller stops or deletes replicas.
 
-A replica loses its role. If the command says so, the broker deletes the replica: its directory is
-renamed first and removed later (V34). A replica obeys a command with its own leader epoch or a
-later one, and always epoch -2, which means the deletion of the topic (V30). A missing replica is no
-error. The broker refuses a whole request for the same reasons as LeaderAndIsr.
+A stopped replica loses its role. If the command says so, the broker deletes the replica: its
+directory is renamed first and removed later (V34). A replica obeys a command with its own leader
+epoch or a later one, and always epoch -2, which means the deletion of the topic (V30). A missing
+replica is no error. The broker refuses a whole StopReplica request for the same reasons as a
+LeaderAndIsr request.
 """
 
 from __future__ import annotations

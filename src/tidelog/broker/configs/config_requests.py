@@ -1,11 +1,11 @@
-"""The common part of AlterConfigs and IncrementalAlterConfigs: one resource after the other.
+"""The common part of AlterConfigs and IncrementalAlterConfigs, which changes resources in turn.
 
 Any broker changes topics and the cluster-wide broker defaults (the broker resource without a name).
-Only the broker itself changes its own settings, so clients send such a request to that broker
-(KIP-226). The rates of the replication throttle are an exception: any broker changes them for any
-other broker (R15). Each resource succeeds or fails by itself. The error for a key gives the reason:
-the key needs a restart, is unknown for a topic, or has an invalid value. Brokers accept unknown
-keys, which have no effect.
+Only the broker itself changes its own settings, so clients send a request about these settings to
+that broker (KIP-226). The rates of the replication throttle are an exception: any broker changes
+them for any other broker (R15). Each resource succeeds or fails by itself. The error for a key
+gives the reason: the key needs a restart, is unknown for a topic, or has an invalid value. Brokers
+accept unknown keys, which have no effect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Resource types (ConfigResource.Type).
 TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE = 2, 4, 8, 16
 GROUP_RESOURCE = 32
-#: Resources of one request that are handled between two turns of the event loop.
+#: Number of resources of one request that are handled in one turn of the event loop.
 _PER_TURN = 100
 
 
@@ -73,7 +73,8 @@ def entity_of(services: Services, resource_type: int, name: str) -> tuple[str, s
             f"broker {name!r} was asked for, this is broker {services.broker_id}: ask that broker,"
             " or leave the name empty for what holds for all brokers",
         )
-    # Kafka 3.9 with ZooKeeper responds the same, and has no configuration of groups either.
+    # Kafka 3.9 with ZooKeeper also refuses unsupported resource types, and has no configuration of
+    # groups either.
     what = {
         CLIENT_METRICS_RESOURCE: "subscriptions of client metrics",
         GROUP_RESOURCE: "configurations of groups",
@@ -172,8 +173,9 @@ async def _alter(
 def _sets_rates_of_another(services: Services, resource: Resource) -> bool:
     """Return whether only throttle rates of another broker are changed.
 
-    Any broker accepts such a change, so a dead broker cannot prevent that a throttle is set or
-    removed (R15). Valid rates are valid for every broker, whatever its own configuration.
+    Any broker accepts a change of another broker's throttle rates, so a dead broker cannot prevent
+    that a throttle is set or removed (R15). Valid rates are valid for every broker, whatever its
+    own configuration.
     """
     name = resource.name
     if resource.type != BROKER_RESOURCE or not (name.isascii() and name.isdigit()):

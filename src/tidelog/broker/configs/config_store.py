@@ -3,8 +3,8 @@
 One node below `/config` holds the settings of an entity. Every change also creates a sequence node
 below `/config/changes` in the same transaction; by that node all brokers learn of the change
 (`live_configs`). A change is computed from the node's content, and written only if the node is
-unchanged. If the node has changed, or if the outcome of the write is unknown (S2), the change is
-computed again. A request waits for the store at most for the request timeout (S3).
+unchanged. If the entity's node has changed, or if the outcome of the write is unknown (S2), the
+change is computed again. A request waits for the store at most for the request timeout (S3).
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ Every broker watches the change notifications and reads the entities that they n
 settings go to the logs and leaders of the topic (V60, V64) and, on the controller, to elections
 (V13). Stored broker settings override the configuration with which this broker was started;
 `reload` replaces that configuration. If a notification was purged before this broker saw it, the
-numbers of the notifications have a gap. After such a gap, and after a new session, the broker reads
-all configuration again. The broker purges a notification 15 minutes after it first saw it. Kafka
-purges by the age of a notification, but tidelog does not compare the clocks of machines.
+numbers of the notifications have a gap. After a gap in the numbers of notifications, and after a
+new session, the broker reads all configuration again. The broker purges a notification 15 minutes
+after it first saw it. Kafka purges by the age of a notification, but tidelog does not compare the
+clocks of machines.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class LiveConfigs:
         on_every_config: Callable[[], None],
         on_defaults: Callable[[], None],
     ) -> None:
-        """Changes also go to the controller, if this broker is the controller.
+        """Configuration changes also go to the controller, if this broker is the controller.
 
         `on_topics` gets the topics whose configuration changed. `on_every_config` is called if any
         topic's configuration may have changed, `on_defaults` if the broker's own has changed.
@@ -87,7 +88,7 @@ class LiveConfigs:
         self._wake.set()
 
     def reload(self, offered: BrokerConfig) -> None:
-        """Apply those keys of a reloaded configuration that can change while a broker runs.
+        """Apply keys of a reloaded configuration that can change while a broker runs.
 
         Raises ConfigError, and changes nothing, if the values contradict each other.
         """
@@ -217,7 +218,7 @@ class LiveConfigs:
             if now_ms - seen_ms < EXPIRATION_MS:
                 continue
             path = f"{layout.CONFIG_CHANGES}/{name}"
-            with contextlib.suppress(TransactionFailed):  # another broker removed the node first
+            with contextlib.suppress(TransactionFailed):  # another broker removed the notification
                 await self._services.store.transact([Delete(path, ANY_VERSION)])
             del self._seen[name]
 

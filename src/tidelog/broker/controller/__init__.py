@@ -18,7 +18,8 @@ controller (V42).
 `channels` has an ordered queue of commands and a connection for each broker (V17, V81).
 
 `balancing` (preferred replicas, V46) and `draining` (the wait before partitions are removed) act on
-timers. `drains` asks for the groups' progress in such partitions (V71).
+timers. `drains` asks for the progress of consumer groups in partitions that wait for their removal
+(V71).
 
 `term_events` records cluster events (V80), and `metrics` has the metrics.
 """

@@ -1,9 +1,10 @@
 """The schedule of leader rebalancing: when a controller checks preferred replicas (V46).
 
 `elections/balance` decides which leaderships return to preferred replicas, and which brokers must
-catch up first. This module sets the timers. The first check comes soon after the election, and
-later checks follow at each interval. While leaderships wait to return, rebalancing steps follow
-each other a second apart. The schedule ends with the controller's term.
+catch up first. This module sets the timers for leader rebalancing. The first check of preferred
+replicas comes soon after the controller's election, and later checks follow at each interval. While
+leaderships wait to return, rebalancing steps follow each other a second apart. The schedule ends
+with the controller's term.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tidelog.controller.events import Event
 
 #: Milliseconds that a new controller lets the cluster settle before the first check (Kafka: 5 s).
 _FIRST_LOOK_MS: Final = 5_000
-#: Pause between two steps, in milliseconds, in which clients find the new leaders.
+#: Pause between two rebalancing steps, in milliseconds, in which clients find the new leaders.
 _STEP_MS: Final = 1_000
 #: A percentage that no imbalance exceeds, so no leadership returns.
 _EVERYTHING: Final = 100
@@ -35,7 +36,7 @@ class Balancing:
         self._balance = balance
         self._offer = offer
         self._is_over = False
-        #: Whether the next step is already scheduled.
+        #: Whether the next rebalancing step is already scheduled.
         self._is_due = False
         self._held_back: tuple[int, ...] = ()
 
@@ -48,7 +49,7 @@ class Balancing:
         self._is_over = True
 
     def decided(self) -> None:
-        """Schedule the next step after a decision, while leaderships still wait."""
+        """Schedule the next step after a decision, while leaderships still wait to return."""
         self._report_held_back()
         if self._balance and not self._is_due:
             self._is_due = True

@@ -2,7 +2,7 @@
 
 A channel belongs to one registration; a later incarnation of the broker gets another channel.
 Waiting commands are merged and bounded. A command fails if the connection breaks, the timeout
-expires or the broker rejects the command. The channel then resends the command on the same queue
+expires or the broker rejects the command. The channel resends a failed command on the same queue
 until the registration ends. A broker acknowledges its roles before the controller sends it metadata
 that names them, so clients learn only of leaders that lead. A role that a full disk refused is sent
 again later, until the disk has room or a newer command replaces the role. Correlation ids continue
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 #: Pause in milliseconds before a command is sent again (as in Kafka's RequestSendThread).
 RETRY_MS = 100
-#: Pause in milliseconds before the first retry, which is shorter: a starting broker may not listen
-#: or know its epoch yet.
+#: Pause in milliseconds before the first retry of a command; later pauses are longer, because only
+#: a starting broker may not listen or know its epoch yet.
 FIRST_RETRY_MS = 20
 #: Pause in milliseconds before a role is sent again to a broker whose disk was full; the disk may
 #: have room by then.
@@ -86,7 +86,7 @@ class Channel:
         self._refused: dict[TopicPartition, BrokerRole] = {}
         self._repetition: Timeout | None = None
         self._repetition_ms = FULL_DISK_RETRY_MS
-        #: Roles that were refused when they were last sent again.
+        #: Roles that the broker refused again when the controller last resent them.
         self._refused_before: dict[TopicPartition, BrokerRole] = {}
         #: Reasons for retries that the log has reported since the broker last acknowledged all
         #: commands.
@@ -260,7 +260,7 @@ class Channel:
         )
         problem = f"{api} to broker {self.info.broker_id} will be repeated: {reason}"
         # Until a dead broker's session ends, retries come ten times a second. So the log has each
-        # reason once as a warning, and then only at debug level.
+        # reason for a retry once as a warning, and then only at debug level.
         self._log(logging.DEBUG if problem in self._reported else logging.WARNING, problem)
         if len(self._reported) < _MAX_REPORTED:
             self._reported[problem] = None
@@ -331,8 +331,8 @@ class Channel:
     ) -> None:
         """Keep the roles that a full disk refused, and schedule the time to resend them.
 
-        A full disk may have room later. If waiting commands replace a refused role, that role is
-        not kept.
+        A full disk may have room later, so the roles are sent again. If waiting commands replace a
+        refused role, that role is not kept.
         """
         waiting = self._waiting
         for topic_partition, error in outcomes:
@@ -382,10 +382,10 @@ class Channel:
     def _log_ends_reported(
         self, commands: Commands, request: Outgoing, answer: GetReplicaLogInfoResponse
     ) -> bool:
-        """Pass on the log ends (E6); return False if the broker must be asked again.
+        """Pass on the log ends of a broker (E6); return False if the broker must be asked again.
 
-        The broker must be asked again if it responded for another registration, or could not read
-        some logs.
+        The controller must ask again if the broker responded for another registration, or could not
+        read some logs.
         """
         if answer.broker_epoch != self.info.broker_epoch:
             self._report(request, f"an answer of broker epoch {answer.broker_epoch}")
@@ -488,9 +488,9 @@ class Channels:
     def when_acknowledged(self, callback: Callable[[], None], limit_ms: int) -> None:
         """Call back once, when every broker has acknowledged the commands sent so far.
 
-        The callback also runs after `limit_ms`, or if the term ends earlier. The call does not wait
-        for a broker that has left commands unacknowledged for `limit_ms` already. So a hanging
-        broker delays one request, and no later request.
+        The callback also runs after `limit_ms`, or if the term ends earlier. The wait excludes a
+        broker that has left commands unacknowledged for `limit_ms` already. So a hanging broker
+        delays one client request, and no later request.
         """
         awaited = [each for each in self._channels.values() if each.behind_ms < limit_ms]
         if len(awaited) < len(self._channels):

@@ -1,9 +1,10 @@
 """The cold start: a controller begins while no replica runs in its recorded incarnation (E8).
 
 In a cold start all brokers have restarted, perhaps on an older copy of the store. Only a broker
-that has seen a later store notices an older copy, when it registers. So the first election waits
-for the brokers of all replicas, up to leader.recovery.wait.ms. A running cluster never waits: one
-ISR member of one partition in its recorded incarnation is enough. This module decides nothing else.
+that has seen a later store notices an older copy, when it registers. So the first election of a
+cold start waits for the brokers of all replicas, up to leader.recovery.wait.ms. A running cluster
+never waits: one ISR member of one partition in its recorded incarnation is enough. This module
+decides only whether the first election must wait.
 """
 
 from __future__ import annotations

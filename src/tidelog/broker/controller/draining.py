@@ -1,8 +1,8 @@
 """The wait for consumer groups to read partitions before their removal (V71).
 
-The wait runs during a controller's term while such partitions exist. `drains` asks the coordinators
-for the progress of their groups. A result counts only if leaders and coordinators stayed the same
-during the check.
+The wait runs during a controller's term while partitions are waiting for their removal. `drains`
+asks the coordinators for the progress of their groups. A check counts only if leaders and
+coordinators stayed the same meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DRAIN_LOOK_MS = 500
 
 
 class Draining:
-    """The waits of one controller term."""
+    """The waits for consumer groups during one controller term."""
 
     def __init__(
         self,
@@ -60,7 +60,8 @@ class Draining:
                         if partition.topic == CONSUMER_OFFSETS
                     }
                     read = await self._progress.read_to_the_end(leaders, coordinators)
-                    # Meanwhile another broker may have led a partition or coordinated groups.
+                    # During these requests another broker may have become leader of a partition or
+                    # coordinator of groups.
                     if read and watched == self._watched_states(waiting):
                         self._offer(DrainRead(read))
                 await self._services.tasks.sleep(_DRAIN_LOOK_MS)
@@ -70,7 +71,7 @@ class Draining:
     def _watched_states(
         self, waiting: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionState] | None:
-        """Return the states of the waiting partitions and of those of `__consumer_offsets`.
+        """Return the states of the waiting partitions and of the partitions of consumer offsets.
 
         Returns None if a partition has no live leader, or if the leader of a waiting partition has
         unacknowledged commands.

@@ -1,10 +1,11 @@
 """Progress of consumer groups in partitions that are removed once all groups have read them (V71).
 
-Like any client, the controller asks every coordinator and the partitions' leaders. The controller
-requests the groups of each broker, their committed offsets, and the end offsets of the partitions.
-The controller uses the responses only if every asked broker responds. A coordinator that moves or
-cannot be reached may have a group that no other broker reports; the progress is then unknown. The
-caller ensures that the leaders accept no more records. This module knows nothing of removals.
+Like any client, the controller sends its requests to every coordinator and to the partitions'
+leaders. The controller requests the groups of each broker, their committed offsets, and the end
+offsets of the partitions. The controller uses the responses only if every asked broker responds. A
+coordinator that moves or cannot be reached may have a group that no other broker reports, so the
+progress is unknown. The caller ensures that the leaders accept no more records. This module knows
+nothing of removals.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LIST_GROUPS_VERSION, _OFFSET_FETCH_VERSION, _LIST_OFFSETS_VERSION = 4, 8, 8
 _TIMEOUT_MS = 5_000
 _PURPOSE = "drain"
 _LATEST = -1
-#: Groups whose offsets one request fetches.
+#: Maximum number of groups whose offsets one request fetches.
 _GROUPS_PER_REQUEST = 500
 
 

@@ -1,6 +1,6 @@
 """The metrics of a controller, and of its commands to brokers.
 
-The broker that is the controller counts them during its term.
+The broker that is the controller counts these metrics during its term.
 """
 
 from __future__ import annotations

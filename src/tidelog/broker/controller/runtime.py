@@ -1,13 +1,14 @@
 """The controller of the cluster on this broker: race, load, decide, write, command.
 
 Every broker watches `/controller` and races for it when the node is deleted (V3, V40). The winner
-loads the whole state (V41) and then works in turns. In each turn the controller reads the changes
-that watches announced (`store_watches`), and decides about all events together. The turn then
-writes the decision to the store, queues the commands and responds to requests, in this order (V2).
-`tidelog.controller` makes the decisions. A controller's term ends when its session expires or a
-newer controller exists; waiting requests get NOT_CONTROLLER. If the store never answers a request
-of the controller, the broker notices the stall. The broker ends the term and starts a new task,
-which removes the left-over `/controller` node (V42).
+of the race loads the whole state (V41) and then works in turns. In each turn the controller reads
+the changes that watches announced (`store_watches`), and decides about all events together. At the
+end of a turn the controller writes the decision to the store, queues the commands and responds to
+requests, in this order (V2). `tidelog.controller` makes the decisions. A controller's term ends
+when its session expires or a newer controller exists; waiting requests get NOT_CONTROLLER. If the
+store never answers a request of the controller, the broker notices the stall. The broker ends the
+term of a stalled controller and starts a new task, which removes the left-over `/controller` node
+(V42).
 """
 
 from __future__ import annotations
@@ -80,15 +81,15 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
 #: Milliseconds after which a client that creates or deletes topics gets its response, if not every
-#: broker has acknowledged the commands before. The wait matters because the client's next request
-#: may reach any broker.
+#: broker has acknowledged the commands before. The response waits for the brokers because the
+#: client's next request may reach any of them.
 _HEARD_LIMIT_MS = 1_000
 #: Pause in milliseconds between two reads of topics whose nodes are unreadable.
 _LOOK_AGAIN_MS = 5_000
 
 
-#: The event of each request that goes to the controller unchanged. The flag is set if the response
-#: waits until the brokers acknowledged the commands, or for a second.
+#: The event of each request that goes to the controller unchanged. The flag is true if the response
+#: to the request waits until the brokers have acknowledged the commands, for a second at most.
 _EVENTS: Final[dict[type, tuple[Callable[[int, Any], Event], bool]]] = {
     AllocateProducerIdsRequest: (ProducerIdsAsked, False),
     AlterPartitionReassignmentsRequest: (ReassignmentsAsked, True),
@@ -165,7 +166,7 @@ class ControllerRuntime:
             waiting.pending.complete(waiting.refusal())
 
     def session_renewed(self) -> None:
-        """Check the claim again: the broker re-registered, lost its watches, and may be elected."""
+        """Check `/controller` again: this broker re-registered and lost its watches."""
         self._claim_changed = True
         self._wake.set()
 
@@ -174,7 +175,7 @@ class ControllerRuntime:
         self._claim_changed = True
         self._wake.set()
 
-    # further changes for a controller
+    # configuration changes for a controller
 
     def configs_changed(self, topics: Iterable[str]) -> None:
         """Have a controller read the changed configuration of these topics (V13)."""
@@ -310,8 +311,8 @@ class ControllerRuntime:
     def _watch_activity(self) -> None:
         """Check periodically that the controller makes progress (V42).
 
-        The limit is at least twice the session timeout, because a request to an unresponsive store
-        fails within the session timeout.
+        The limit for progress is at least twice the session timeout, because a request to an
+        unresponsive store fails within the session timeout.
         """
         limit_ms = self.services.config.controller_activity_timeout_ms
         if self._closing or limit_ms == 0:
@@ -329,7 +330,8 @@ class ControllerRuntime:
     def _restart_flow(self) -> None:
         """End a task that waits for an outcome that never comes, and end its term.
 
-        The new task finds the nodes that the former task left in the store, `/controller` first.
+        The task that follows finds the nodes that the ended task left in the store, `/controller`
+        first.
         """
         self.services.tracer.mark("controller_stalled")
         self.services.tracer.event("controller_stalled", epoch=self.controller_epoch)
@@ -344,7 +346,7 @@ class ControllerRuntime:
         self._flow = self.services.tasks.spawn("controller", self._run())
 
     async def _idle(self) -> None:
-        """Wait until there is something to do."""
+        """Wait until the controller has something to do."""
         self._activity.rests()
         await self._wake.wait()
         self._activity.moved()
@@ -377,8 +379,8 @@ class ControllerRuntime:
         if node is not None:
             if node.stat.ephemeral_owner != self._store.session_id:
                 return None
-            # The node is left over from an ended term of this broker; no controller acts under it
-            # (V42).
+            # This `/controller` node is left over from an ended term of this broker; no controller
+            # acts under it (V42).
             self.services.tracer.mark("controller_node_left_over")
             await self._leave_office()
         epoch_node = await self._store.get(layout.CONTROLLER_EPOCH)
@@ -398,7 +400,7 @@ class ControllerRuntime:
         try:
             await self._store.transact(ops)
         except TransactionFailed:
-            # Another broker won the race: check `/controller` again, and watch it.
+            # Another broker won the race for `/controller`: check the node again, and watch it.
             self.services.tracer.mark("controller_race_lost")
             self.verify()
             return None
@@ -422,8 +424,8 @@ class ControllerRuntime:
     async def _leave_office(self) -> None:
         """Remove `/controller` if this very session owns the node (V42).
 
-        Each election raises the controller epoch. So the check of the epoch protects the node of a
-        controller that was elected in between.
+        Each election raises the controller epoch. The deletion checks the controller epoch, so it
+        never removes the node of a controller that was elected in between.
         """
         paths = [layout.CONTROLLER, layout.CONTROLLER_EPOCH]
         node, epoch = await self._store.get_many(paths)
@@ -486,7 +488,7 @@ class ControllerRuntime:
     def _look_again(self, term: Term) -> None:
         """Read unreadable nodes again, because an administrator may have repaired them.
 
-        The timer for these reads also sweeps reassignments (V50).
+        The timer for reads of unreadable nodes also sweeps reassignments (V50).
         """
         if self._term is not term:
             return

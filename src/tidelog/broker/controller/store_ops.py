@@ -1,10 +1,9 @@
 """The nodes of a controller's writes, and how to check afterwards whether a write was made.
 
 A `Unit` is a group of operations that go into one transaction together. The unit's witness is the
-node that shows the outcome when it is read back. The outcome is that the unit was written, can
-still be written, or conflicts with another client's write (V15, S2). The controller recognizes its
-own data by the controller epoch or fresh topic id in it, and by the node's version. This module
-does no I/O.
+node that shows the outcome when it is read back. A unit was written, can still be written, or
+conflicts with another client's write (V15, S2). The controller recognizes its own data by the
+controller epoch or fresh topic id in it, and by the node's version. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _OP_OVERHEAD_BYTES = 64
 
 
 class PendingVerdict:
-    """The verdict on a unit that is not written but can still be written."""
+    """The verdict on a `Unit` whose nodes are not written but can still be written."""
 
 
 PENDING = PendingVerdict()
@@ -73,7 +72,7 @@ class Unit:
         self.write = write
         self.witness = witness
         self.ops = ops
-        #: Nodes that must exist before the unit; the unit creates those that are missing.
+        #: Nodes that must exist before the unit; the unit creates missing nodes.
         self.parents: tuple[str, ...] = ()
         #: Whether later units depend on this unit, so that its transaction holds no other unit.
         self.alone = False
@@ -84,7 +83,7 @@ class Unit:
         return sum(_size_of(op) for op in self.ops)
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return the unit's outcome, judged by its witness."""
+        """Return the unit's outcome, judged by its witness node as read back from the store."""
         raise NotImplementedError
 
     def adapt(self, failure: TransactionFailed) -> bool:
@@ -95,7 +94,7 @@ class Unit:
         return False
 
     def make_parents(self, missing: Sequence[str]) -> None:
-        """Prepend the creation of these nodes."""
+        """Prepend the creation of these parent nodes to the unit's operations."""
         self.ops[:0] = [Create(path, b"") for path in missing]
 
     def _drop_existing(self, failure: TransactionFailed) -> bool:
@@ -146,7 +145,7 @@ class StateUnit(Unit):
         return Conflict(state=found)
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust to a parent that another client created meanwhile."""
+        """Adjust the unit to a parent node that another client created meanwhile."""
         return self._drop_existing(failure)
 
 
@@ -209,7 +208,7 @@ class AssignmentUnit(Unit):
         return Conflict(reason="the topic's node has changed")
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust to a parent that was created meanwhile, or to a request that was withdrawn."""
+        """Adjust the unit to a parent created meanwhile, or to a request withdrawn meanwhile."""
         if isinstance(failure.error, NoNode | NotEmpty):
             kept = [
                 op
@@ -249,7 +248,7 @@ class RemovalRequestUnit(Unit):
         return Written() if done else PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust to a request that was created or deleted meanwhile, and to its parent likewise."""
+        """Adjust the unit to a request, or its parent, that was created or deleted meanwhile."""
         error, path = failure.error, self.witness
         if error.path != path:
             return self._drop_existing(failure)
@@ -321,21 +320,21 @@ class AcceptedUnit(Unit):
         self._data = layout.encode_accepted_reassignment(accepted.replicas)
         ops: list[Op] = [Create(path, self._data)]
         if accepted.is_again:
-            # The node is created again, because its creation transaction identifies the
-            # reassignment.
+            # The node of an accepted request is deleted and created again, because its creation
+            # transaction identifies the reassignment.
             ops.insert(0, Delete(path, ANY_VERSION))
         super().__init__(write, path, ops)
         root = layout.REASSIGNMENTS
         self.parents = (root, f"{root}/{accepted.topic_partition.topic}")
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written if the node has the content; any other content is still to be replaced."""
+        """Return written if the node has the wanted content; other content will be replaced."""
         if node is not None and node.data == self._data:
             return Written(node.stat.czxid)
         return PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust to an earlier request that came or went meanwhile, and to parents likewise."""
+        """Adjust the unit to an accepted request, or a parent node, that came or went meanwhile."""
         error = failure.error
         deletes = any(isinstance(op, Delete) for op in self.ops)
         if isinstance(error, NoNode) and deletes:
@@ -368,7 +367,7 @@ class ForgottenUnit(Unit):
         return Written() if node is None else PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Keep the parent if it has other children, or skip it if it is gone."""
+        """Keep a parent node that has other children, and skip a parent node that is gone."""
         path = failure.error.path
         kept = [op for op in self.ops if op.path != path]
         dropped = path != self.witness and len(kept) < len(self.ops)
@@ -416,7 +415,7 @@ def producer_ids_found(node: Node | None) -> LastProducerId | None:
 
 
 def units_of(index: int, write: Write) -> list[Unit]:
-    """Return the units of a write; a topic too large for one transaction has several."""
+    """Return the units of a write; a topic too large for one transaction has several units."""
     match write:
         case WritePartitionState():
             topic_partition = write.topic_partition
@@ -488,9 +487,9 @@ def _assignment(topic: Topic) -> TopicAssignment:
 
 
 def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
-    """Return a unit for the topic's node and as many requests as fit, then units for more requests.
+    """Return a unit with the topic's node and the requests that fit, then more units.
 
-    A request that outlives the first transaction names a partition that no longer exists.
+    A removal request that outlives the first transaction names a partition that no longer exists.
     """
     name = write.topic.name
     first: Unit = AssignmentUnit(index, write.topic)
@@ -515,7 +514,7 @@ def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
 def _with_states(
     index: int, first: Unit, topic: str, states: Mapping[int, PartitionState]
 ) -> list[Unit]:
-    """Return a topic's unit with as many first states as fit, then units for the other states."""
+    """Return a new topic's unit with as many states as fit, then units for other states."""
     units: list[Unit] = [first]
     size_bytes = first.size_bytes
     for partition, state in sorted(states.items()):

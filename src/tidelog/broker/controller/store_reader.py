@@ -64,7 +64,8 @@ class StoreReader:
     ) -> tuple[list[str], list[str], list[str]]:
         """Watch and return the names of live brokers, of topics, and of topics to delete.
 
-        The names are the children of `/brokers/ids`, `/brokers/topics` and `/admin/delete_topics`.
+        The returned names are the children of `/brokers/ids`, `/brokers/topics` and
+        `/admin/delete_topics`.
         """
         brokers, topics, deletions = await self._tasks.gather_ordered(
             self._watched(layout.BROKER_IDS, on_brokers),
@@ -134,7 +135,7 @@ class StoreReader:
         return TopicsRead(names, await self._found(new, on_topic) if new else [])
 
     async def changed(self, topics: Sequence[Topic], on_topic: WatchCallback) -> list[str]:
-        """Watch these topics' nodes, and return the topics with nodes written or replaced since."""
+        """Watch these topics' nodes; return the topics whose nodes differ from `topics`."""
         nodes = await self._topic_nodes([topic.name for topic in topics], on_topic)
         return [
             topic.name
@@ -167,7 +168,7 @@ class StoreReader:
     async def _requests(
         self, root: str, decode: Callable[[str, bytes], T], on_change: WatchCallback
     ) -> tuple[dict[str, dict[int, T]], list[TopicPartition]]:
-        """Return the requests by topic and partition, and the partitions with unreadable ones."""
+        """Return the requests by topic and partition, and partitions with unreadable requests."""
         topics = await self._watched(root, on_change)
         numbers = await self._tasks.gather_ordered(
             *(self._watched(f"{root}/{name}", on_change) for name in topics)
@@ -236,7 +237,8 @@ class StoreReader:
                 if node is not None:
                     named.update(dict.fromkeys(layout.decode_isr_change(path, node.data)))
             except LayoutError as error:
-                # An unreadable notification names no partition, so it is removed like the others.
+                # An unreadable notification names no partition, so it is removed like a readable
+                # notification.
                 self._report(str(error), "removed")
         if named:
             self._tracer.mark("direct_isr_changes_read")
@@ -250,7 +252,7 @@ class StoreReader:
         return paths, found
 
     async def log_dir_events(self, on_change: WatchCallback) -> tuple[list[str], list[int]]:
-        """Return the notifications of failed log directories (D4): paths, and broker ids."""
+        """Return paths and broker ids of the notifications of failed log directories (D4)."""
         names = await self._watched(layout.LOG_DIR_EVENTS, on_change)
         paths = [f"{layout.LOG_DIR_EVENTS}/{name}" for name in names]
         brokers: dict[int, None] = {}
@@ -259,7 +261,8 @@ class StoreReader:
                 if node is not None:
                     brokers[layout.decode_log_dir_event(path, node.data)] = None
             except LayoutError as error:
-                # An unreadable notification names no broker, so it is removed like the others.
+                # An unreadable notification names no broker, so it is removed like a readable
+                # notification.
                 self._report(str(error), "removed")
         return paths, list(brokers)
 
@@ -282,7 +285,7 @@ class StoreReader:
             return PreferredElectionRead(())
 
     async def election_configs(self, names: Sequence[str]) -> tuple[UncleanRead, MinimumRead]:
-        """Read those topic configurations on which elections depend."""
+        """Read the topic configurations on which elections depend."""
         paths = [layout.config_path("topics", name) for name in names]
         unclean: dict[str, bool | None] = {}
         minimums: dict[str, int | None] = {}
@@ -402,7 +405,8 @@ def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:
 def _is_replaced(topic: Topic, node: Node) -> bool:
     """Return whether the node belongs to another topic, created after this one was deleted (V23).
 
-    Both nodes may have the same version, because each node begins at version 0.
+    The nodes of the deleted and the new topic may have the same version, because each node begins
+    at version 0.
     """
     try:
         found = layout.decode_topic_id(layout.topic_path(topic.name), node.data)
@@ -438,5 +442,6 @@ def _minimum(configs: Mapping[str, str]) -> int | None:
     try:
         return int(validate_topic_configs({_MINIMUM: value})[_MINIMUM])
     except ConfigError:
-        # Brokers that host the topic log the invalid value (`TopicConfig.lenient`).
+        # The controller logs no invalid value: brokers that host the topic log it
+        # (`TopicConfig.lenient`).
         return None

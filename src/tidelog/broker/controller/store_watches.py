@@ -2,8 +2,8 @@
 
 This module sets the watches, notes the announced changes, and reads them in the controller's turn.
 The watches cover live brokers, topics and their nodes, configurations, requests of administrators,
-and notifications of leaders (A12). The results go to the controller as events, in a fixed order.
-This module decides and writes nothing.
+and notifications of leaders (A12). The module passes the changes that it reads to the controller as
+events, in a fixed order. This module decides and writes nothing.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class StoreWatches:
         self._wake.set()
 
     def _take(self, reading: Reading) -> bool:
-        """Return whether this read is due, and clear it, because the caller reads now."""
+        """Return whether `reading` is due, and count it as done, because the caller reads now."""
         is_due = reading in self._due
         self._due.pop(reading, None)
         return is_due
@@ -91,7 +91,7 @@ class StoreWatches:
             self._wake.set()
 
     def read_again(self, names: Iterable[str]) -> None:
-        """Read these topics again, because the image has them wrong or lacks them."""
+        """Read these topics again: the controller's image has them wrong or lacks them."""
         self._reread.update(dict.fromkeys(names))
         self._mark(Reading.TOPICS)
 
@@ -102,7 +102,7 @@ class StoreWatches:
     # reading
 
     async def load(self, term: Term) -> None:
-        """Set the watches, then read the whole state (V41)."""
+        """Set the watches, then read the whole state of the cluster from the store (V41)."""
         self._due, self._configs_changed, self._reread, self._touched = {}, {}, {}, {}
         ids, topics, deletions = await term.patiently(
             lambda: term.reader.lists(self._on_brokers, self._on_topics, self._on_deletions),
@@ -166,10 +166,11 @@ class StoreWatches:
             controller.offer(await term.patiently(lambda: reader.deletions(self._on_deletions)))
 
     async def _look_at_touched(self, term: Term) -> None:
-        """Read again the topics whose written nodes differ from the image (V25)."""
+        """Read again the topics whose written nodes differ from the controller's image (V25)."""
         image = term.controller.image
         touched, self._touched = self._touched, {}
-        # Loaded topics enter the image only with the first decision, and a watch fires only once.
+        # A topic loaded by a new controller enters the controller's image only with the first
+        # decision, but its watch may fire earlier, and only once.
         unknown = [name for name in touched if name in image.unreadable or name not in image.topics]
         known = [image.topics[name] for name in touched if name in image.topics]
         changed = await term.patiently(lambda: term.reader.changed(known, self._on_topic))

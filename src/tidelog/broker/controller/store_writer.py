@@ -3,8 +3,8 @@
 Every transaction begins with a check of `/controller_epoch`, so a deposed controller changes
 nothing (V3). Writes are packed into transactions up to the store's limits. When a transaction
 conflicts, the writer reads back the nodes of its writes. The writer reports a conflict for each
-node that is not as expected, and writes the others (V15, V16). The writer settles an unknown
-outcome in the same way before it does anything else (S2). The writer waits while the store is
+node that is not as expected, and writes the other nodes (V15, V16). After an unknown outcome the
+writer reads back the nodes before it does anything else (S2). The writer waits while the store is
 unreachable (S3). `store_ops` maps each write to its nodes.
 """
 
@@ -80,7 +80,7 @@ class StoreWriter:
         return [outcomes[index] for index in range(len(writes))]
 
     async def _commit(self, units: list[Unit], outcomes: dict[int, Outcome]) -> None:
-        """Write one batch; leave out and report the units that conflict."""
+        """Write one batch of units; leave out and report the units that conflict."""
         while units:
             try:
                 results = await self._transact([op for unit in units for op in unit.ops])
@@ -201,7 +201,7 @@ class StoreWriter:
                 try:
                     await self._delete(batch)
                 except (OutcomeUnknown, TransactionFailed) as error:
-                    # The next attempt skips the nodes that are gone by then.
+                    # The next attempt skips the nodes that are already gone.
                     self._tracer.event("removal_repeated", count=len(batch), reason=str(error))
                 else:
                     break
@@ -246,7 +246,7 @@ class StoreWriter:
 
 
 def _known_below(write: RemoveTopic) -> list[str]:
-    """Return the nodes below a topic as the image knows them, children before parents."""
+    """Return the nodes below a topic as the controller's image has them, children first."""
     if write.topic is None:
         return []
     paths: list[str] = []
@@ -271,6 +271,6 @@ def _all_written(
 
 
 def _note(unit: Unit, outcome: Outcome, outcomes: dict[int, Outcome]) -> None:
-    """Note a unit's outcome: any conflict fails the write, and the first unit gives the zxid."""
+    """Note a unit's outcome: a conflict fails the write, and the first unit gives the zxid."""
     if isinstance(outcome, Conflict) or unit.write not in outcomes:
         outcomes[unit.write] = outcome

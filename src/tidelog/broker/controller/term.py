@@ -209,7 +209,7 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
 
 
 def _report_shrinks(log: Log, notices: Notices) -> None:
-    """Log the brokers that the controller removed from ISRs, and why; leaders log their own."""
+    """Log the controller's removals from ISRs, and why; leaders log their own removals."""
     left: dict[tuple[int, ShrinkCause], list[str]] = {}
     for change in notices.of(StateChange):
         if not change.asked_by_leader:

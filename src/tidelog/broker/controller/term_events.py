@@ -1,8 +1,8 @@
 """The cluster events and failover times of one controller term, and metrics (V80).
 
-The controller's shell reports its progress to this module. This module takes no part in a decision,
-delays none, and makes none fail. Failover times are measured even if events are disabled, because
-the log has a line for each failover.
+The modules that run the controller report its progress to this module. This module only observes:
+it makes no decision, delays no decision, and makes no decision fail. Failover times are measured
+even if events are disabled, because the log has a line for each failover.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class TermEvents:
         self._cluster_events = cluster_events
         self._controller_epoch = controller_epoch
         self._failovers = Failovers(controller_epoch)
-        #: When the controller noticed changes that it must read; a new controller must read the
-        #: whole state.
+        #: Monotonic time at which the controller noticed changes that it must read; a new
+        #: controller must read the whole state.
         self._noticed_ms = self._now_ms()
         self._turn = TurnTimes(self._noticed_ms)
         self._times_behind = 0
@@ -73,13 +73,13 @@ class TermEvents:
         self._turn = TurnTimes(noticed_ms, now_ms)
 
     def begins(self) -> None:
-        """Note that a decision follows; if no change was noticed, the turn begins here."""
+        """Note the beginning of a decision; without a noticed change the turn begins here."""
         if self._turn.decided_ms:
             now_ms = self._now_ms()
             self._turn = TurnTimes(now_ms, now_ms)
 
     def decided(self) -> None:
-        """Note that the controller has decided."""
+        """Note that the controller has made the decision of its turn."""
         self._turn.decided_ms = self._now_ms()
 
     def written(self) -> None:
@@ -130,7 +130,8 @@ class TermEvents:
                 continue
             broker = image.brokers.get(leader)
             if broker is None:
-                # No controller saw this broker leave; it may be the previous controller itself.
+                # No controller saw that this former leader left; it may have been the previous
+                # controller.
                 leaving[leader] = False
             elif broker.is_leaving:
                 leaving[leader] = True

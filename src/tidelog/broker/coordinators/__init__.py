@@ -1,10 +1,12 @@
 """Coordinators: the partitions of internal topics that this broker coordinates, and their records.
 
-`runtime` is the shell that every kind of coordinator shares. The shell connects the decisions with
-the log, the clock and the connections; `core.coordinator_shard` says how a kind decides. `shards`
-has the partitions that this broker leads, each with its leader epoch. `led_partition` sets timers,
-appends records to the log and reports the outcomes. `loading` replays the log.
+`runtime` is the shell, the part with I/O, that every kind of coordinator shares. The shell connects
+the decisions with the log, the clock and the connections. `core.coordinator_shard` defines how a
+kind of coordinator decides. `shards` has the partitions that this broker leads, each with its
+leader epoch. `led_partition` sets timers, appends records to the log and reports the outcomes.
+`loading` replays the log.
 
-`group_coordinators` is the only kind so far, for `tidelog.group`. `offset_records` has the bytes of
-its records, and `recreated_topics` handles offsets of topics that ended before a load.
+`group_coordinators` is the only kind of coordinator so far, for `tidelog.group`. `offset_records`
+has the bytes of its records, and `recreated_topics` handles offsets of topics that ended before a
+load.
 """

@@ -1,11 +1,11 @@
 """A partition of an internal topic under one leader epoch: its shard, its timers, its appends.
 
 All appends of one turn of the event loop become one batch, in their order, as far as they fit
-`message.max.bytes`. So many small commits share one write and one wait. The leader writes these
+`message.max.bytes`. Thus many small commits share one write and one wait. The leader writes these
 batches with acks=all and only under the leader epoch of the shard (G1). An append is committed when
 the high watermark passes its batch, and failed when the log refuses the batch. An append may time
-out earlier: after the coordinator's own timeout, or if the ISR falls below the minimum. The shard
-still gets the later outcome.
+out before its outcome is known: after the coordinator's own timeout, or if the ISR falls below the
+minimum. The shard still gets the later outcome of an append that timed out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TopicSettings(NamedTuple):
 
     #: Compression codec of the coordinator's batches.
     codec: int
-    #: Milliseconds without replication after which the request behind an append gets
+    #: Milliseconds without replication after which the client request that caused an append gets
     #: REQUEST_TIMED_OUT.
     append_timeout_ms: int
     #: Bytes that a load reads at a time.
@@ -50,7 +50,7 @@ class TopicSettings(NamedTuple):
 
 
 class _Gathered(NamedTuple):
-    """A gathered append that is not written yet; without records it is too large to be written."""
+    """A gathered append that is not written yet; an append too large for a batch has no records."""
 
     number: int
     records: tuple[NewRecord, ...]
@@ -146,7 +146,8 @@ class LedPartition(Generic[S]):
                 records.append(encoded)
                 size_bytes += record_size_bytes(encoded)
             if size_bytes > limit_bytes:
-                # No batch can hold this append, so its other records need not be encoded.
+                # No batch can hold an append of this size, so its other records need not be
+                # encoded.
                 records.clear()
                 break
         self._gathered.append(_Gathered(append.number, tuple(records), size_bytes))
@@ -260,7 +261,7 @@ class _Outcome:
     def refused(self, error: ErrorCode, message: str) -> None:
         """Report a delay: the ISR fell below the minimum, but the batch may still be committed.
 
-        The end of a leadership is no outcome, because the shard ends at the same time.
+        The end of a leadership is no outcome of a batch, because the shard ends at the same time.
         """
         if self._led.is_over or error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self._timeout.cancel()

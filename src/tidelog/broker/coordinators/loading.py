@@ -2,11 +2,11 @@
 
 A load reads up to the log end, not only up to the high watermark. A new leader's high watermark may
 lag behind acknowledged records, and the coordinator appends nothing before the load has ended.
-Records that a load reads above the high watermark may still be lost. The coordinator could then use
-a number from a lost record, for example a group's generation, a second time. So the load ends only
-when the high watermark has passed the records that were read. The loader reads the log in slices
-and yields to the event loop between records, so that the broker serves other partitions meanwhile.
-A load stops at once when its leadership ends.
+Records that a load reads above the high watermark may still be lost. If the load ended earlier, the
+coordinator could use a number from a lost record, for example a group's generation, a second time.
+So the load ends only when the high watermark has passed the records that were read. The loader
+reads the log in slices and yields to the event loop between records, so that the broker serves
+other partitions meanwhile. A load stops at once when its leadership ends.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
 #: A function that returns the record of a key, a value and headers, or None for an unknown kind of
-#: record. The function raises ProtocolError for bytes that are no such record.
+#: record. The function raises ProtocolError for bytes that cannot be decoded as a record.
 Decode = Callable[[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]], Any]
 
-#: Records that a load replays between two turns of the event loop, which takes a few milliseconds.
+#: Number of records that a load replays in one turn of the event loop; so many take a few
+#: milliseconds.
 RECORDS_PER_TURN = 200
 _RETRY_MS = 1_000
 
@@ -82,8 +83,8 @@ async def committed(
     """Wait until all in-sync replicas have every record below `offset`, or the load is over.
 
     The wait continues while the ISR is below the minimum. The high watermark may pass `offset`
-    between a refused wait and the next wait. A new wait for an offset already passed would never
-    end, because nothing is appended during a load.
+    after a wait was refused and before the next wait begins. A new wait for an offset already
+    passed would never end, because nothing is appended during a load.
     """
     while shard.phase is CoordinatorPhase.LOADING and partition.high_watermark < offset:
         services.tracer.mark("coordinator_loaded_above_high_watermark")
@@ -98,11 +99,11 @@ class _Wait:
     __slots__ = ("outcome",)
 
     def __init__(self) -> None:
-        #: Done when the load should check the high watermark again.
+        #: Resolved when the load should check the high watermark again.
         self.outcome: Completion[None] = Completion()
 
     def acknowledged(self) -> None:
-        """Wake the load: the high watermark has passed the offset."""
+        """Wake the load: the high watermark has passed the awaited offset."""
         self.outcome.resolve(None)
 
     def refused(self, error: ErrorCode, message: str) -> None:
@@ -111,7 +112,7 @@ class _Wait:
 
 
 class _Replay:
-    """The replay of records into a shard, which yields every RECORDS_PER_TURN records."""
+    """The replay of records into a shard, which yields to the event loop in between."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """The encoding and decoding of records of `__consumer_offsets` (G2).
 
-Values are written in the versions that Kafka 3.9 uses. Unknown kinds of records (those of KIP-848's
-groups) are skipped, as in Kafka (KIP-915). A committed offset also has a header, which Kafka
-ignores: the topic's id and the partition's first leader epoch. So an old offset never counts for a
-recreated topic.
+Values are written in the versions that Kafka 3.9 uses. Unknown kinds of records (records of
+KIP-848's groups) are skipped, as in Kafka (KIP-915). A committed offset also has a header, which
+Kafka ignores: the topic's id and the partition's first leader epoch. So an old offset never counts
+for a recreated topic.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def decode(
 ) -> Record | None:
     """Decode the record of a key, a value and headers; return None for an unknown kind.
 
-    Raises ProtocolError for bytes that are no such record.
+    Raises ProtocolError for bytes that cannot be decoded as a record.
     """
     try:
         name = consumer_offsets.decode_key(b"" if key is None else key)
@@ -164,8 +164,8 @@ def _decode_group(data: bytes) -> GroupSnapshot:
                 member.client_id,
                 member.client_host,
                 member.session_timeout_ms,
-                # Version 0 has no rebalance timeout; as in a JoinGroup, the session timeout
-                # replaces it.
+                # A member in a record of version 0 has no rebalance timeout; as in a JoinGroup, the
+                # session timeout replaces it.
                 member.rebalance_timeout_ms or member.session_timeout_ms,
                 member.subscription,
                 member.assignment,

@@ -1,4 +1,4 @@
-"""Committed offsets of topics and partitions that ended while no coordinator could see it.
+"""Committed offsets of topics and partitions whose end no coordinator could see.
 
 A broker learns of a deletion from the controller, and writes tombstones for the offsets of its
 groups. A deletion while a partition of `__consumer_offsets` changes its leader may reach no
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster_view import ClusterView
     from tidelog.broker.services import Services
 
-#: Offsets compared between two turns of the event loop, which takes a few milliseconds.
+#: Number of offsets compared in one turn of the event loop; so many take a few milliseconds.
 _OFFSETS_PER_TURN: Final = 5_000
 _RETRY_MS: Final = 200
 #: Incarnations under which offsets were committed, by topic and partition.
@@ -45,11 +45,11 @@ def incarnation(view: ClusterView, partition: TopicPartition) -> PartitionIncarn
 
 
 async def check_topics(services: Services, core: GroupPartition, name: str) -> bool:
-    """Report to `core` the topics and partitions that ended before its load began.
+    """Report to `core` the topics and partitions that ended before the load of `core` began.
 
     Returns False if the leadership ended meanwhile. The coordinator does not serve clients while
     this broker's metadata has an older incarnation of a topic or partition than a committed offset.
-    New commits would count for the older incarnation.
+    If the coordinator served clients too early, new commits would count for an older incarnation.
     """
     while core.phase is CoordinatorPhase.LOADING:
         suspects = await _suspects(services, core)

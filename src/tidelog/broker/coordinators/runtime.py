@@ -1,10 +1,10 @@
-"""The shell that all kinds of coordinators of an internal topic share.
+"""The shell (I/O, timers, loads) that all kinds of coordinators of an internal topic share.
 
 This broker coordinates each partition of the topic that it leads, under the partition's current
 leader epoch only (G1). The shell loads a partition when the leadership begins, and unloads it the
 moment the leadership ends. Shards decide and respond (`core.coordinator_shard`). The shell carries
-out their effects one after the other, so records reach the log in the order of the decisions. A
-lost connection loses a client its response, and nothing else.
+out the effects of shards one after the other, so records reach the log in the order of the
+decisions. A client whose connection is lost loses its response, and nothing else.
 
 Each kind of coordinator is a subclass of `CoordinatorRuntime`. The subclass defines its topic, its
 shards, the bytes of its records and its settings; the broker registers it under its topic
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=CoordinatorShard)
 
-#: Parts of one request that are asked between two turns of the event loop, which takes a few
+#: Number of parts of one request that are asked in one turn of the event loop; so many take a few
 #: milliseconds.
 _ASKED_PER_TURN = 500
 
@@ -76,7 +76,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self._request_failed = request_failed
         self.shards = CoordinatorShards(self.new_shard)
         self._led: dict[int, LedPartition[S]] = {}
-        #: The function that takes the answer, by ticket.
+        #: The function that takes the coordinator's answer to a request, by the request's ticket.
         self._waiting: dict[int, Callable[[Any], None]] = {}
         self._next_ticket = 0
         self._effects: deque[tuple[LedPartition[S], Effect]] = deque()
@@ -239,7 +239,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
     def answer_all(
         self, request: Request[Any], asked: Sequence[Any], respond: Callable[[Sequence[Any]], Any]
     ) -> Any:
-        """Return the response to a request about several keys, made when all have answered."""
+        """Return the response to a request about several keys, made when all answers are there."""
         answers: list[Any] = [None] * len(asked)
         left = dict.fromkeys(range(len(asked)))
         pending = Pending()
@@ -270,7 +270,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         return pending
 
     async def _ask_in_turns(self, count: int, ask: Callable[[int], None], pending: Pending) -> None:
-        """Ask for many keys, and yield to the event loop in between."""
+        """Ask the coordinators about many keys, and yield to the event loop in between."""
         for start in range(0, count, _ASKED_PER_TURN):
             for index in range(start, min(start + _ASKED_PER_TURN, count)):
                 ask(index)
@@ -343,7 +343,8 @@ class CoordinatorRuntime(ABC, Generic[S]):
     def _flush_later(self, led: LedPartition[S]) -> None:
         """Write the appends in the event loop's next turn.
 
-        So all appends of this turn share batches, whichever connections they came from.
+        So all appends of one turn of the event loop share batches, whichever connections they came
+        from.
         """
         if not self._unflushed:
             self.services.ports.loop.call_soon(self.flush)

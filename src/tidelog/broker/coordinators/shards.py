@@ -48,8 +48,8 @@ class CoordinatorShards(Generic[S]):
 
         Returns None if the leadership is older than the last one, or already loaded. A shard of an
         older leadership ends; the returned effects are its last. A leadership may be loaded again
-        after its unload if no other leadership began in between: no other broker then wrote under
-        its epoch.
+        after its unload if no other leadership began in between, because no other broker wrote
+        under its epoch.
         """
         former = self._loaded.get(partition)
         latest = self._epochs.get(partition, NO_EPOCH)
@@ -64,7 +64,7 @@ class CoordinatorShards(Generic[S]):
     def unload(self, partition: int, leader_epoch: int) -> Effects | None:
         """End the leadership under `leader_epoch`; return the last effects of its shard.
 
-        Does nothing and returns None if the loaded shard has another epoch (G1).
+        Does nothing and returns None if the loaded shard is of another leader epoch (G1).
         """
         shard = self._loaded.get(partition)
         if shard is None or shard.leader_epoch != leader_epoch:
@@ -76,7 +76,7 @@ class CoordinatorShards(Generic[S]):
     def forget(self, partition: int) -> None:
         """Drop the epoch of a partition that is gone.
 
-        The same partition of a recreated topic counts its epochs from 0. The caller must have
+        A partition of a recreated topic counts its leader epochs from 0 again. The caller must have
         unloaded the partition.
         """
         assert partition not in self._loaded, "a partition is unloaded before it goes"

@@ -1,10 +1,10 @@
 """The writer of cluster events to the topic `__cluster_events` (V80).
 
-Each broker writes the events that it knows. The controller writes its durable decisions, and
+Each broker writes the events that it knows of. The controller writes its durable decisions, and
 leaders write how they took over (`takeovers`). No caller waits for a write: `record` puts an event
 into a bounded queue. One task sends the queue to the leader of the topic's only partition, as an
-idempotent producer. So the topic has each event once or not at all. Events that do not fit the
-queue are counted, and an event in the topic reports how many are missing. With
+idempotent producer. So the topic `__cluster_events` has each event once or not at all. Events that
+do not fit the queue are counted, and an event in the topic reports how many are missing. With
 `cluster.events.enable=false` the broker records no events.
 """
 
@@ -37,20 +37,20 @@ from tidelog.wire.registry import PRODUCE
 #: The topic's only partition, which gives all events one order.
 _PARTITION: Final = TopicPartition(CLUSTER_EVENTS, 0)
 _VERSION: Final = 9
-#: Purpose of the connection, which becomes the client id; leaders recognize permitted writers by
-#: that id.
+#: The purpose of the connection to the topic's leader; it becomes the client id, by which leaders
+#: recognize permitted writers.
 _PURPOSE: Final = "cluster-events"
 #: Maximum number of events in a batch; encoding so many takes a few milliseconds.
 _BATCH_EVENTS: Final = 200
 _RETRY_MS: Final = 200
-#: How long to wait while fewer brokers live than the topic wants replicas, because others may still
-#: be starting.
+#: How long to wait while fewer brokers live than the topic wants replicas, because other brokers
+#: may still be starting.
 _FEW_BROKERS_MS: Final = 15_000
 _TIMEOUT_MS: Final = 5_000
 #: A new producer id is taken long before the sequence numbers run out.
 _MAX_SEQUENCE: Final = 1 << 30
-#: Retriable errors, after which the same batch is sent again. After any other error the leader
-#: would never accept the batch.
+#: Retriable errors, after which the same batch is sent again. After any error outside this list the
+#: leader would never accept the batch.
 _PASSING: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -75,7 +75,7 @@ class _Recorded:
 
     time_ms: int
     events: Iterator[ClusterEvent | None]
-    #: How many of these events are left.
+    #: Number of events that `events` still yields.
     count: int
 
 
@@ -128,7 +128,7 @@ class ClusterEvents:
         self.record_later(len(all_events), iter(all_events))
 
     def record_later(self, count: int, events: Iterator[ClusterEvent | None]) -> None:
-        """Record `count` events, each made when it is sent; None means no event.
+        """Record `count` events, each made when it is sent; `events` yields None for no event.
 
         Making events for thousands of partitions at once would delay the commands to brokers.
         """
@@ -205,8 +205,8 @@ class ClusterEvents:
     def _make_topic(self) -> str:
         """Request the topic's creation; return why the events still wait.
 
-        Soon after a start the broker waits until the topic would get all its replicas, because they
-        could not be added later.
+        Soon after a start the broker waits until the topic would get all its replicas, because
+        replicas could not be added later.
         """
         services = self._services
         now_ms = services.clock.monotonic_ms()

@@ -1,6 +1,6 @@
 """The metrics of the topic of cluster events.
 
-Every broker counts them, even if events are disabled.
+Every broker counts these metrics, even if cluster events are disabled.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The creation of topics on first use, by clients or by this broker itself.
 
 This broker asks the controller to create the topic; it has at most one request per topic in flight.
-Topics that clients use get the cluster's defaults. As in Kafka's AutoTopicCreationManager,
-`__consumer_offsets` has its own counts and configuration (`offsets.topic.*`). So has
-`__cluster_events` (`cluster.events.*`). A caller gets no outcome: it calls again until the broker's
-view of the cluster shows the topic.
+Topics created because clients use them get the cluster's defaults. As in Kafka's
+AutoTopicCreationManager, `__consumer_offsets` has its own counts and configuration
+(`offsets.topic.*`). So has `__cluster_events` (`cluster.events.*`). A caller gets no outcome: it
+calls again until the broker's view of the cluster shows the topic.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class AutoCreation:
         self.no_offsets_topic = ""
 
     def create(self, names: Iterable[str]) -> None:
-        """Request the creation of these topics, except those with a request in flight."""
+        """Request the creation of these topics, except topics with a request in flight."""
         if not self._services.view.is_known:
             # the topics may exist: this broker has not received its first UpdateMetadata yet
             return
@@ -54,7 +54,7 @@ class AutoCreation:
         """Return `__consumer_offsets`; if it does not exist, request its creation and return None.
 
         The coordinator of groups responds COORDINATOR_NOT_AVAILABLE until the topic exists. As in
-        Kafka, auto.create.topics.enable has no effect on this topic.
+        Kafka, auto.create.topics.enable has no effect on `__consumer_offsets`.
         """
         topic = self._services.view.topics.get(CONSUMER_OFFSETS)
         if topic is None:
@@ -122,7 +122,8 @@ class AutoCreation:
     def _answered(self, result: CreatableTopicResult) -> None:
         """Report a refusal in the log, and to clients that look for a coordinator.
 
-        Such clients ask repeatedly, so the broker does not log the same reason twice in a row.
+        Clients that look for a coordinator ask repeatedly, so the broker does not log the same
+        reason twice in a row.
         """
         is_there = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
         reason = "" if is_there else result.error_message or f"error {result.error_code}"

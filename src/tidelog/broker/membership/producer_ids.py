@@ -21,7 +21,7 @@ from tidelog.wire.registry import ALLOCATE_PRODUCER_IDS
 _VERSION = 0
 _TIMEOUT_MS = 2_000
 _RETRY_MS = 50
-#: Milliseconds that a client waits for its id before the broker has it retry.
+#: Milliseconds that a client waits for its id before the broker lets the client retry.
 _PATIENCE_MS = 5_000
 #: The broker requests the next block when less than this fraction of the current block is left
 #: (Kafka: 10 %).
@@ -41,7 +41,7 @@ class ProducerIds:
         self._waiting: list[asyncio.Future[None]] = []
 
     def take(self) -> int | None:
-        """Return an id at once, or None if the broker must ask the controller first."""
+        """Return a producer id at once; None if the broker must first request a block of ids."""
         if self._next == self._end:
             if self._following is None:
                 return None
@@ -80,7 +80,7 @@ class ProducerIds:
             self._services.tasks.spawn("producer ids", self._fetch())
 
     async def _fetch(self) -> None:
-        """Ask until the controller grants a block, then wake all waiting requests."""
+        """Ask until the controller grants a block of ids, then wake all waiting requests."""
         try:
             while self._following is None:
                 block = await self._block()

@@ -1,11 +1,12 @@
 """The watch over this broker's own registration node (V4).
 
 The store deletes an ephemeral node when its session ends; an administrator may delete the node
-earlier. In the second case the session stays valid, so no event reports the loss. The controller
-takes the broker for dead, while the broker takes itself for registered. This watch notices a
-registration that is gone or that another session owns. The watch judges by the session that owns
-the node, never by the broker id (V42). `Session` reacts to the loss. The watch ignores a change of
-the node's content.
+earlier. If an administrator deletes the node, the session stays valid, so no event reports the lost
+registration. After an early deletion the controller takes the broker for dead, while the broker
+takes itself for registered. This watch notices a registration that is gone or that another session
+owns. The watch judges by the session that owns the node, never by the broker id (V42). `Session`
+registers the broker again after the loss of its registration. The watch ignores a change of the
+node's content.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
 """Self-fencing: after a pause, a broker confirms its session before it serves again (V47).
 
-A stopped process (SIGSTOP, a suspended machine) may lose its session without noticing. Another
-broker then leads its partitions, while the resumed process still believes that it leads them. At
-the start of every turn, the event loop compares its monotonic clock with that of its last turn.
-After a gap the broker is fenced until the store has applied or rejected a transaction of its
-session. A fenced broker begins no request, sends no response, and lets no timeout of a waiting
-request fire. The clock advances while the machine is suspended. The clock may stand still while a
-host pauses a virtual machine. Such a broker serves until the store reports that its session
-expired.
+A stopped process (SIGSTOP, a suspended machine) may lose its session without noticing. After the
+expiry of the session another broker leads the partitions, while the resumed process still believes
+that it leads them. At the start of every turn, the event loop compares its monotonic clock with
+that of its last turn. After too long a gap between two turns, the broker is fenced until the store
+has applied or rejected a transaction of its session. A fenced broker begins no request, sends no
+response, and lets no timeout of a waiting request fire. The event loop's clock advances while the
+machine is suspended. The event loop's clock may stand still while a host pauses a virtual machine.
+A broker whose clock stood still serves until the store reports that its session expired.
 
 The longest allowed gap is two thirds of the session timeout. Session renewals are up to a third of
-the timeout apart, so the last renewal may be older than the gap by that much. Only a gap fences a
-broker: if the store is unreachable but the loop kept turning, the broker serves on (S3).
+the session timeout apart, so the last renewal may lie that long before a gap in the event loop.
+Only a gap between two turns of the event loop fences a broker. While the store is unreachable but
+the loop turns, the broker continues to serve (S3).
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ class SelfFencing:
         self._admission = admission
         self._limit_ms = 0
         self._last_turn_ms = 0
-        #: Number of gaps so far; a response to a request sent before the last gap proves nothing.
+        #: Number of gaps in the event loop so far; a response to a request sent before the last gap
+        #: does not prove the session.
         self._gaps = 0
         self._asking = False
 
     def start(self) -> None:
-        """Compare turns from now on; the session is open, and its timeout is known."""
+        """Compare the event loop's turns from now on; the session's timeout is known."""
         self._take_limit()
         self._note_turn(self._services.clock.monotonic_ms())
         self._services.ports.on_turn(self.turned)
@@ -56,7 +58,7 @@ class SelfFencing:
         fence = self._fence
         if now_ms >= fence.late_from_ms:
             self._close(now_ms - self._last_turn_ms)
-        self._last_turn_ms = now_ms  # as in `_note_turn`, which would cost a call in every turn
+        self._last_turn_ms = now_ms  # as in `_note_turn`, but without a call in every turn
         fence.late_from_ms = now_ms + self._limit_ms
 
     def _take_limit(self) -> None:
@@ -86,15 +88,16 @@ class SelfFencing:
     def session_over(self) -> None:
         """Note that the session has expired, so this broker leads nothing.
 
-        A broker that was stopped has a view as old as the gap, so clients wait for the controller's
-        next UpdateMetadata. A broker that was not stopped continues with its current view.
+        A broker whose process was stopped has an outdated view, so clients wait for the
+        controller's next UpdateMetadata. A broker that was not stopped continues with its current
+        view.
         """
         if self._fence.is_fenced:
             self._services.view.is_known = False
         self._fence.is_in_doubt = False
 
     def registered(self) -> None:
-        """Take over the new registration, which the store must also confirm after the last gap."""
+        """Take over a new registration, which the store must confirm if the broker is fenced."""
         self._take_limit()
         self._ask_later()
 
@@ -108,11 +111,11 @@ class SelfFencing:
             self._services.tasks.spawn("confirm the session", self._ask())
 
     async def _ask(self) -> None:
-        """Ask the store until it answers a request that was sent after the last gap."""
+        """Ask the store until it answers a request sent after the last gap of the event loop."""
         try:
             while self._fence.is_fenced and not await self._is_confirmed():
                 if not self._services.identity.is_registered:
-                    return  # the next call of `registered` asks again
+                    return  # the next call of `registered` asks the store again
         finally:
             self._asking = False
 
@@ -123,7 +126,7 @@ class SelfFencing:
         try:
             await services.store.transact([Check(path, ANY_VERSION)])
         except TransactionFailed:
-            pass  # the failed check proves that the session is alive
+            pass  # the rejection of the check proves that the session is alive
         except UNREACHED:
             await services.tasks.sleep(RETRY_MS)
             return False

@@ -4,14 +4,14 @@ A broker is alive while its session is valid. The event loop itself renews the s
 a broker whose loop hangs loses its session (DESIGN.md, rule 4). An unreachable store does not mean
 an expired session, so the broker continues to serve (S3). On expiry the broker stops leading at
 once, re-registers under a new broker epoch, and takes its state from the controller. The broker
-does the same if an administrator deletes its registration while the session is valid. The broker
-keeps its view of the cluster until the controller replaces it, because clients drop brokers that a
-response does not list.
+also stops leading and re-registers if an administrator deletes its registration while the session
+is valid. The broker keeps its view of the cluster until the controller replaces it, because clients
+drop brokers that a response does not list.
 
 A session may expire at any moment of a registration or of the start. Before the start has
 registered, an expiry only opens a new session, as listeners and log directories are not ready yet.
-After the registration, the broker reads again whatever the start read in an expired session. A
-registration waits for no log directory, so a directory that hangs does not prevent it.
+After the registration, the broker reads again what it read at the start in a session that expired.
+A registration waits for no log directory, so a directory that hangs does not prevent it.
 """
 
 from __future__ import annotations
@@ -161,10 +161,10 @@ class Session:
             services.tasks.spawn("register again", self._register_again())
 
     def _registration_lost(self, reason: str) -> None:
-        """Register again: this session is valid, but the node is gone or has another owner (V4).
+        """Register again: the session is valid, but the registration has gone or changed owner.
 
-        The controller takes the incarnation of that node for dead, so the broker must not act under
-        it any longer.
+        The controller takes the incarnation of the lost registration for dead, so the broker must
+        not act under that incarnation any longer.
         """
         services = self._services
         if self._closing or self._registering or not services.identity.is_registered:
@@ -200,8 +200,8 @@ class Session:
     async def _until_registered(self) -> None:
         """Register; open a new session whenever one expires before that.
 
-        Nothing is awaited after the registration: if the session expires then, `_register_again`
-        runs.
+        Nothing is awaited after the registration: if the session expires from now on,
+        `_register_again` runs.
         """
         services = self._services
         self._registering = True
@@ -241,7 +241,8 @@ class Session:
                     ]
                 )
             except OlderStoreError:
-                # The former leader may stay registered until its session expires.
+                # The other broker that leads a partition may stay registered until its session
+                # expires.
                 if services.clock.monotonic_ms() >= deadline_ms:
                     raise
                 await services.tasks.sleep(RETRY_MS)
@@ -286,7 +287,7 @@ class Session:
         return layout.encode_broker(info, services.clock.wall_ms())
 
     async def _is_own(self, path: str, expiries: int) -> bool:
-        """Whether this very session owns the node, which the broker id alone never proves (V42)."""
+        """Whether this very session owns the registration; the broker id never proves it (V42)."""
         node = await self._read(path)
         if node is None or node.stat.ephemeral_owner != self._store.session_id:
             return False

@@ -1,16 +1,16 @@
 """The check whether the metadata store is older than this broker's logs (E8).
 
 A broker stamps the store: with each registration, and before a clean stop, it writes a node of its
-own. The broker's log directories keep the transaction id of the last stamp. A store with an older
-stamp was restored from a copy. Replicas that a restored store records as in sync may lack
-acknowledged records. After an unclean stop, or without a known stamp, the broker also compares its
-logs: no log may have a leader epoch above the store's.
+own. The broker's log directories keep the transaction id of the last stamp. A store whose stamp is
+older than that of the log directories was restored from a copy. Replicas that a restored store
+records as in sync may lack acknowledged records. After an unclean stop, or if it knows no stamp,
+the broker also compares its logs: no log may have a leader epoch above the store's.
 
 A broker that finds an older store registers without proof of a clean shutdown, and marks the store
 in the same transaction. The marking write also fences every decision of a controller that does not
 know of the mark. The broker refuses to start if another broker already leads one of its partitions
-in the older store. That leader has continued without the lost records, so the starting broker would
-truncate its log. This module knows nothing of elections.
+in the older store. A leader in the older store has continued without the lost records, so the
+starting broker would truncate its log. This module knows nothing of elections.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.hosted_partitions import HostedLog
     from tidelog.broker.services import Services
 
-#: How many names of marks a broker keeps; each mark is of a restored store.
+#: Maximum number of marks whose names a broker keeps; each restored store gets one mark.
 _MARKS_KEPT = 16
 #: The advice at the end of every message about a restored store.
 _GUIDE = "see docs/guide/older-store.md"
@@ -56,9 +56,10 @@ class StoreHistory:
     ) -> None:
         self._services = services
         self._hosted = hosted
-        #: Transaction id of the last stamp that the log directories or this process have seen.
+        #: Transaction id of the last stamp in the store that the log directories or this process
+        #: have seen.
         self.seen = NO_STAMP
-        #: Names of the marks that this broker knows, the newest last.
+        #: Names of the known marks of restored stores, the newest last.
         self.marks: tuple[str, ...] = ()
         self._has_judged_logs = False
 
@@ -88,10 +89,10 @@ class StoreHistory:
         self._has_judged_logs = True
 
     def heard_of(self, mark: str) -> bool:
-        """Note a mark that the store has or had; return whether the mark is new.
+        """Note a mark of a restored store; return whether this broker did not know the mark.
 
-        A copy of this store has the same mark. In a copy, that mark does not cover the records that
-        the copy lacks.
+        A later copy of a marked store has the same mark. A mark from before the copy was made does
+        not cover the records that the copy lacks.
         """
         if not mark or mark in self.marks:
             return False
@@ -99,7 +100,7 @@ class StoreHistory:
         return True
 
     async def stamp(self) -> int:
-        """Write the stamp of a stopping broker; return its transaction id."""
+        """Write the stamp of a stopping broker into the store; return its transaction id."""
         path = layout.broker_stamp_path(self._services.broker_id)
         [result] = await self._services.store.transact(
             [SetData(path, layout.encode_stamp(), ANY_VERSION)]
@@ -137,10 +138,10 @@ class StoreHistory:
         return ""
 
     async def _marking(self, found: int, reason: str) -> list[Op]:
-        """Return the writes that mark the store; none if another broker's mark covers this broker.
+        """Return the writes that mark the restored store; none if another broker's mark suffices.
 
-        Such a mark is one that this broker has not seen before: the other broker wrote it after the
-        store was restored.
+        Another broker's mark suffices if this broker has not seen it before, because it was then
+        written after the store was restored.
         """
         store, services = self._services.store, self._services
         path, epoch_path = layout.STORE_WENT_BACK, layout.CONTROLLER_EPOCH
@@ -169,8 +170,8 @@ class StoreHistory:
             Create(path, data) if marker is None else SetData(path, data, marker.stat.version)
         ]
         if epoch is not None:
-            # This write deposes a controller that does not know of the mark, so its next decision
-            # fails (V3).
+            # This write of the controller epoch deposes a controller that does not know of the
+            # mark, so its next decision fails (V3).
             ops.append(SetData(epoch_path, epoch.data, epoch.stat.version))
         return ops
 
@@ -211,7 +212,7 @@ class StoreHistory:
             try:
                 found[name] = layout.decode_partition_state(path, node.data, node.stat)
             except LayoutError:
-                continue  # the controller reports the error, and leaves the partition as it is
+                continue  # the controller reports the unreadable node, and does not change it
         return found
 
 
@@ -221,4 +222,4 @@ def _topic_id(topic: str, node: Node | None) -> TopicId | None:
     try:
         return layout.decode_topic_id(layout.topic_path(topic), node.data)
     except LayoutError:
-        return None  # the controller reports the error, and leaves the topic as it is
+        return None  # the controller reports the unreadable node, and does not change it

@@ -50,7 +50,7 @@ class StoreTrouble:
         ask: Callable[[Callable[[], Any]], Pending | Any],
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Pending | Any:
-        """Return the response of `ask`, whose argument makes the refusal of a non-controller.
+        """Return the response of `ask`, whose argument makes the response of a non-controller.
 
         A client that waits `timeout_ms` gets a response in time even if the store is unreachable.
         """
@@ -68,7 +68,8 @@ class StoreTrouble:
         """Return the response of `ask`, or a refusal if the store was unreachable for too long.
 
         This method is for requests that a controller answers from memory, without its store. The
-        limit is a session timeout, or three quarters of the client's timeout.
+        broker refuses the request once the store has been unreachable for a session timeout, or for
+        three quarters of the client's timeout.
         """
         limit_ms = min(self._services.store.session_timeout_ms, timeout_ms * 3 // 4)
         text = self.text() if self._away_ms() >= limit_ms else None

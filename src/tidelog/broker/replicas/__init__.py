@@ -3,8 +3,8 @@
 A `Partition` joins a log with the role that the decisions of `tidelog.replication` give it.
 `replica_set` holds all partitions of the broker and applies the controller's commands.
 
-Five subpackages hold the parts. Each subpackage imports only those named before it; `isr`,
-`fetching` and `placement` do not import each other.
+Five subpackages hold the parts of this package. Each subpackage imports only subpackages named
+before it; `isr`, `fetching` and `placement` do not import each other.
 
 Begin with `hosting`: the replicas, their roles and appends, and the requests that wait on replicas.
 
@@ -12,7 +12,8 @@ Begin with `hosting`: the replicas, their roles and appends, and the requests th
 sends fetches. `placement` chooses the log directory of a replica, and moves replicas to other
 directories (D2, D11).
 
-`directories` checks log directories at start, and handles those that fail, fill up or slow down.
+`directories` checks log directories at start, and handles directories that fail, fill up or slow
+down.
 
 `upkeep` (periodic work) and `replica_set` use all subpackages. `commands` executes LeaderAndIsr and
 StopReplica. `stray_recovery` lists, deletes and restores strays (V35).

@@ -1,9 +1,10 @@
-"""Requests of this broker for all of its commands, repeated until the controller has accepted one.
+"""Requests of this broker for all of its commands, repeated until the controller accepts.
 
 A restored stray needs a role (V35), and the controller must learn which replicas a failed log
-directory held (D16). The broker's response to a full command reports both facts to the controller.
-A new registration gets all commands anyway, so the requests end with the current registration. A
-Kafka controller does not know the request and closes the connection; the broker then stops asking.
+directory held (D16). The broker's response to a full command reports the restored and the lost
+replicas to the controller. A new registration gets all commands anyway, so the requests end with
+the current registration. A Kafka controller does not know RequestCommands and closes the
+connection; the broker then stops asking.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ _API_VERSIONS_VERSION: Final = 3
 _PURPOSE: Final = "commands"
 _TIMEOUT_MS: Final = 2_000
 _RETRY_MS: Final = 50
-#: Refusals after which the broker checks whether the controller serves the request; so many take a
-#: second or more.
+#: Number of refusals after which the broker checks whether the controller serves the request; so
+#: many refusals take a second or more.
 _REFUSALS: Final = 20
 
 
 class CommandRequests:
-    """The requests of one broker to the controller; requests made during another are merged."""
+    """The command requests of one broker; requests made while another is in flight are merged."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._is_asking = self._is_wanted = False
 
     def ask(self, why: str) -> None:
-        """Request all commands of this broker; `why` is a clause for the log."""
+        """Request all commands of this broker; the log shows the reason `why`."""
         self._is_wanted = True
         if not self._is_asking:
             self._is_asking = True

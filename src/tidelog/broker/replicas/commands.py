@@ -1,11 +1,12 @@
 """The execution of LeaderAndIsr and StopReplica on this broker's replicas.
 
 The steps of a LeaderAndIsr run in a fixed order. First, strays that a full command reveals are set
-aside (V35, V45). Then every replica that changes its role stops serving and fetching, before any
-other step (V31). Missing replicas are created if the command allows it (D3). A replica takes its
-new role when its log is quiet; only after that do followers fetch. Partitions are independent of
-each other, so each has its own error. `tidelog.replication.commands` decides whether a command is
-obeyed. If this broker's registration ends during a command, no further replica takes a role.
+aside (V35, V45). Once strays are set aside, every replica that changes its role stops serving and
+fetching, before any role begins (V31). Missing replicas are created if the command allows it (D3).
+A replica takes its new role when its log is quiet; only after that do followers fetch. Partitions
+are independent of each other, so each has its own error. `tidelog.replication.commands` decides
+whether a command is obeyed. If this broker's registration ends during a command, no further replica
+takes a role.
 """
 
 from __future__ import annotations
@@ -138,17 +139,19 @@ class _LeaderAndIsr:
                 leader_epoch=state.leader_epoch,
                 is_new=state.is_new or self._was_refused(command),
                 leader=state.leader,
-                # A member that lost its replica must not return with an empty one (E1).
+                # An ISR member that lost its replica must not return with an empty replica (E1).
                 isr=(*state.isr, *state.eligible),
             )
             if placement is Placement.OTHER_TOPIC:
-                # tidelog's controllers never send this: they set is_new, or send a full command.
+                # tidelog's controllers replace another topic's replica only with is_new or with a
+                # full command.
                 error = ErrorCode.INCONSISTENT_TOPIC_ID
             elif placement is Placement.OFFLINE:
                 error = ErrorCode.KAFKA_STORAGE_ERROR
                 self.services.tracer.mark("replica_offline")
             elif placement is Placement.LOST:
-                # A Kafka controller elects another leader only if the directory failed.
+                # A Kafka controller elects another leader only after KAFKA_STORAGE_ERROR, as if the
+                # directory had failed.
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
                 if self.request.type == _UNTOLD:
                     error = ErrorCode.KAFKA_STORAGE_ERROR
@@ -182,9 +185,10 @@ class _LeaderAndIsr:
             )
 
     def _was_refused(self, command: _Command) -> bool:
-        """Return whether the disk refused to create this replica, and none was here since then.
+        """Return whether the disk refused to create this replica, which was never here since.
 
-        No record was committed while the ISR counted this replica, so an empty replica is correct.
+        A replica that the disk refused to create may be created empty, because no record was
+        committed while it counted in the ISR.
         """
         refused = self.replicas.log_dirs.refused_new
         return refused.get(command.topic_partition) == command.topic_id
@@ -193,14 +197,14 @@ class _LeaderAndIsr:
         """Stop every replica that changes its role, at once.
 
         A leader that stays leader under a new epoch continues until its next role begins, if its
-        log is quiet. So its clients need no retry.
+        log is quiet. So clients of a leader that stays leader need no retry.
         """
         broker_id, now_ms = self.services.broker_id, self.services.clock.monotonic_ms()
         for partition, (name, _, state) in self.obeyed:
             if partition.has_role_of(state.leader_epoch):
                 continue
-            # Requests that end here name the next leader, although the view does not show that
-            # leader yet.
+            # The view notes the new leader first, because the responses to requests that end here
+            # name the new leader.
             self.services.view.leader_commanded(name, state.leader, state.leader_epoch, now_ms)
             self.changing.append(partition)
             self.fetchers.remove(partition)
@@ -212,11 +216,11 @@ class _LeaderAndIsr:
         """Return when every log whose role changes is quiet.
 
         So appends planned under the old leader epoch are written before the new epoch begins (V31).
-        A continuing leader that got an append meanwhile stops nevertheless.
+        A leader that would continue under the new epoch stops if it got an append meanwhile.
         """
         while busy := [partition for partition in self.changing if not partition.is_quiet()]:
             for partition in busy:
-                # Only a leader that continues still has its role here.
+                # Only a leader that continues under the new epoch still has its role here.
                 partition.rest(leads_on=True)
             for partition in busy:
                 await partition.quiet()

@@ -95,7 +95,8 @@ class ReplicaSet(HostedPartitions):
         self._latest_correlation_id = 0
         #: Broker epoch of the latest registration, even if that registration has ended.
         self._latest_broker_epoch = NO_BROKER_EPOCH
-        #: Counts the times when this broker ended its leaderships; a running command then stops.
+        #: Number of times that this broker ended its leaderships; a running command stops when this
+        #: number changes.
         self.generation = 0
         #: Chooses the log directories of new replicas (D2).
         self.placement = LogDirPlacement(services)
@@ -117,7 +118,7 @@ class ReplicaSet(HostedPartitions):
     def connect(
         self, give_up_damaged: Callable[[Partition], None], on_stopped: Callable[[Partition], None]
     ) -> None:
-        """Connect the set with parts that are built on it and on the commands.
+        """Connect the replica set with parts that use the set and the commands.
 
         `give_up_damaged` has a damaged replica replaced by a controller that does not serve
         RelinquishLeadership (V68). `on_stopped` gets each replica that the controller stopped.
@@ -347,7 +348,8 @@ def _log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
         "lz4": topic.compression_lz4_level,
         "zstd": topic.compression_zstd_level,
     }
-    # The older key applies if the newer keys have their default values (KIP-937).
+    # `message.timestamp.difference.max.ms`, the older key, applies if the newer keys have their
+    # default values (KIP-937).
     difference_ms = topic.message_timestamp_difference_max_ms
     before_ms, after_ms = (
         topic.message_timestamp_before_max_ms,

@@ -4,8 +4,8 @@ A stray is restored while no command of the controller runs, so no command finds
 The stray's log is recovered in its own directory. `replication/strays` decides whether the stray
 may return. An empty replica in the stray's place is deleted, and one rename makes the stray the
 replica of its partition. Only the controller assigns the restored replica's role, so this broker
-requests all commands until the controller has accepted. If this broker stops before that, its
-registration at the next start requests the same.
+requests all commands until the controller has accepted. If this broker stops before the controller
+has accepted, the controller sends all commands after the registration at the next start.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class StrayRecovery:
         if request.action not in (DELETE, RESTORE):
             response.error_code = ErrorCode.INVALID_REQUEST
             return response
-        # Hold the strays of each event before any of them goes, or the few that are left would no
-        # longer be held.
+        # Mark the strays of each event as held before any stray goes; otherwise too few might be
+        # left to count as an event.
         await self._replicas.upkeep.hold_strays()
         for named in request.strays:
             result = AlteredStray(named.log_dir, named.name)
@@ -158,8 +158,8 @@ class StrayRecovery:
                 await self._replicas.moves.end(key, "a stray returns")
             log = await directory.stray_replicas.put_back(recovered, config)
             partition = self._replicas.add(directory, log, recovered.state.high_watermark)
-            # The restored replica must refuse commands older than the state behind this decision
-            # (V30).
+            # The restored replica must refuse commands older than the state from which its
+            # restoration was decided (V30).
             partition.leader_epoch = leader_epoch
             result.log_start_offset = log.log_start_offset
             result.log_end_offset = log.log_end_offset
@@ -168,8 +168,8 @@ class StrayRecovery:
     async def _check_latest(self, found: StrayFound) -> None:
         """Raise KafkaError if a later stray of the same partition has records.
 
-        The earlier stray lacks records acknowledged in between, and restoring it would keep the
-        later stray from returning.
+        An earlier stray lacks records that were acknowledged before the later stray was set aside,
+        and restoring the earlier stray would keep the later stray from returning.
         """
         for directory in self._replicas.directories:
             for other in await directory.stray_replicas.look():
@@ -205,8 +205,8 @@ class StrayRecovery:
     async def _make_room(self, recovered: Recovered) -> int:
         """Decide whether a stray may return; delete an empty replica in its place.
 
-        Returns the leader epoch with which the stray returns. Raises KafkaError; then only the role
-        of the replica in its place may be lost, until the controller assigns it again.
+        Returns the leader epoch with which the stray returns. Raises KafkaError; afterwards the
+        replica in the stray's place may have no role until the controller assigns a role again.
         """
         state, loaded = recovered.state, recovered.loaded
         stray = strays.Returning(
@@ -224,15 +224,16 @@ class StrayRecovery:
         self._commands.rest(partition)
         await partition.quiet()
         try:
-            # Records may have been on their way to the replica, so check again.
+            # Records may have been on their way to the replica during the first check, so check
+            # again.
             leader_epoch = self._check(stray, follower_ends)
         except KafkaError:
             self._requests.ask("a stray is restored")
             raise
         await self._commands.release(partition)
         await partition.directory.delete(state.topic_partition)
-        # A command reaches the replica before the metadata that publishes it, so take the larger
-        # epoch.
+        # A command reaches the replica before the metadata that publishes its epoch, so the larger
+        # of both epochs counts.
         return max(leader_epoch, partition.leader_epoch)
 
     def _check(

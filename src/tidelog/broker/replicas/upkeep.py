@@ -1,9 +1,9 @@
 """The periodic upkeep of the hosted replicas, and their last checkpoint at the end.
 
 Upkeep covers high watermark checkpoints (V34), recovery points, retention, compaction, time-based
-flushes, and old strays (V35). Every half of `replica.lag.time.max.ms` it looks for followers that
-fall behind, even without fetches (V62), and for throttled followers that do not catch up (R15).
-Each kind of work has its own loop, so a slow disk delays its own kind only.
+flushes, and old strays (V35). Every half of `replica.lag.time.max.ms` the upkeep looks for
+followers that fall behind, even without fetches (V62), and for throttled followers that do not
+catch up (R15). Each kind of work has its own loop, so a slow disk delays its own kind only.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _FLUSH_CHECK_MS = 1_000
 _STRAY_CHECK_MS = 60_000
-#: With several log directories, each is written at least once in so many milliseconds, because
-#: nothing else notices the failure of an idle disk (D1).
+#: With several log directories, each directory is written at least once in this many milliseconds,
+#: because nothing else notices the failure of an idle disk (D1).
 _IDLE_MS = 5_000
 #: Strays that were set aside within this many milliseconds of each other belong to one event.
 _ONE_EVENT_MS = 60_000
@@ -163,7 +163,7 @@ class ReplicaUpkeep:
     async def _each(self, work: Callable[[LogDirectory], Awaitable[None]]) -> None:
         """Run `work` for every directory; raise the first StorageError at the end.
 
-        So a directory with a full disk does not keep the others from their checkpoints.
+        So a directory with a full disk does not keep other directories from their checkpoints.
         """
         first: StorageError | None = None
         for directory in self._hosted.directories:
@@ -187,7 +187,7 @@ class ReplicaUpkeep:
     async def _enforce_retention(self) -> None:
         """Remove old segments of every log; raise the first StorageError at the end.
 
-        So a log whose disk fails does not keep others from making room there (D14).
+        A log whose disk fails does not keep logs on other disks from making room (D14).
         """
         first: StorageError | None = None
         for partition in self._hosted.all():
@@ -209,7 +209,7 @@ class ReplicaUpkeep:
             raise first
 
     async def _compact(self) -> None:
-        """Compact the dirtiest log, then the next one, until no log is due."""
+        """Compact the dirtiest log, then the next dirtiest log, until no log is due."""
         if not self._services.config.log_cleaner_enable:
             return
         more = True
@@ -231,7 +231,7 @@ class ReplicaUpkeep:
         await self._each(lambda directory: directory.flush_due(self._services.clock.wall_ms()))
 
     async def hold_strays(self) -> None:
-        """Hold the strays of an event that took too many replicas; an operator decides (V35)."""
+        """Keep strays until an operator decides, if too many were set aside at once (V35)."""
         replicas = self._hosted
         strays = sorted(
             (
@@ -262,14 +262,14 @@ class ReplicaUpkeep:
                 try:
                     await directory.hold_strays(names)
                 except StorageError as error:
-                    # This process holds the strays as long as it runs, and the next one checks them
-                    # again.
+                    # This process keeps the strays as long as it runs, and the next process checks
+                    # the strays again.
                     self._services.tracer.log(
                         "server", logging.ERROR, f"cannot hold strays: {error}"
                     )
 
     async def _purge_strays(self) -> None:
-        """Delete strays that are old enough, except held ones (V35)."""
+        """Delete strays that are old enough, except strays that wait for an operator (V35)."""
         await self.hold_strays()
         for directory in self._hosted.directories:
             await directory.purge_strays(
@@ -287,7 +287,7 @@ def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:
 
 
 def _events(strays: Sequence[T], since_ms: Callable[[T], int]) -> list[list[T]]:
-    """Group strays, sorted by time, so that each group holds those close together."""
+    """Group strays, sorted by time, so that strays set aside close together share a group."""
     groups: list[list[T]] = []
     for stray in strays:
         if groups and since_ms(stray) - since_ms(groups[-1][-1]) <= _ONE_EVENT_MS:

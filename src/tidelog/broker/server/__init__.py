@@ -4,7 +4,7 @@ A connection decodes requests, begins them in order when admission allows, and s
 in the same order. This package knows handlers only as functions of a request.
 
 `server` accepts connections, and `connections` has the class of a connection. `connection_limit`
-bounds the number of connections, and `broker_claims` recognizes those of brokers.
+bounds the number of connections, and `broker_claims` recognizes connections of brokers.
 `idle_connections` closes idle connections.
 
 `requests` defines a request, and `served` an API with its description and its handler. `admission`

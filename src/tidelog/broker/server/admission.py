@@ -3,10 +3,11 @@
 While this broker is fenced, all requests wait (V47). Requests of clients also wait until the
 controller has sent the first full view of the cluster. A broker without a view would answer
 Metadata with an empty cluster, after which librdkafka drops every broker that it knows and never
-recovers. Two kinds of requests pass without a view. Requests between brokers pass, because one of
-them brings the view. A request also passes if a broker answers it from the partitions that it
-leads. The requests of a connection stay in order, and the number of waiting requests is bounded. A
-connection stops reading behind its first waiting request, and closes after `MAX_REQUEST_HOLD_MS`.
+recovers. Two kinds of requests begin before this broker has a view of the cluster. Requests between
+brokers pass: UpdateMetadata, which brings the view, is such a request. A request also passes if a
+broker answers it from the partitions that it leads. The requests of a connection stay in order, and
+the number of waiting requests is bounded. A connection stops reading behind its first waiting
+request, and closes after `MAX_REQUEST_HOLD_MS`.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ class Admission:
         self._timers = timers
         self._has_view = has_view
         self._is_inter_broker = is_inter_broker
-        #: Whether this broker is registered, so that it reads requests. Before its registration, a
-        #: command for an earlier process under this broker's id must not be obeyed (V30).
+        #: Whether this broker is registered, so that it reads requests. Before the registration,
+        #: this broker must not obey a command for an earlier process with the same broker id (V30).
         self.is_serving = False
         #: Makes all open connections begin the requests that wait, in order.
         self.begin_all: Callable[[], None] = lambda: None
-        #: Whether no request has to wait, which connections check first.
+        #: Whether no request has to wait; connections check this field first.
         self.is_open = False
         #: Functions that close the connections whose first request waits, each with its timeout.
         self._waiting: dict[Callable[[str], None], Timeout] = {}

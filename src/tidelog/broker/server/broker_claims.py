@@ -1,12 +1,12 @@
 """Recognition of connections from brokers, by what their requests say and where they come from.
 
-Without authentication a request proves nothing. A broker names itself by its client id, or by a
-follower's replica id, because Kafka's followers request offsets before they fetch. Only brokers
-send inter-broker requests. A claim counts if it names a registered broker, or comes with an
-inter-broker request. The next controller may be a broker that this broker does not know yet. A
-claim from a host of the named broker is stronger than any other, because a client elsewhere can
-make the same claim. The host need not match, because a broker may connect from an address that it
-does not advertise.
+Without authentication a request proves nothing. A broker names itself by its client id, or by the
+replica id of a follower: Kafka's followers send replica ids even before their first Fetch. Only
+brokers send inter-broker requests. A claim counts if it names a registered broker, or comes with an
+inter-broker request. An inter-broker request counts even from a broker that is not registered here,
+because it may come from the next controller. A claim from the named broker's own host is stronger
+than other claims, because a client on any host can claim to be that broker. The host need not
+match, because a broker may connect from an address that it does not advertise.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CLIENT_ID: Final = re.compile(r"broker-(\d{1,10})-")
 
 
 class Standing(IntEnum):
-    """The strength of a claim; connections of lower standing make room first."""
+    """The strength of a connection's claim to be a broker's; weaker connections make room first."""
 
     CLIENT = 0
     CLAIMED = 1
@@ -82,7 +82,7 @@ def of_frame(frame: memoryview, members: Members) -> int | None:
 
 
 def standing(peer: str, claimed: int | None, client_id: str | None, members: Members) -> Standing:
-    """Return the standing of a connection that has sent requests.
+    """Return the `Standing` of a connection that has sent requests.
 
     `claimed` is the broker named by a request that only brokers send, `UNNAMED` if it named none,
     or None without such a request. `client_id` is the client id of the last request.

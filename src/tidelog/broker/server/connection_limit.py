@@ -2,17 +2,17 @@
 
 As in Kafka, an inter-broker listener that clients do not use always accepts. At the limit, the
 longest idle connection of a client is closed for the new one. If clients and brokers share one
-listener, a new connection at the limit is on trial. If its first request is one of a broker
-(`broker_claims`), the connection counts as a broker's, and a client's connection makes room. After
-any other first request, or without one for `TRIAL_MS`, the connection is closed. An ApiVersions
-request does not decide a trial. The number of trials is bounded. At the bound, the host with most
-trials loses its oldest trial, and hosts of brokers come last.
+listener, a new connection at the limit is on trial. If its first request is a broker's
+(`broker_claims`), a connection on trial counts as a broker's, and a client's connection makes room.
+If its first request is a client's, or none comes within `TRIAL_MS`, a connection on trial is
+closed. An ApiVersions request does not decide a trial. Beyond `MAX_TRIALS` trials, the host with
+most trials loses its oldest trial; hosts of brokers come last.
 
 Connections of brokers count toward the limit, too. If no client's connection is left, the
 connection with the weakest claim to be a broker's makes room, so the number is bounded whatever
-peers claim. Claims from other hosts get at most `MAX_CLAIMED` connections; beyond that number they
-make room for each other. The log has one line when the limit is reached. Kafka's
-SocketServer.ConnectionQuotas and Processor.closeExcessConnections do the same.
+peers claim. Connections from other hosts than the named broker's make room for each other beyond
+`MAX_CLAIMED`. The log has one line when the limit is reached. Kafka's SocketServer.ConnectionQuotas
+and Processor.closeExcessConnections enforce the same limit.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from tidelog.broker.server.timers import Timeout, TimerWheel
 from tidelog.core.ports import FrameHandler, Tracer
 from tidelog.wire.registry import API_VERSIONS
 
-#: Milliseconds that a connection may be on trial without a request that decides; brokers send such
-#: a request at once.
+#: Milliseconds that a connection may be on trial without a request that shows its sender; brokers
+#: send such a request at once.
 TRIAL_MS: Final = 5_000
 #: Maximum number of connections on trial, each of which costs a descriptor and a small buffer. The
-#: number equals a listener's backlog, which one turn of the event loop accepts. So no burst of
-#: clients ends a broker's trial before the broker's first request is read.
+#: number of trials equals a listener's backlog, which one turn of the event loop accepts. So no
+#: burst of clients ends the trial of a broker's connection before its first request is read.
 MAX_TRIALS: Final = 1_024
-#: Maximum number of connections with claims from hosts other than the named brokers', enough for
-#: many brokers behind another address.
+#: Maximum number of connections that name a broker but come from another host, enough for many
+#: brokers behind a shared address.
 MAX_CLAIMED: Final = 256
-#: The log reports the limit again after this fraction of the connections has been free.
+#: The log reports the limit again after this fraction of the limit has been free.
 _FREE_PART: Final = 10
 #: How many hosts a log line names.
 _NAMED: Final = 3
@@ -66,7 +66,7 @@ class ConnectionLimit:
     ) -> None:
         """`connections` are the open connections, in the order in which they were accepted.
 
-        `has_client_listener` says whether there is a listener besides that of the brokers.
+        `has_client_listener` says whether there is a listener other than the inter-broker listener.
         """
         self._connections = connections
         self._max_connections = max_connections
@@ -80,7 +80,7 @@ class ConnectionLimit:
         self._trials_of: dict[str, dict[Trial, None]] = {}
         #: Connections that the limit has closed and that are still listed as open.
         self._closing: dict[Connection, None] = {}
-        #: Connections that got a place by a claim from another host.
+        #: Connections that name a broker but come from another host, and that got a place.
         self._claimed: dict[Connection, None] = {}
         self._was_reached = False
 
@@ -111,7 +111,7 @@ class ConnectionLimit:
         return len(self._connections) - len(self._trials) - len(closing)
 
     def _end_a_trial(self) -> None:
-        """End a trial for a new one, at the host with most trials; hosts of brokers come last."""
+        """End the oldest trial at the host with most trials; hosts of brokers come last."""
         is_host_of = self._members.is_host_of
         host = max(
             self._trials_of, key=lambda each: (not is_host_of(-1, each), len(self._trials_of[each]))
@@ -152,8 +152,8 @@ class ConnectionLimit:
     def make_room(self, newcomer: Connection) -> None:
         """Close the longest idle connection of a client in favour of a broker's connection.
 
-        Without such a connection, the one with the weakest claim is closed, of several the longest
-        idle.
+        If no client is connected, the connection with the weakest claim is closed; among equal
+        claims, the longest idle.
         """
         limit = self._max_connections()
         if self._open() <= limit:
@@ -204,7 +204,7 @@ class ConnectionLimit:
 
 
 class Trial:
-    """The FrameHandler of a connection above the limit, until the first request decides."""
+    """The FrameHandler of a connection on trial, until its first request decides the trial."""
 
     def __init__(self, limit: ConnectionLimit, connection: Connection, timers: TimerWheel) -> None:
         self._limit = limit
@@ -213,7 +213,7 @@ class Trial:
         self._timeout: Timeout = timers.after(TRIAL_MS, self.end)
 
     def frames_received(self, frames: list[memoryview]) -> None:
-        """Pass requests on until one decides; pass on all requests of a broker."""
+        """Pass requests on; the first request that shows its kind of sender ends the trial."""
         if not self._is_decided:
             for frame in frames:
                 is_of_broker = self._limit.is_of_broker(frame)

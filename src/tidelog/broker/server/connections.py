@@ -88,8 +88,8 @@ class ConnectionParts:
     responses: ResponseBudget
     clock: Clock
     tracer: Tracer
-    #: Submits the appends that a read event planned; returns False if a lane has not written all of
-    #: them yet.
+    #: Submits the appends that a read event planned; returns False if a log directory has not
+    #: written all of its appends yet.
     submit_appends: Callable[[], bool]
     #: Called when a connection is closed or lost.
     on_closed: Callable[[Connection], None]
@@ -127,7 +127,7 @@ class Connection:
         self.principal = ANONYMOUS
         #: Whether the peer has proved to be a broker, by a request that only brokers send.
         self.is_broker = False
-        #: The broker that such a proving request named.
+        #: The broker named by the request that proved the peer to be a broker.
         self.broker_id = UNNAMED
         #: Client id of the last request.
         self.client_id: str | None = None
@@ -193,7 +193,7 @@ class Connection:
             self._advance()
 
     def session_over(self) -> None:
-        """Close the connection if it has a response made in doubt, as the session has expired."""
+        """Close the connection if it has a response made while the session's state was unknown."""
         if self._is_doubtful:
             self.close("the broker lost its session while it was stopped")
 
@@ -307,8 +307,8 @@ class Connection:
     def _release_large(self) -> None:
         """Release the receive budget of large requests whose bytes no part of the broker holds.
 
-        Other large requests release it after their response. A write that waits for replicas holds
-        no bytes, because its records are in the log.
+        A large request whose bytes are still held releases the budget after its response. A write
+        that waits for replicas holds no bytes, because its records are in the log.
         """
         large, self._large = self._large, []
         for slot, size_bytes in large:
@@ -385,8 +385,9 @@ class Connection:
     def _refuse_version(self, error: UnsupportedVersion, frame_bytes: int) -> None:
         """Refuse a version that this broker does not serve.
 
-        ApiVersions gets its documented response (KIP-511). Other APIs close the connection, because
-        a client that has read the served ranges would not send such a version.
+        An ApiVersions request gets the response that KIP-511 defines for an unserved version. An
+        unserved version of an API other than ApiVersions closes the connection, because a client
+        that knows the served versions does not send it.
         """
         header = error.header
         if header.api_key != API_VERSIONS:
@@ -432,7 +433,7 @@ class Connection:
             parts = encode_response(
                 header.api_key, header.api_version, header.correlation_id, message
             )
-        except SchemaError as error:  # a defect: later responses must not overtake this one
+        except SchemaError as error:  # a defect; without this response the order is lost
             name = f"{API[header.api_key].name} version {header.api_version}"
             self._dispatcher.unexpected(f"the answer to {name} of {self.peer}", error)
             self.close(f"internal error in {name}")

@@ -46,7 +46,7 @@ class Dispatcher:
         self._served = {key: step(entry) for key, entry in self._served.items()}
 
     def withhold(self, api_keys: Iterable[int]) -> None:
-        """Stop serving these APIs, as a Kafka broker does not serve those of tidelog."""
+        """Stop serving these APIs, like a Kafka broker, which lacks tidelog's own APIs."""
         for api_key in api_keys:
             del self._served[api_key]
 
@@ -65,9 +65,9 @@ class Dispatcher:
     def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
         """Return the ranges of the ApiVersions response, derived from the served APIs.
 
-        The response has tidelog's own APIs only for clients that know their keys (G5).
-        GetReplicaLogInfo is also left out for other clients: no release of Kafka with ZooKeeper has
-        it, and kafka-python fails if the response names it.
+        The response has tidelog's own APIs only for clients that know their keys (G5). Clients that
+        do not know tidelog's keys also get no GetReplicaLogInfo: no release of Kafka with ZooKeeper
+        has it, and kafka-python fails if the response names it.
         """
         return [
             ApiVersion(key, entry.card.first_advertised_version, entry.card.max_version)
@@ -98,7 +98,7 @@ class Dispatcher:
     def request_failed(self, request: Request[Any], error: Exception) -> Any:
         """Return UNKNOWN_SERVER_ERROR for a request whose handler raised an unforeseen error.
 
-        Other requests continue (DESIGN.md, rule 9).
+        A failed request does not affect other requests (DESIGN.md, rule 9).
         """
         header = request.header
         if not (self.is_stopping and isinstance(error, TidelogError)):

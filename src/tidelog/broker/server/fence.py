@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class Fence:
-    """The fence of one broker, which is open until the first gap between two turns of the loop."""
+    """The fence of one broker, which a gap between two turns of the event loop closes."""
 
     def __init__(self) -> None:
         #: The monotonic time from which on the event loop's next turn is late; 0 before the watch

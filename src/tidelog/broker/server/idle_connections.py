@@ -2,11 +2,12 @@
 
 One timer serves all connections and ticks sixteen times within `connections.max.idle.ms`. A
 connection notes the current tick at each request and response, and every tick closes the
-connections with too old a note. So a connection pays two loads and a store for its traffic, and
-closes late by at most a sixteenth of the limit. The timer also ticks without a limit, because
-`max.connections` needs to know the longest idle connection. Time during which this broker itself
-did not run does not count. As in Kafka, a connection with a waiting request is also closed, because
-only bytes show that the peer still exists. Kafka's Selector.IdleExpiryManager does the same.
+connections with too old a note. So the traffic of a connection costs only a few memory accesses,
+and a connection closes late by at most a sixteenth of the limit. The timer also ticks if idle
+connections are not closed, because `max.connections` needs to know the longest idle connection.
+Time during which this broker itself did not run does not count as idle time. As in Kafka, a
+connection with a waiting request is also closed, because only received bytes show that the peer
+still exists. Kafka's Selector.IdleExpiryManager also closes idle connections.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The interception of requests for tests: requests are lost, disconnected, held or refused.
 
 A broker that starts with `tidelog.test.interception.directory` puts an `Interceptor` before its
-handlers. In all other brokers requests do not pass through this module. An `Interceptions` object
-(files in `runtime.interception`) supplies the rules and counts the matches. All brokers of a
-cluster share these counts, so "the third request" means the third in the cluster. Interception
-keeps the order of a network connection. When a request is lost, all later requests on its
-connection are lost, too. When a request is held, later requests on its connection wait, as they
-would behind a slow request. Requests of other brokers pass unless a rule asks for them, and
-requests of the test kit always pass.
+handlers. If `tidelog.test.interception.directory` is not set, requests do not pass through this
+module. An `Interceptions` object (files in `runtime.interception`) supplies the rules and counts
+the matches. All brokers of a cluster share the counts of matches, so "the third request" means the
+third in the cluster. Interception keeps the order of a network connection. When a request is lost,
+all later requests on its connection are lost, too. When a request is held, later requests on its
+connection wait, as they would behind a slow request. Requests of other brokers pass unless a rule
+asks for them, and requests of the test kit always pass.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BROKER_CLIENT_ID = re.compile(r"broker-\d+-")
 class Action(StrEnum):
     """The ways in which a rule treats a request."""
 
-    #: The request and all later ones on its connection are lost; the connection stays open.
+    #: The request and all later requests on its connection are lost; the connection stays open.
     DROP = "drop"
     #: The request's connection is closed.
     DISCONNECT = "disconnect"
@@ -105,7 +105,7 @@ class Interceptions(Protocol):
         """Count a matching request; return its number among all brokers' matches, from 1 on."""
 
     def struck(self, rule: Rule, description: str) -> None:
-        """Note that a rule struck a request, described in one line."""
+        """Note that a rule applied to a request, which `description` describes in one line."""
 
 
 @dataclass(frozen=True, slots=True)

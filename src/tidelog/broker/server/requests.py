@@ -71,7 +71,7 @@ class RequestConnection(Protocol):
         """Whether the peer has proved to be a broker."""
 
     def prove_broker(self, broker_id: int = -1) -> None:
-        """Note that the peer is a broker, because only brokers send its request.
+        """Note that the peer sent a request that only brokers send.
 
         `broker_id` is the broker that the request names; -1 for none.
         """
@@ -124,9 +124,9 @@ class Pending:
         return self._done
 
     def complete(self, message: Any) -> None:
-        """Complete the response; None means that none is sent.
+        """Complete the response; None means that no response is sent.
 
-        Later calls have no effect, because a timeout and a result may race.
+        Later calls of this method have no effect, because a timeout and a result may race.
         """
         if self._done:
             return

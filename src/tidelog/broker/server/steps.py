@@ -33,7 +33,7 @@ def before(check: Before) -> Step:
     """Return the step that calls `check` before each request begins.
 
     If `check` returns a response, the handler and the inner steps are skipped. The outer steps
-    handle that response like any other.
+    handle a response of `check` like any other response.
     """
 
     def around(served: Served) -> Served:
@@ -51,7 +51,8 @@ def before(check: Before) -> Step:
 def after(finish: After) -> Step:
     """Return the step that passes each response to `finish`, once, when the response is complete.
 
-    If the connection is lost earlier, the request has no response and `finish` is not called.
+    If the connection is lost before the response is complete, the request has no response and
+    `finish` is not called.
     """
 
     def around(served: Served) -> Served:
@@ -66,7 +67,7 @@ def after(finish: After) -> Step:
 
 
 def then(response: Any, finish: Callable[[Any], Any]) -> Any:
-    """Return the result of `finish` for a response; either of them may be a `Pending`."""
+    """Return the result of `finish` for a response; response and result may be a `Pending`."""
     if type(response) is not Pending:
         return finish(response)
     outer = Pending()

@@ -57,7 +57,7 @@ class TimerWheel:
         return timeout
 
     def hold(self) -> None:
-        """Hold all calls back until `release`."""
+        """Hold all timeouts back until `release`."""
         self._is_held = True
 
     def release(self) -> None:

@@ -1,11 +1,11 @@
 """Responses to requests that fail as a whole, derived from the declared message fields.
 
-A response whose version has its own `error_code` carries the error there. Any other response
-carries the error in an entry for each part of the request. The parts are the elements of the
-request's first array; with nested entries, they are the elements of the first array inside those.
-The rule follows getErrorResponse of Kafka's requests.
+A response whose version has its own `error_code` carries the error there. A response without its
+own `error_code` carries the error in an entry for each part of the request. The parts of a request
+are the elements of its first array; with nested entries, they are the elements of the first array
+inside those entries. Kafka's `getErrorResponse` methods build error responses by the same rule.
 
-A module whose API needs more than this rule has an `error_response` of its own.
+A module whose API needs more than these derived responses has an `error_response` of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tidelog.wire.schema import NamedField, fields_of
 _ENTRIES_TOO: Final = {registry.FETCH, registry.ELECT_LEADERS}
 _ERRORS: Final = ("error_code", "partition_error_code")
 _MESSAGE: Final = "error_message"
-#: Kinds of request array elements that are no structs, by the elements' type.
+#: Schema kinds of request array elements that are primitive values, by the elements' Python type.
 _PRIMITIVES: Final[dict[type, str]] = {str: "string", int: "int32"}
 #: Values of other fields beside an error, if they differ from the fields' defaults.
 _VALUES: Final[dict[type, dict[str, Any]]] = {
@@ -100,7 +100,7 @@ class _Shape:
     values: dict[str, Any]
 
     def struct(self, error: ErrorCode, message: str | None, others: dict[str, Any]) -> Any:
-        """Return a struct with the error, and with the values of `others`."""
+        """Return a struct that carries the error, and `others` as values of its other fields."""
         values = others | self.values
         if self.error is not None:
             values[self.error] = error
@@ -137,7 +137,7 @@ def _entries(
     error: ErrorCode,
     message: str | None,
 ) -> list[Any]:
-    """Return the elements of a response field for these parts of the request."""
+    """Return the entries of a response field, one for each of these parts of the request."""
     assert isinstance(field.spec.element, type)
     shape = _shape(field.spec.element, version)
     entries = []
@@ -165,12 +165,12 @@ def _parts(asked: Any, version: int) -> Sequence[Any]:
 
 @cache
 def _names(entry_class: type, part_class: type) -> tuple[tuple[str, str | None], ...]:
-    """Return the fields of an entry that name its part, with the part's fields.
+    """Return pairs of an entry's field and the field of the request part that supplies its value.
 
-    In a pair, None stands for the whole part.
+    If the second member of a pair is None, the whole part supplies the value.
 
-    The named fields are the part's first field, which may have another name in the entry, and all
-    following strings and ids that the entry shares.
+    The pairs cover the part's first field, which may have another name in the entry, and all
+    following strings and ids that the entry also has.
     """
     free = {
         each.name: each.spec.kind

@@ -1,8 +1,8 @@
 """Replica ids in requests: a follower's replica id shows that a broker sent the request (L1).
 
 Fetch, ListOffsets and OffsetForLeaderEpoch carry a replica id. This module checks that the named
-broker is registered, but not that the peer is this broker: without authentication no request proves
-that.
+broker is registered, but not that the peer is the named broker: without authentication no request
+proves that.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Log directories at a start and in trouble, and the leaderships that they cost.
+"""Checks of log directories at a start, and the handling of failed, full and slow directories.
 
 At a start, `log_dir_survey` checks all directories before any is opened, and `duplicate_replicas`
-keeps one of two copies (D6).
+keeps one of two copies of a replica (D6).
 
 `failed_directories`, `full_directories` and `slow_directories` handle directories in trouble.
 `unfit_directories` lists the replicas that should not lead.
 
 `relinquishing` asks the controller for other leaders. `offline_reports` reports offline replicas to
-the controller (D4, D16), and `damaged_replicas` reports damaged ones in the same way (V68).
+the controller (D4, D16), and `damaged_replicas` reports damaged replicas in the same way (V68).
 """

@@ -5,10 +5,11 @@ do handle replicas in failed log directories. So the broker gives up a damaged r
 directory had failed: the role ends, and the controller gets KAFKA_STORAGE_ERROR for it. The
 controller elects another leader, removes the replica from the ISR, and stops it.
 
-After that the broker reports a second time. The controller's next command shows that the replica is
-not in the ISR. A damaged replica outside the ISR truncates its log before the damage, refetches,
-and is online again. The broker and its other replicas continue throughout. If no other ISR member
-is left meanwhile, the damaged replica leads again with the log that it has.
+After the controller has stopped the replica, the broker reports offline replicas a second time. The
+controller's next command shows that the replica is not in the ISR. A damaged replica outside the
+ISR truncates its log before the damage, refetches, and is online again. While a damaged replica is
+replaced, the broker and its other replicas continue to work. If no other ISR member is left, the
+damaged replica leads again with its current log.
 """
 
 from __future__ import annotations
@@ -55,6 +56,6 @@ class DamagedReplicas:
         self._reports.report("the log of a replica is damaged")
 
     def stopped(self, partition: Partition) -> None:
-        """Request a new command for a damaged replica that the controller stopped as offline."""
+        """Request a new command for a damaged replica that the controller has stopped."""
         if partition.is_given_up:
             self._reports.report("a damaged replica has left its ISR")

@@ -1,14 +1,16 @@
 """Replicas that a starting broker finds in two log directories: one copy stays (D6).
 
 A directory that failed, or was removed from `log.dirs`, may return after its replicas were created
-again elsewhere. A copy of a topic that no longer exists does not stay. Of two copies of an existing
-topic, the copy with the greater (latest leader epoch, log end offset) stays. That copy has every
-committed record of the other copy. A log of an earlier epoch ends before any leader of a later
-epoch, or diverges from it. The other copy is set aside as a stray, so no record is lost.
+again elsewhere. The broker does not serve a copy of a topic that no longer exists. Of two copies of
+an existing topic, the copy with the greater (latest leader epoch, log end offset) stays. The copy
+that stays has every committed record of the other copy. A log with an earlier latest epoch is a
+prefix of a later leader's log, or diverges from it. The copy that does not stay is set aside as a
+stray, so no record is lost.
 
-An interrupted move between directories also leaves two copies. Two copies also remain if the disk
-refuses to remove the former copy after a move (D11). In these cases the copy that replaced the
-other is marked. The marked copy stays, even if it is shorter by now, and the other copy is deleted.
+An interrupted move between directories also leaves two copies. Two copies of a replica also remain
+if the disk refuses to remove the former copy after a move (D11). If a move leaves two copies, the
+copy that replaced the other is marked. The marked copy of a moved replica stays, even if it is
+shorter by now, and the copy that it replaced is deleted.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ async def set_aside(services: Services, directories: Sequence[LogDirectory]) -> 
 
 
 def _forget_former(directories: Sequence[LogDirectory], refused: Container[TopicPartition]) -> None:
-    """Drop the marks of moved replicas whose former copies are certainly gone."""
+    """Forget which replicas were moved, once their former copies are certainly gone."""
     good = {directory.path: directory for directory in directories}
     for directory in directories:
         for topic_partition, moved_from in list(directory.moved_from.items()):

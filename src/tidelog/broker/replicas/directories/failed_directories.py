@@ -1,10 +1,10 @@
 """Failed log directories of this broker, and how the controller learns of them (D1, D4).
 
-At its first device error a directory is given up until the process ends. Its replicas stop leading
-and following at once and are offline. Clients get KAFKA_STORAGE_ERROR for offline replicas, and so
-does the controller for any command on them (D3). The other directories continue to work.
-`OfflineReports` makes the controller send commands for all replicas of this broker. A broker
-without a good directory halts.
+At its first device error a directory is given up until the process ends. The replicas in a failed
+directory stop leading and following at once and are offline. Clients get KAFKA_STORAGE_ERROR for
+offline replicas, and so does the controller for any command on them (D3). Directories that have not
+failed continue to work. `OfflineReports` makes the controller send commands for all replicas of
+this broker. A broker without a good directory halts.
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ class FailedDirectories:
         for partition in lost:
             replicas.forget(partition)
             replicas.log_dirs.lost(partition)
-            # The replica's waiting fetches look for it now, and get KAFKA_STORAGE_ERROR (D4).
+            # Waiting fetches examine the lost replica now, and get KAFKA_STORAGE_ERROR (D4).
             self._rest(partition)
         for directory in failing:
-            # An operation may hang in the directory, and a fetch, a load or a command may wait for
-            # it (D4).
+            # A fetch, a load or a command may wait for an operation that hangs in the failed
+            # directory (D4).
             directory.lane.abandon(error)
         replicas.log_dirs.count_offline()
         services.tracer.mark("directory_given_up")

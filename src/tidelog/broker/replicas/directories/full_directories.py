@@ -2,9 +2,9 @@
 
 A full directory itself refuses records and new replicas (`log.directory_space`). Leaders in a full
 directory ask the controller for other leaders when the disk becomes full. After each probe that
-finds the disk still full, leaders with newer roles ask, too. Followers in a full directory copy
-nothing, so they leave their ISRs after `replica.lag.time.max.ms`. When the disk has space again,
-the broker reports that, and the replicas catch up.
+finds the disk still full, leaders whose roles began later also ask for other leaders. Followers in
+a full directory copy nothing, so they leave their ISRs after `replica.lag.time.max.ms`. When the
+disk has space again, the broker reports that, and the replicas catch up.
 """
 
 from __future__ import annotations

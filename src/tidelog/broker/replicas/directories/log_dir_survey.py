@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tidelog.core.ports import Lane
     from tidelog.log.log_directory import LogDirectory
 
-#: A size is recorded again when it differs by more than one such part of the recorded size.
+#: A directory's size is recorded again when it differs from the recorded size by more than the
+#: recorded size divided by `_CHANGE`.
 _CHANGE: Final = 8
 _ROOM_KEY: Final = "log.dirs.room.check.enable"
 
@@ -82,7 +83,7 @@ class LogDirSurvey:
     ) -> list[tuple[LogDirectory, StorageError]]:
         """Write the record of all directories into each, if it changed; return failed directories.
 
-        After a failure the next call writes again.
+        If a directory fails, the next call writes the record again.
         """
         if len(self._found) < 2 and not self._knows_others():
             return []
@@ -111,7 +112,8 @@ class LogDirSurvey:
         if failures:
             return failures
         self._written = known
-        # From now on the written record is the known state, so removed directories are accepted.
+        # The written record is now the known state, so a removed directory causes no error any
+        # more.
         self._found = {path: each._replace(known=known) for path, each in self._found.items()}
         return []
 

@@ -1,11 +1,11 @@
 """Reports to the controller that replicas of this broker are offline (D4, D16).
 
 The broker leaves a notification in the store, after which the controller sends commands for all its
-replicas. The broker also asks the controller directly, which is quicker (D16). A controller that is
-about to be deposed may waste that request, so the notification is left in any case. Kafka's
-controllers know only the notification. A broker that cannot leave the notification within
-`log.dir.failure.timeout.ms` halts, because otherwise no other broker would take over its
-leaderships.
+replicas. The broker also requests the commands directly from the controller, which is quicker
+(D16). A controller that is about to be deposed may waste a direct request, so the notification is
+left in any case. Kafka's controllers know only the notification. A broker that cannot leave the
+notification within `log.dir.failure.timeout.ms` halts, because otherwise no other broker would take
+over its leaderships.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class OfflineReports:
     def __init__(self, services: Services, requests: CommandRequests) -> None:
         self._services = services
         self._requests = requests
-        #: Monotonic time since when an event has been unreported; None if the controller knows all
-        #: events.
+        #: Monotonic time since when the controller has not learned of an event; None if it has
+        #: learned of all events.
         self._unreported_since_ms: int | None = None
         #: Counts the calls of `report`.
         self._calls = 0
@@ -41,7 +41,7 @@ class OfflineReports:
         self.is_closed = True
 
     def report(self, why: str) -> None:
-        """Have the controller command all replicas of this broker; `why` is a clause for the log.
+        """Have the controller command all replicas of this broker; the log shows the reason `why`.
 
         From the broker's responses the controller learns which replicas are offline, and which are
         online again.
@@ -75,7 +75,7 @@ class OfflineReports:
             await services.tasks.sleep(_RETRY_MS)
 
     async def _notify(self) -> bool:
-        """Create the notification; return False if it may be missing."""
+        """Create the notification of offline replicas; return False if it may be missing."""
         services = self._services
         if not services.identity.is_registered:
             return False
@@ -89,7 +89,8 @@ class OfflineReports:
                 await self._make_root()
             return False
         except UNREACHED:
-            # The notification may exist; a second one only makes the controller ask again.
+            # The notification may exist; a second notification only makes the controller send
+            # commands again.
             return False
         return True
 

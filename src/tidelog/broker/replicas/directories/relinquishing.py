@@ -1,14 +1,15 @@
-"""Roles that this broker must give up: slow reads (F11), a damaged log (V68), an unfit disk.
+"""The roles that this broker must give up after slow reads (F11), log damage (V68), a bad disk.
 
 A directory is unfit when it is full or slow (D13, D14; `unfit_directories`). The broker looks for
-such replicas at each examination of the followers, when a read finds damage, and while a log
+roles to give up at each examination of the followers, when a read finds damage, and while a log
 directory is unfit. The broker asks the controller to elect another ISR member, and to remove a
 damaged replica from the ISR. The damaged replica truncates its log when a command shows that it is
-not in the ISR (`RoleChanges.become_follower`). A request without a response is not retried; the
-next look finds the roles that are still to be given up.
+not in the ISR (`RoleChanges.become_follower`). A request without a response is not retried: the
+next search finds the roles that are still to be given up.
 
 A leader that is alone in its ISR keeps a damaged log, and its readers get CORRUPT_MESSAGE. If the
-controller does not know the request, a damaged replica is reported as offline (`DamagedReplicas`).
+controller does not know RelinquishLeadership, a damaged replica is reported as offline
+(`DamagedReplicas`).
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ _API_VERSIONS_VERSION = 3
 _PURPOSE = "slow-reads"
 #: How many partitions one log line names.
 _MAX_NAMED = 5
-#: Pause in milliseconds before reads that find the same damage again make another request.
+#: Pause in milliseconds between two requests that report the same damage to the controller.
 DAMAGE_PAUSE_MS: Final = 500
-#: Number of attempts to report that a directory is fit again, and the pause between them in
-#: milliseconds.
+#: Number of attempts to report that a directory is no longer full or slow, and the pause between
+#: them in milliseconds.
 _FIT_ATTEMPTS: Final = 5
 _FIT_PAUSE_MS: Final = 1_000
 _SLOW = (
@@ -65,7 +66,7 @@ class Relinquishing:
     """The roles that one broker gives up."""
 
     def __init__(self, services: Services, give_up: Callable[[Partition], None]) -> None:
-        """`give_up` handles a damaged replica whose controller does not serve the request."""
+        """`give_up` handles a damaged replica if the controller serves no RelinquishLeadership."""
         self._services = services
         self._give_up = give_up
         self._is_asking = False
@@ -107,8 +108,8 @@ class Relinquishing:
         self._is_closed = True
 
     def directory_unfit(self, partitions: Sequence[Partition]) -> None:
-        """Give up leaderships in full and slow directories, except those requested recently."""
-        if self._may_ask() and not self._is_asking:  # otherwise the next probe or window asks
+        """Give up leaderships in full and slow directories that were not requested recently."""
+        if self._may_ask() and not self._is_asking:  # otherwise the next probe of the disk asks
             self._begin([], [], self.unfit.due(partitions, []))
 
     def directory_fit(self) -> None:
@@ -127,7 +128,7 @@ class Relinquishing:
         )
 
     def damage_found(self, partitions: Callable[[], Sequence[Partition]]) -> None:
-        """Give up damaged replicas at once, except those requested a moment ago."""
+        """Give up damaged replicas at once, except replicas reported a moment ago."""
         damaged = self._damaged(partitions())
         if self._is_asking:
             self._found_meanwhile = partitions
@@ -141,7 +142,7 @@ class Relinquishing:
         self._begin([], due, [])
 
     def _damaged(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Count and report the damaged replicas; return those that another replica can replace."""
+        """Count and report damaged replicas; return replicas that another replica can replace."""
         services = self._services
         found = [partition for partition in partitions if partition.log.damage is not None]
         services.metrics.put(PARTITIONS_DAMAGED, len(found))
@@ -233,8 +234,8 @@ class Relinquishing:
             except TidelogError:
                 await services.tasks.sleep(_FIT_PAUSE_MS)
             else:
-                # With the response, the controller has forgotten all reports, also those on
-                # directories that are still slow.
+                # By its response the controller has forgotten all reports of unfit directories,
+                # also of those that are still slow.
                 self.unfit.forget_reports()
                 return
 
@@ -272,7 +273,7 @@ class Relinquishing:
                 self.damage_found(found)
 
     async def _is_known_to(self, connection: PeerConnection) -> bool:
-        """Return whether the controller serves the request, at which Kafka's would disconnect.
+        """Return whether the controller serves RelinquishLeadership, unlike Kafka's controllers.
 
         Raises TidelogError if the controller does not respond.
         """
@@ -285,7 +286,7 @@ class Relinquishing:
         return any(each.api_key == RELINQUISH_LEADERSHIP for each in response.api_keys)
 
     def _fall_back(self, damaged: list[Partition]) -> None:
-        """Give up those damaged replicas that another ISR member can replace."""
+        """Give up damaged replicas that another ISR member can replace."""
         for partition in damaged:
             if partition.has_role and not _is_alone(partition):
                 self._give_up(partition)

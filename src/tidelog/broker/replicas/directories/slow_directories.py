@@ -1,14 +1,15 @@
 """Slow log directories of this broker, and what `log.dir.slow.action` does about them (D13).
 
-Each action includes all actions before it. `report` writes log lines, a metric, cluster events, and
-the state in DescribeLogDirs. `demote` makes leaders ask for other leaders until the directory is
-fast again (`unfit_directories`). With `cordon` the directory accepts no new replicas and no moves.
-None of these states is stored, so a restart forgets them. `offline` gives up the directory as if it
-had failed, once it leads no partition.
+The actions build on each other, in the order `report`, `demote`, `cordon`, `offline`. `report`
+writes log lines, a metric, cluster events, and the state in DescribeLogDirs. `demote` makes leaders
+ask for other leaders until the directory is fast again (`unfit_directories`). With `cordon` the
+directory accepts no new replicas and no moves. A slow directory's state is not stored, so a restart
+forgets it. `offline` gives up the directory as if it had failed, once it leads no partition.
 
-If all directories of a broker are slow, the cause may be the machine and not a disk. If all are
-slow, leaders still move to other brokers, but no directory is given up until another has proven
-fast. A directory is also kept while it leads a partition that no other replica can lead.
+If all directories of a broker are slow, the cause may be the machine and not a disk. While all
+directories are slow, leaders still move to other brokers, but no directory is given up until
+another has proven fast. A slow directory also stays in use while it leads a partition that no other
+replica can lead.
 """
 
 from __future__ import annotations
@@ -133,10 +134,10 @@ class SlowDirectories:
             )
 
     def _give_up(self, directory: LogDirectory) -> None:
-        """Give up a slow directory, unless no other is known to be fast or it still leads."""
+        """Give up a slow directory, unless it has leaders or no other is known to be fast."""
         services, replicas = self._services, self._replicas
         if not services.identity.is_registered or services.fence.is_fenced:
-            return  # the controller could not learn of it now
+            return  # the controller could not elect other leaders now
         if not any(self._is_fast(each, directory.path) for each in replicas.directories):
             services.tracer.mark("slow_directory_kept")
             self._keep(directory.path, "no other log directory of this broker is known to be fast")
@@ -157,7 +158,7 @@ class SlowDirectories:
         )
 
     def _is_fast(self, directory: LogDirectory, slow_path: str) -> bool:
-        """Return whether a directory has been fast since the one at `slow_path` became slow."""
+        """Return whether a directory has been fast since the other, at `slow_path`, became slow."""
         before = self._counts[slow_path].get(directory.path)
         return (
             before is not None

@@ -1,11 +1,11 @@
 """Replicas of this broker that should not lead: their directory is full or slow (D13, D14).
 
-A leader in such a directory asks for another leader, and repeats the request after a pause. The
-controller then avoids that replica in elections. A follower in a slow directory stays in sync and
-could be elected, so the broker reports it, too. Without that report, the leadership would circulate
-among brokers whose disks are all slow. The controller keeps a report for two checks of the balance,
-so the broker repeats reports, and sends them to each new controller. Followers in a full directory
-leave the ISR, so they need no report.
+A leader in a full or slow directory asks for another leader, and repeats the request after a pause.
+In elections the controller avoids a replica that asked for another leader. A follower in a slow
+directory stays in sync and could be elected, so the broker reports it, too. If followers were not
+reported, the leadership would circulate among brokers whose disks are all slow. The controller
+keeps a report for two checks of the balance, so the broker repeats reports, and sends them to each
+new controller. Followers in a full directory leave the ISR, so they need no report.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Pause in milliseconds before the broker asks again to replace a leader in an unfit directory.
 UNFIT_PAUSE_MS: Final = 5_000
 _MS_PER_S: Final = 1_000
-#: Stands for any controller in the keys of requests.
+#: Stands for any controller in the keys of `_until_ms`.
 _ANY: Final = -1
 
 
@@ -48,7 +48,7 @@ class UnfitDirectories:
         )
 
     def due(self, partitions: Iterable[Partition], others: Sequence[Partition]) -> list[Partition]:
-        """Return the leaders to replace and the followers to report now, except `others`."""
+        """Return the leaders to replace and the followers to report now, without `others`."""
         now_ms = self._services.clock.monotonic_ms()
         self._until_ms = {
             key: until_ms for key, until_ms in self._until_ms.items() if now_ms < until_ms
@@ -76,7 +76,7 @@ class UnfitDirectories:
         self._until_ms.clear()
 
     def forget_reports(self) -> None:
-        """Forget the reports on followers."""
+        """Forget which followers were reported to the controller."""
         self._until_ms = {
             key: until_ms for key, until_ms in self._until_ms.items() if key[2] == _ANY
         }

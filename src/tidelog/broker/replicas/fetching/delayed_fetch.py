@@ -107,7 +107,7 @@ class DelayedFetch:
         self._reads = FetchReads(self._room)
         #: Directories that hold records for this fetch but whose disk may not be read now.
         self._held: dict[str, None] = {}
-        #: The turn to read for which this fetch waits.
+        #: Set while this fetch waits for its turn to read.
         self._turn: WaitingRead | None = None
         # A response never exceeds max_bytes, so the fetch waits for no more than that, as in Kafka.
         self._min_bytes = min(min_bytes, max_bytes)
@@ -135,7 +135,8 @@ class DelayedFetch:
     def start(self, max_wait_ms: int, checked: Checked = _NONE_CHECKED) -> FetchResponse | Pending:
         """Respond at once if there is enough data, an error, or no time to wait; else wait.
 
-        Later looks check each partition again, because `checked` holds for this call alone.
+        Later examinations check each partition again, because `checked` is valid during this call
+        only.
         """
         if self._session.waiting is not None:
             self._session.waiting.abandoned()
@@ -157,8 +158,8 @@ class DelayedFetch:
             growth = growth_bytes(partition, watched)
             if growth >= 0:
                 self._missing_bytes -= growth
-                # A follower held back by the throttle lacks bytes that were in the log before
-                # (R15).
+                # A follower held back by the throttle still lacks bytes that were in the log before
+                # the wait (R15).
                 if self._missing_bytes > 0 and partition not in self._session.throttled:
                     return
         self._read(final=False)
@@ -275,7 +276,8 @@ class DelayedFetch:
     ) -> None:
         """Examine the dirty partitions; set `_answered` when the response is complete.
 
-        `granted_bytes` limits the read; None means as much as the room grants.
+        `granted_bytes` limits the read; None means as much as the budget of unread responses
+        grants.
         """
         if granted_bytes is None:
             granted_bytes = self._room.grant_bytes
@@ -309,7 +311,7 @@ class DelayedFetch:
                 room = min(item.max_bytes, remaining)
                 if read.done:
                     if isinstance(read.error, NotCached):
-                        answers[item] = answer  # named now, and dirty until its disk may be read
+                        answers[item] = answer  # answered, and dirty until its disk may be read
                         continue
                     size = _take(self._services, answer, read)
                     urgent = urgent or answer.error_code != 0
@@ -321,7 +323,8 @@ class DelayedFetch:
                 self._throttled.read(item, size)
                 total += size
                 remaining -= size
-                # The partition stays dirty, at the end, so that others come first next time.
+                # The partition moves to the end of the dirty list, so that other partitions come
+                # first next time.
                 del session.dirty[item]
                 session.dirty[item] = None
             elif answer.error_code or answer.diverging_epoch.epoch >= 0:
@@ -340,9 +343,9 @@ class DelayedFetch:
             self._wait_for_bytes(least - found.bytes)
 
     def _wait_for_bytes(self, missing_bytes: int) -> None:
-        """Wait until so many bytes have arrived, or until a held directory may be read.
+        """Wait until `missing_bytes` have arrived, or until a directory in `_held` may be read.
 
-        A waiting fetch holds no records: their partitions stay dirty and are read again.
+        A waiting fetch holds no records: the partitions with records stay dirty and are read again.
         """
         self._missing_bytes = missing_bytes
         for directory in self._held:
@@ -435,8 +438,8 @@ class DelayedFetch:
     ) -> tuple[PartitionData | None, Completion[LogSlice] | None]:
         """Return the response for one partition, and the read that supplies its records, if any.
 
-        The response is None if an incremental fetch has no change to report. `partition` is given
-        if the request has already checked that it may be read.
+        The response is None if an incremental fetch has no change to report. `partition` is None
+        unless the request has already checked that the partition may be read.
         """
         if partition is None:
             found = readable(self._replicas, self._session, item)
@@ -462,7 +465,7 @@ class DelayedFetch:
             return _answer(item, partition), None
         answer = _answer(item, partition)
         if max_bytes <= 0 and not min_one:
-            return answer, None  # named for completeness; the next fetch brings the records
+            return answer, None  # named without records, which the next fetch brings
         size, directory = min(item.max_bytes, max_bytes), partition.directory.path
         try:
             if self._counts_pending_reads or self._room.reads.may_begin(directory):

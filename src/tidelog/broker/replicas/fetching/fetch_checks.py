@@ -1,8 +1,9 @@
 """Checks whether a fetch may read a partition here, and the report of a follower's progress.
 
-The checks cover whether this broker leads the partition, under which topic id and leader epoch
-(V23, V37, G4). Another check covers the follower: a follower whose progress would not count may
-read nothing (V63). The last checks cover the reader's history (KIP-595) and its offset (V36).
+The checks cover whether this broker leads the partition, and under the topic id and leader epoch of
+the fetch (V23, V37, G4). Another check covers the follower: a follower whose progress would not
+count may read nothing (V63). The last checks of a fetch cover the reader's history (KIP-595) and
+its offset (V36).
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Refusal(NamedTuple):
 
     error: ErrorCode
     diverging: EpochEnd | None = None
-    #: Set if this broker leads the partition, whose offsets the response then carries nevertheless.
+    #: Set if this broker leads the partition; the response to the refused read then carries its
+    #: offsets.
     partition: Partition | None = None
 
 
@@ -51,9 +53,9 @@ def readable(
     log = partition.log
     last_epoch = item.last_fetched_epoch
     if item.fetch_offset == item.log_start_offset == log.log_start_offset:
-        # The follower's log is empty and starts where a replica that starts over begins (V67). Its
-        # last epoch is ignored, because a Kafka broker keeps that epoch and would fetch from this
-        # offset forever.
+        # The follower's log is empty and starts at the leader's log start, like that of a replica
+        # that starts over (V67). An empty follower's last epoch is ignored, because a Kafka broker
+        # keeps that epoch and would fetch from this offset forever.
         last_epoch = NO_EPOCH
     try:
         end = partition.diverging_epoch(last_epoch, item.fetch_offset)
@@ -92,8 +94,9 @@ def note_follower(
 ) -> Partition | None:
     """Report a follower's progress to the partition (V60); return the partition if it may be read.
 
-    Returns None if the fetch will be refused, because the offset of a diverging history proves
-    nothing. The read then gives the reason for the refusal.
+    Returns None if the fetch will be refused, because the fetch offset of a diverging log does not
+    prove the follower's progress. The following read of the partition gives the reason for a
+    refusal.
     """
     partition = readable(replicas, session, item)
     if isinstance(partition, Refusal):

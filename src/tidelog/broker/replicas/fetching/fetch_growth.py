@@ -1,14 +1,15 @@
 """What a waiting fetch can still get: it waits for `min_bytes` only if its response can grow.
 
-A read ends at the end of its segment, so the records from an older segment never become more. A
+A read ends at the end of its segment, so later records never add to a read of an older segment. A
 fetch that found records of an older segment responds at once (V61). Records that `max_bytes` left
-out count as if they had been read, because the response is as full as possible. If every partition
-of a fetch is limited in this way, the response cannot grow.
+out count as if they had been read, because the response is as full as possible. If `max_bytes`
+limited the read of every partition of a fetch, the response cannot grow.
 
-Bytes that arrive later are measured in the segment where the readable part of the log ends. If that
-segment changes, records are deleted, or the replica moves to another directory, the fetch must look
-again. This module knows offsets and sizes of segments, but reads no records. Kafka's
-DelayedFetch.tryComplete, cases F and G, does the same.
+Bytes that arrive while a fetch waits are measured in the segment where the readable part of the log
+ends. If the readable part of a log ends in another segment, records are deleted, or the replica
+moves to another directory, the fetch must look again. This module knows offsets and sizes of
+segments, but reads no records. Kafka's DelayedFetch.tryComplete also ends a wait when the log has a
+new segment (case F) or enough bytes have arrived (case G).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ NO_SEGMENT = -1
 
 
 class FoundBytes:
-    """The bytes that a fetch found in one look, and whether more can come."""
+    """The bytes that a fetch found in one examination, and whether more can come."""
 
     __slots__ = ("_cut", "bytes", "is_final")
 

@@ -51,7 +51,7 @@ class DiskRead:
             self._number = leadership.reads_under_way.begin(now_ms)
 
     def end(self) -> None:
-        """Remove the read from those of its leadership."""
+        """Remove the read from the pending reads of its leadership."""
         leadership = self._role.leadership
         if leadership is not None and self._number:
             leadership.reads_under_way.end(self._number)
@@ -77,7 +77,7 @@ class FetchReads:
     def begin(
         self, reads: Sequence[DiskRead], size_bytes: int, done: Callable[[DiskRead], None]
     ) -> None:
-        """Await these reads; with earlier reads they bring at most `size_bytes`."""
+        """Await these reads; together with earlier reads they bring at most `size_bytes`."""
         self.under_way = len(reads)
         self._reserved_bytes = size_bytes
         self._room.take(size_bytes)
@@ -94,7 +94,7 @@ class FetchReads:
             # From here on the connection counts the bytes that its peer has not received.
             self.release()
         done(read)
-        # Other fetches that wait for the directory come after this fetch's response.
+        # This fetch responds before other fetches that wait for the same directory continue.
         self._room.reads.ended(read.directory, read.size_bytes)
 
     def release(self) -> None:

@@ -4,10 +4,10 @@ A session remembers the partitions that one consumer or follower reads, so an in
 names only changed partitions. A changed partition enters its session's dirty list, and a fetch
 examines only that list (DESIGN.md, rule 7). A fetch without a session uses a temporary session,
 which ends after the response. The number of sessions and of their partitions is bounded. As in
-Kafka, any session may evict one that was unused for two minutes. If no session is that old, larger
-sessions evict smaller ones. A follower's session (privileged) evicts any consumer's, never the
-reverse. A session that grows evicts others by the same rules, or ends; Kafka bounds only the number
-of sessions. `delayed_fetch` reads the partitions.
+Kafka, any session may evict a session that was unused for two minutes. If every session was used
+recently, larger sessions evict smaller sessions. A follower's session (privileged) evicts any
+consumer's, never the reverse. A session that grows evicts other sessions as a new session does, or
+ends; Kafka bounds only the number of sessions. `delayed_fetch` reads the partitions.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class SessionPartition:
         self.readable()
 
     def offset_went_back(self) -> None:
-        """Outdate the follower's other sessions: this session brought a lower fetch offset."""
+        """Mark the follower's other sessions as outdated by this session's lower fetch offset."""
         if self.watched is not None:
             for other in self.watched.watchers.followers:
                 if (
@@ -174,8 +174,8 @@ class FetchSession:
         #: The broker epoch in the follower's last fetch; -1 if the follower sends none.
         self.broker_epoch = NO_BROKER_EPOCH
         self.uses_topic_ids = uses_topic_ids
-        #: Whether another session brought a lower offset of this follower. The next fetch must then
-        #: be a full fetch, which reports the follower's current log end.
+        #: Whether another session brought a lower offset of this follower. An outdated session
+        #: requires a full fetch next, which reports the follower's current log end.
         self.is_outdated = False
         #: The isolation level of a consumer's last fetch; a follower always reads up to the log
         #: end.
@@ -185,7 +185,8 @@ class FetchSession:
         self.dirty: dict[SessionPartition, None] = {}
         #: Partitions with records for a follower that the throttle holds back (R15).
         self.throttled: dict[SessionPartition, None] = {}
-        #: Number of the throttle's settings under which these partitions wait.
+        #: Number of the throttle settings in force when the partitions in `throttled` began to
+        #: wait.
         self.throttled_under = 0
         self.waiting: WaitingFetch | None = None
         #: The pending reads for a follower; None for a consumer (F5).
@@ -209,11 +210,11 @@ class FetchSession:
         return partition
 
     def throttle(self, partition: SessionPartition) -> None:
-        """Skip a partition until `unthrottle`, behind those that already wait (R15)."""
+        """Skip a partition until `unthrottle`; partitions skipped earlier stay before it (R15)."""
         self.throttled.setdefault(partition)
 
     def unthrottle(self) -> None:
-        """Mark the waiting partitions as dirty, before all others, so each gets its turn (R15)."""
+        """Mark waiting partitions as dirty, before all other partitions, for their turn (R15)."""
         if self.throttled:
             waiting, self.throttled = self.throttled, {}
             self.dirty = {**waiting, **self.dirty}
@@ -288,8 +289,8 @@ class FetchSessions:
     def resized(self, session: FetchSession, size_before: int, now_ms: int) -> bool:
         """Account for partitions that an incremental fetch added or removed.
 
-        Returns False if the added partitions do not fit even after other sessions were evicted:
-        then the session has ended.
+        Returns False if the added partitions do not fit even after other sessions were evicted; the
+        session has ended in that case.
         """
         size = len(session.partitions)
         self.partitions_total += size - size_before
@@ -322,7 +323,7 @@ class FetchSessions:
         return True
 
     def _evictable(self, newcomer: FetchSession, now_ms: int) -> FetchSession | None:
-        """Return the session to evict, which is never the newcomer, as that was just used."""
+        """Return the session to evict, never the newcomer, because that was just used."""
         privileged = newcomer.replica_id >= 0
         candidates: Iterable[FetchSession] = self._sessions.values()
         oldest = min(candidates, key=lambda session: session.last_used_ms, default=None)

@@ -5,8 +5,9 @@ whose position is new to the session (KIP-227). Responses are handled where they
 `replication.follower` decides, and records are appended directly from the receive buffer. The next
 fetch is sent before any other work, because acks=all produces wait for it. A backoff, a slow append
 or a truncation delays only its own partition, which leaves the session meanwhile. The leader may
-hold a fetch while the fetcher already has a new position to report. A second fetch then follows the
-held fetch and ends it. The topic id identifies each partition (V23).
+hold a fetch while the fetcher already has a new position to report. If the leader holds a fetch,
+the fetcher may send a second fetch, which ends the held fetch. The topic id identifies each
+partition (V23).
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ if TYPE_CHECKING:
 
 _FULL_EPOCH = 0
 _MAX_EPOCH = 0x7FFFFFFF
-#: Maximum number of fetches in flight: one that the leader holds, and one that ends it.
+#: Maximum number of fetches in flight: a fetch that the leader holds, and a fetch that ends the
+#: held fetch.
 _MAX_IN_FLIGHT = 2
 #: How long the next fetch waits, in milliseconds, for appends of the last response.
 _BUSY_WAIT_MS = 20
 #: How long a fetcher without partitions is kept, in milliseconds.
 _EMPTY_MS = 1_000
-#: Longest pause in milliseconds between two looks at throttled partitions, which may be in sync by
+#: Longest pause in milliseconds between two checks of throttled partitions, which may be in sync by
 #: then.
 _THROTTLE_LOOK_MS = 500
 _FIRST_RETRY_MS = 20
@@ -144,9 +146,9 @@ class Fetcher(FetchOrder):
         level = services.config.inter_broker_protocol_version
         self._version = protocol_level.request_versions(level).fetch
         self._followed: dict[_Key, FollowedPartition] = {}
-        #: The state of the throttle when it last held partitions of the session back: its number,
-        #: and whether the rate was exceeded. The value is None while the throttle holds no
-        #: partition back.
+        #: The state of the throttle when it last held partitions of the session back: number of its
+        #: settings, and whether the rate was exceeded. `_held_under` is None while the throttle
+        #: holds no partition back.
         self._held_under: tuple[int, bool] | None = None
         self._recovery: Timeout | None = None
         self._session_id = 0
@@ -214,7 +216,7 @@ class Fetcher(FetchOrder):
             self._recovery.cancel()
 
     def append_done(self, followed: FollowedPartition) -> None:
-        """Note the end of a slow append; the partition has reported whether it is ready."""
+        """Note the end of a slow append; the partition has reported whether it can be fetched."""
         self._appending.pop(followed, None)
         if self._wait is None or not self._appending:
             self._stop_waiting()
@@ -238,7 +240,7 @@ class Fetcher(FetchOrder):
         self._send()
 
     def _throttle(self) -> None:
-        """Skip the partitions that must wait, and fetch those that need no longer wait (R15).
+        """Skip partitions that must wait, and fetch partitions that need no longer wait (R15).
 
         A partition with a new position may have to wait from now on. A partition in the session may
         have to wait whenever the rate is exceeded again, a move pauses, or the settings change. A
@@ -275,9 +277,9 @@ class Fetcher(FetchOrder):
         self.pump()
 
     def _unthrottle(self, waited: list[FollowedPartition]) -> None:
-        """Fetch the partitions that waited first, in the order of the time without records.
+        """Put the waiting partitions first in the next fetch, longest without records first.
 
-        The leader reads partitions in that order while the response has room.
+        The leader reads partitions in the order of the request while the response has room.
         """
         waited.sort(key=lambda followed: followed.read_in)
         for followed in waited:
@@ -424,7 +426,7 @@ class Fetcher(FetchOrder):
             self._wait = self._services.timers.after(_BUSY_WAIT_MS, self._waited)
 
     def _waited(self) -> None:
-        """Continue without the partitions whose disk is slow (V66)."""
+        """Send the next fetch without the partitions whose disk is slow (V66)."""
         self._wait = None
         for followed in list(self._appending):
             self.not_ready(followed)
@@ -438,7 +440,7 @@ class Fetcher(FetchOrder):
     # session and connection
 
     def _session_made(self, session_id: int) -> None:
-        """Take over the session in a full fetch's response; without one every fetch is full."""
+        """Take over the session that the leader granted; with id 0 every fetch is a full fetch."""
         self._session_id = session_id
         self._is_sessionless = not session_id
         if session_id:

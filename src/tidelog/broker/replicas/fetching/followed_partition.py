@@ -4,8 +4,9 @@ A followed partition runs the effects of `replication.follower` on the log. The 
 fetches while it must wait (V66). A partition waits for a truncation, a request to the leader, or a
 backoff that grows with each failure. With `flush.before.ack` the partition also waits until its log
 is synced, because its fetch offset then counts as synced (V69). All partitions of a fetch response
-sync together, and the next fetch waits for them as for slow appends. A followed partition ends with
-its role. Operations in progress at that time still change the log, but no role (V33).
+sync together, and the next fetch waits for these syncs as for slow appends. A followed partition
+ends with its role. Operations in progress when the role ends still change the log, but no role
+(V33).
 """
 
 from __future__ import annotations
@@ -55,15 +56,15 @@ _OFFSETS_PURPOSE = "fetcher-offsets"
 #: The first backoff is short, because a new leader may learn of its leadership a moment after its
 #: followers.
 _FIRST_BACKOFF_MS = 10
-#: The backoff in milliseconds while the log's disk is full, because each fetch brings records
-#: without room.
+#: The backoff in milliseconds while the log's disk is full, because each fetch would bring records
+#: that do not fit.
 _FULL_PAUSE_MS = 2_000
 
 
 class FetchOrder(ABC):
-    """The partitions of one fetcher that its next fetch names, and those that it omits.
+    """The partitions of one fetcher that its next fetch names, and the partitions that it omits.
 
-    Followed partitions report here when they are ready. `Fetcher` sends the requests.
+    Followed partitions report to this object when they are ready. `Fetcher` sends the requests.
     """
 
     def __init__(self) -> None:
@@ -73,7 +74,7 @@ class FetchOrder(ABC):
         self._throttled: dict[FollowedPartition, None] = {}
         #: Partitions that the next fetch removes from the session.
         self._forgotten: dict[tuple[TopicId, int], None] = {}
-        #: The number of partitions in the session.
+        #: The number of partitions in the fetch session.
         self._in_session = 0
         #: Partitions whose appends from the last responses are unfinished.
         self._appending: dict[FollowedPartition, None] = {}
@@ -84,7 +85,7 @@ class FetchOrder(ABC):
 
     @abstractmethod
     def append_done(self, followed: FollowedPartition) -> None:
-        """Note the end of a slow append; the partition has reported whether it is ready."""
+        """Note the end of a slow append; the partition has reported whether it can be fetched."""
 
     def ready(self, followed: FollowedPartition) -> None:
         """Start to fetch a partition from a position that the session does not know."""
@@ -140,7 +141,8 @@ class FollowedPartition:
         self.partition = partition
         self.role = role
         #: The position that the session knows, and the number of the request that sent it; 0 if the
-        #: partition is not in the session. `sent_ms` is the monotonic time of that request.
+        #: partition is not in the session. `sent_ms` is the monotonic time of the request
+        #: `sent_in`.
         self.sent_position = role.position
         self.sent_in = 0
         self.sent_ms = 0
@@ -327,7 +329,7 @@ class FollowedPartition:
             self._services.tracer.mark("sync_outlived_role")
             return
         if self.role.is_busy or self._backoff is not None:
-            return  # when that operation ends, it checks again whether the log is synced
+            return  # the operation in progress checks the sync again when it ends
         if completion.error is not None:
             self._sync_failed(completion.error)
         else:
@@ -360,8 +362,8 @@ class FollowedPartition:
             self._services.tracer.mark("follower_behind_leader_epoch")
         elif error == ErrorCode.UNKNOWN_LEADER_EPOCH:
             self._services.tracer.mark("follower_ahead_of_leader_epoch")
-            # The response may have waited long behind a slow read. The leader has its role by now,
-            # and needs the next fetch to keep this follower in sync (F7).
+            # The response may have waited long behind a slow read. By the time of the response the
+            # leader has its role, and needs the next fetch to keep this follower in sync (F7).
             delay_ms -= min(self._services.clock.monotonic_ms() - self.sent_ms, delay_ms)
         self._services.tracer.event(
             "fetch_backoff",
@@ -394,7 +396,8 @@ class FollowedPartition:
 
     def _truncate(self, completion: Completion[None], offset: int, is_empty: bool) -> None:
         self._not_ready()
-        # The histories may diverge exactly at the log end; then nothing is removed.
+        # The histories of leader and follower may diverge exactly at the log end; then nothing is
+        # removed.
         if not is_empty:
             self._report_truncation(offset)
         if completion.done:

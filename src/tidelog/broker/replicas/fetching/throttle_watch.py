@@ -28,7 +28,7 @@ _Find = Callable[[TopicPartition], "Partition | None"]
 
 
 class _Ends(NamedTuple):
-    """The log ends of a leader and of a follower at one look."""
+    """The log ends of a leader and of a follower at the same moment."""
 
     at_ms: int
     leader_end: int

@@ -1,10 +1,10 @@
 """The reads of one fetch as the leader's side of the replication throttle sees them (R15).
 
 Partitions that the throttle skips wait in the session, so that later fetches need not examine each
-of them. Skipped partitions come first when the rate allows reads again. Each partition goes to the
-end after its read, so all of them get their turn. Bytes count when the response leaves. Within one
-look, the bytes read so far also count, so only one read exceeds the rate, and not one per
-partition.
+of them. Skipped partitions come first when the rate allows reads again. After its read each
+partition goes to the end of the queue, so all partitions get their turn. The bytes of a response
+count against the throttle when the response leaves. During one examination of the session, bytes
+already read also count, so only one read exceeds the rate, not one read per partition.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class ThrottledReads:
         self._throttles = throttles
         self._session = session
         self._follower = session.replica_id
-        #: Bytes of throttled partitions that the current look has read.
+        #: Bytes of throttled partitions read in the current examination of the session.
         self._bytes = 0
-        #: Whether any partition was throttled when the current look began.
+        #: Whether any partition was throttled when the current examination began.
         self._is_active = False
 
     @property
@@ -43,7 +43,7 @@ class ThrottledReads:
         return self._throttles.leader_recovers_in_ms()
 
     def begin_look(self) -> None:
-        """Begin a look at the session, in which waiting partitions may get their turn."""
+        """Begin an examination of the session, in which waiting partitions may get their turn."""
         self._bytes = 0
         self._is_active = self._throttles.leader.is_active
         session, number = self._session, self._throttles.settings_number
@@ -63,7 +63,7 @@ class ThrottledReads:
         return False
 
     def has_all(self, item: SessionPartition) -> None:
-        """Remove a partition from the waiting ones, because its follower has all records.
+        """Remove a partition from the session's waiting partitions: its follower has all records.
 
         The partition may have waited in a fetch that overtook the previous response's records.
         """
@@ -71,7 +71,7 @@ class ThrottledReads:
             self._session.throttled.pop(item, None)
 
     def read(self, item: SessionPartition, size: int) -> None:
-        """Note a read of the current look."""
+        """Note a read in the current examination of the session."""
         if self._is_active and self._follower >= 0 and self._is_throttled(item):
             self._bytes += size
 

@@ -1,10 +1,10 @@
 """Refused batches for partitions that have no replica on this broker yet.
 
-A client may learn of a new leader from another broker. A client's first batches may then reach this
-broker before the controller's command. The new replica must not accept a later batch of that client
-first. An unknown producer may begin with any sequence number, and librdkafka takes the
-acknowledgement of a later batch for that of all earlier batches. The refused batches pass to the
-replica's log when the log is created (V38).
+A client may learn of a new leader from another broker. A client that learned of the new leader
+early may send its first batches before the controller's command reaches this broker. A new replica
+must not accept a later batch of a client whose earlier batch was refused. An unknown producer may
+begin with any sequence number, and librdkafka takes the acknowledgement of a later batch for that
+of all earlier batches. The refused batches pass to the replica's log when the log is created (V38).
 """
 
 from __future__ import annotations

@@ -154,7 +154,8 @@ class HostedPartitions:
                 partition=str(partition.topic_partition),
                 topic_id=topic_id_to_text(topic_id),
             )
-            # If the flush fails, either the directory has failed or the next flush stores the id.
+            # If the flush fails, either the log directory has failed or the next flush stores the
+            # topic id.
             partition.log.flush()
 
     def _count_topic(self, partition: Partition, change: int) -> None:

@@ -1,8 +1,8 @@
 """The queue of ISR changes that leaders propose, before these become durable (A8).
 
-A new change of a partition replaces an unsent change of that partition. Subpackage `isr` has the
-two kinds of queues: one sends changes to the controller, one writes them into the state nodes
-(A12). The role of the partition gets the outcome of each change.
+A new change of a partition replaces an unsent change of that partition. Subpackage `isr` has both
+kinds of queues: `AlterPartitionManager` sends changes to the controller, `StateNodeWriter` writes
+changes into the state nodes (A12). The role of the partition gets the outcome of each change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class IsrChangeQueue(ABC):
         return len(self._queue)
 
     def submit(self, partition: Partition, change: IsrChange) -> None:
-        """Send a change with all others of this event; replace the partition's unsent one (A8)."""
+        """Queue a change for the end of this event; replace the partition's unsent change (A8)."""
         self._queue[partition.topic_partition] = (partition, change)
         self._soon()
 

@@ -1,10 +1,10 @@
 """Appends that cannot be planned at once, because a thread must first check the batch.
 
 The check of a compressed batch with large content would hold the event loop for a quarter of a
-second. The thread of the log directory checks such a batch, and later appends to the partition wait
-behind it. All appends of a partition are planned in the order of their arrival. Any other order
-would break the producers' sequence numbers. If the leadership ends first, all late appends are
-refused (V38).
+second. The thread of the log directory checks a compressed batch with large content, and later
+appends to the partition wait behind it. All appends of a partition are planned in the order of
+their arrival. Planning appends in another order would break the producers' sequence numbers. If the
+leadership ends first, all late appends are refused (V38).
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class LateAppends:
     def __init__(self, services: Services, partition: Partition) -> None:
         self._services = services
         self._partition = partition
-        #: The same list for the life of this object, because the leader's role looks at it, too.
+        #: Late appends in the order of their arrival; always the same list, because the leader's
+        #: role also reads it.
         self.waiting: list[Late] = []
 
     def add(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:

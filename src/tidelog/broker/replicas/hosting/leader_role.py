@@ -106,7 +106,8 @@ class LeaderRole(Role):
     def _await_skipped_batches(self) -> None:
         """Expect batches that the former leader refused, unless this leader lacks records (V38).
 
-        The first leader of a partition expects none, because it has no former leader.
+        The first leader of a partition expects no refused batches, because the partition had no
+        former leader.
         """
         core, until_ms = self.core, 0
         is_first = core.epoch_start_offset == 0 and core.leader_epoch == 0
@@ -204,12 +205,13 @@ class LeaderRole(Role):
     def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
         """Return why a follower may not fetch (V63); NONE if it may.
 
-        A follower that sends no leader epoch may itself be outdated. So its error does not say that
-        this leader is outdated (as in Kafka's Partition.followerReplicaOrThrow).
+        A follower that sends no leader epoch may itself be outdated. The error for a follower
+        without a leader epoch does not say that this leader is outdated (as in Kafka's
+        Partition.followerReplicaOrThrow).
         """
         known = self.core.followers.get(replica_id)
         if known is not None and broker_epoch >= known.broker_epoch:
-            return ErrorCode.NONE  # the usual case needs no clock
+            return ErrorCode.NONE  # a known follower needs no clock
         try:
             now_ms = self._services.clock.monotonic_ms()
             self.core.follower(replica_id, broker_epoch, now_ms)
@@ -234,7 +236,8 @@ class LeaderRole(Role):
         """
         core = self.core
         if self._log.log_end_offset != core.log_end_offset:
-            # The follower read a written batch before the log reported its append (flush.messages).
+            # The follower has already read a batch whose append the log has not yet reported
+            # (flush.messages).
             self.log_grew()
         try:
             effects = core.fetched(
@@ -261,7 +264,7 @@ class LeaderRole(Role):
         self.run(core.examine(self._services.clock.monotonic_ms()))
 
     def brokers_changed(self) -> None:
-        """Note that brokers came or went, so that other followers may join the ISR."""
+        """Note that brokers came or went, which changes which followers may join the ISR."""
         now_ms = self._services.clock.monotonic_ms()
         self.run(self.core.eligibility_changed(may_join(self._services, self._idle), now_ms))
         self._low_watermark_may_move()

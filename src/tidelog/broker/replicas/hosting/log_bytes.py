@@ -1,8 +1,8 @@
 """The bytes of a log on one side of an offset, without a read of any file.
 
-The count is exact for whole segments. Within a segment whose index is in memory, it is exact to an
-index interval. The leader measures in bytes how far a follower lags (V62). A waiting consumer fetch
-measures the bytes of the active segment that it can already read.
+The number of bytes is exact for whole segments. Within a segment whose index is in memory, the
+number of bytes is exact to an index interval. The leader measures in bytes how far a follower lags
+(V62). A waiting consumer fetch measures the bytes of the active segment that it can already read.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def bytes_from(log: PartitionLog, offset: int) -> int:
     """Return the bytes from `offset` on, exact to an index interval; 0 for an unknown offset.
 
-    An older segment counts nothing if its index is not in memory. So the result may be too small
-    but never too large, and a follower is never called slow by mistake.
+    An older segment counts as 0 bytes if its index is not in memory. So the number of bytes may be
+    too small but never too large, and no follower is called slow by mistake.
     """
     if offset < 0 or offset >= log.log_end_offset:
         return 0
@@ -35,7 +35,7 @@ def bytes_from(log: PartitionLog, offset: int) -> int:
 def active_bytes_below(log: PartitionLog, offset: int) -> int:
     """Return the bytes of the active segment below `offset`.
 
-    The result is exact to an index interval, and never too large.
+    The number of bytes is exact to an index interval, and never too large.
     """
     segment = log.active_segment
     if offset >= log.log_end_offset:

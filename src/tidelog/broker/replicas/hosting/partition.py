@@ -167,12 +167,13 @@ class Partition:
         The planned batches become readable together, and the high watermark is computed once.
         """
         self.log.submit_planned()
-        # An append that waits for a check is not even planned, so its bytes must stay valid.
+        # The bytes of an append that waits for a check must stay valid, because the append is not
+        # even planned.
         is_all_written = not self.role.waiting_appends
         for completion in planned:
             if not completion.done:
-                # Every completion counts, not only the last: a repeated batch completes with its
-                # original.
+                # Every completion is checked, not only the last, because a repeated batch completes
+                # with its original.
                 completion.then(self._log_grew)
                 self.track(completion)
                 is_all_written = False
@@ -218,7 +219,7 @@ class Partition:
                 await waiter
 
     def track(self, completion: Completion[Any]) -> None:
-        """Track an operation on the log, before whose end the replica may take no role."""
+        """Track an operation on the log; the replica takes no new role before its end."""
         if not completion.done:
             if len(self._pending) > 8:
                 self._pending = [pending for pending in self._pending if not pending.done]

@@ -1,12 +1,12 @@
 """Requests that wait on a partition: acks=all produces, deletions, fetches (DESIGN.md, rule 7).
 
-A wait costs work for each change, but none for each watched partition. Each partition has a deque
-of waiting produces, ordered by offset, so a move of the high watermark touches only the produces
-that it releases. A partition that changes reports to its fetch sessions. The loss of the leadership
-ends every wait with NOT_LEADER_OR_FOLLOWER (V38). If the committed ISR falls below the minimum,
-waits for acks end with NOT_ENOUGH_REPLICAS_AFTER_APPEND (V64). An idempotent producer's batches are
-acknowledged in order. If one was refused after its append, all later ones get its error until the
-producer resends it (V38).
+The work of a waiting request grows with the changes of its partitions, not with their number. Each
+partition has a deque of waiting produces, ordered by offset, so a move of the high watermark
+touches only the produces that it releases. A partition that changes reports to its fetch sessions.
+The loss of the leadership ends every wait with NOT_LEADER_OR_FOLLOWER (V38). If the committed ISR
+falls below the minimum, waits for acks end with NOT_ENOUGH_REPLICAS_AFTER_APPEND (V64). An
+idempotent producer's batches are acknowledged in order. If a batch was refused after its append,
+all later batches get its error until the producer resends the batch (V38).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class AcksWait(Protocol):
         """Complete the wait, because the high or the low watermark has reached its offset."""
 
     def refused(self, error: ErrorCode, message: str) -> None:
-        """Fail the wait; it stays unknown whether the batch commits, or the records are deleted."""
+        """Fail the wait; the batch may still commit, or the records may still be deleted."""
 
 
 #: An empty deque that all replicas without a waiting produce share, because a deque takes 760
@@ -186,14 +186,14 @@ class PartitionWatchers:
     def look_again(self) -> None:
         """Wake all waiting fetches: the leader epoch or the log's segments have changed (V61).
 
-        A fetch of an earlier leader epoch is then refused. A fetch that waits on a segment which is
-        no longer active can never get more of it.
+        After a change of the leader epoch, a fetch of the earlier epoch is refused. A fetch that
+        waits on a segment which is no longer active can never get more of it.
         """
         for watcher in [*self._followers, *self._consumers]:
             watcher.look_again()
 
     def assignment_changed(self) -> None:
-        """Wake all waiting followers: one that is no longer assigned gets an error (V63)."""
+        """Wake all waiting followers: a follower that is no longer assigned gets an error (V63)."""
         for watcher in list(self._followers):
             watcher.look_again()
 

@@ -1,9 +1,9 @@
 """Metrics of the reassignments that concern this broker's replicas (R16, KIP-352).
 
 As in Kafka, one metric counts partitions that this broker leads while replicas are added or
-removed. Two other metrics count the bytes sent to added replicas, and those that added replicas of
-this broker fetched. The roles in the controller's commands say which partitions are being
-reassigned. Without reassignments the cost is one look into an empty dictionary.
+removed. One metric counts the bytes sent to added replicas, another metric the bytes that added
+replicas of this broker fetched. The roles in the controller's commands say which partitions are
+being reassigned. Without reassignments the cost is one look into an empty dictionary.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The roles of a hosted replica: none, follower, and their base, which does not lead.
 
-A `Partition` holds exactly one role object and replaces it when the role changes. So the identity
-of the object stands for one term, the time under one leader epoch. Callers use the role and never
-ask which role it is. A role that does not lead refuses a leader's operations (V37) and ignores
-events for leaders. `LeaderRole` overrides all these methods. The pure decisions are in
-`tidelog.replication`. `leader_role` runs those of the leader, `followed_partition` those of the
-follower.
+A `Partition` holds exactly one role object and replaces it when the role changes. So each role
+object stands for one term, the time under one leader epoch. Callers use the role and never ask
+which role it is. A role that does not lead refuses a leader's operations (V37) and ignores events
+for leaders. `LeaderRole` overrides the operations and events of a leader. The pure decisions are in
+`tidelog.replication`. `leader_role` runs the decisions of the leader, `followed_partition` the
+decisions of the follower.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Role:
     ) -> Completion[AppendInfo]:
         """Plan an append like `append`; raise CostlyBatch if its batch must be checked first.
 
-        `checked` is the result of the check, None before the check.
+        `checked` is the result of the batch's check on a thread, None before the check.
         """
         error = self._not_leader()
         note_refusal(self._services, self._log, records, error)
@@ -125,9 +125,9 @@ class Role:
     def delete_records_before(self, offset: int) -> int:
         """Advance the log start to `offset`, -1 for the high watermark; return the new start.
 
-        Other replicas follow by their fetches (V67). `low_watermark` shows their progress, and
-        `watchers.wait_for_low_watermark` reports when all have followed. Raises KafkaError, and
-        changes nothing, for one of these reasons:
+        Followers advance their log start when they fetch (V67). `low_watermark` shows the progress
+        of the replicas, and `watchers.wait_for_low_watermark` reports when all replicas have
+        advanced their start. Raises KafkaError, and changes nothing, for one of these reasons:
 
         - NOT_LEADER_OR_FOLLOWER: this replica does not lead;
         - POLICY_VIOLATION: the topic's records must not be deleted;
@@ -156,7 +156,7 @@ class Role:
         """Take over the current `follower.fetch.pending.reads.insync.enable` (F5)."""
 
     def brokers_changed(self) -> None:
-        """Note that brokers came or went, so that other followers may join the ISR."""
+        """Note that brokers came or went, which changes which followers may join the ISR."""
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
         """Obey a command of this role's leader epoch; a repeated command resets nothing."""
@@ -182,7 +182,7 @@ class Role:
         """Take over the state in the controller's response to the change."""
 
     def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
-        """Note that the controller refused the change."""
+        """Note that the controller refused the ISR change."""
 
     def end(self) -> None:
         """Respond to all requests that wait on this role, which the partition has already left."""
@@ -210,8 +210,8 @@ class NoRole(Role):
     ) -> None:
         super().__init__(services, log, partition_epoch)
         self.core: KnownOffset = KnownOffset(high_watermark)
-        #: The former leadership, which the next leadership continues while the log becomes quiet;
-        #: else None.
+        #: The former leadership that the next leadership continues, while the log becomes quiet;
+        #: None without such a leadership.
         self.former: LeaderReplica | None = None
 
 
@@ -226,7 +226,7 @@ class FollowerRole(Role):
         self.followership: FollowerReplica = core
 
     def log_start_moved(self) -> None:
-        """Report the log start to the decisions, because the next fetch carries it (V67)."""
+        """Pass the log start to the role's decisions, because the next fetch carries it (V67)."""
         self.core.log_start_moved(self._log.log_start_offset)
 
 

@@ -38,7 +38,8 @@ class RoleChanges:
         role_traces.mark_election(services.tracer, partition, state)
         latest_epoch = log.epochs.latest_epoch
         if latest_epoch != state.leader_epoch:
-            # Followers reconcile with this entry, even if the epoch never gets a record.
+            # Followers reconcile with the start offset of this epoch, even if the epoch never gets
+            # a record.
             log.assign_epoch(state.leader_epoch, log_end_offset)
         topic_config = self._context.topic_config(partition.topic_partition.topic)
         idle = tuple(state.idle)
@@ -74,7 +75,7 @@ class RoleChanges:
         """Follow under a new leader epoch (V32, V33); the log must be quiet.
 
         Without a leader (-1) the replica waits for the next command. A replica outside the ISR
-        first truncates its log at the damage (V68).
+        first truncates its log at the damaged offset (V68).
         """
         log = partition.log
         damaged_from = None

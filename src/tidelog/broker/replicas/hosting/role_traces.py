@@ -1,7 +1,8 @@
 """The traces and log lines of a replica that takes a role.
 
-Marks name the rare states of an election, so the simulator's search can aim at them. The event and
-the log line give the role with its epochs and offsets. This module changes nothing.
+Named marks in the trace show the rare states of an election, so the simulator's search can aim at
+them. The event and the log line give the role with its epochs and offsets. This module changes
+nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def mark_election(tracer: Tracer, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
-    """Mark the rare states of an election; the replica still has its old role."""
+    """Mark the rare states of an election in the trace; the replica still has its old role."""
     log_end_offset, before = partition.log.log_end_offset, partition.leadership
     if partition.high_watermark < log_end_offset:
         tracer.mark("high_watermark_stale_at_election")

@@ -1,11 +1,11 @@
 """New leaderships of this broker, watched until clients, too, have recovered (V80).
 
-The controller measures a failover only until the leader has its role. After that, followers
-connect, truncate and fetch, and the leader acknowledges the first record. `replication.takeover`
-records the times of each watched leadership. This module decides which leaderships are watched, an
-even sample if there are many, and for how long. The results go to metrics, and to the topic
-`__cluster_events` if events are enabled. While no leadership is watched, a fetch only looks into an
-empty dictionary.
+The controller measures a failover only until the leader has its role. After the leader has its
+role, followers connect, truncate and fetch, and the leader acknowledges the first record.
+`replication.takeover` records the times of each watched leadership. This module decides which
+leaderships are watched, an even sample if there are many, and for how long. The measured times go
+to metrics, and to the topic `__cluster_events` if events are enabled. While no leadership is
+watched, a fetch only looks into an empty dictionary.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
 #: How long a leadership is watched, in milliseconds: as long as clients wait for a response by
-#: default. Later times do not belong to the failover.
+#: default. Times after this limit do not belong to the failover.
 WATCHED_MS: Final = 30_000
 
 # Reasons why the watch of a leadership ended.
@@ -40,8 +40,8 @@ class Takeovers:
         self._events = events
         #: The watched leaderships, in the order in which they began.
         self.watched: dict[Partition, Takeover] = {}
-        #: Leaderships begun since the last time without a watched leadership; one in every
-        #: `_stride` is watched.
+        #: Number of leaderships begun since no leadership was last watched; one in every `_stride`
+        #: leaderships is watched.
         self._begun = 0
         self._stride = 1
 
@@ -57,7 +57,8 @@ class Takeovers:
         if (self._begun - 1) % self._stride:
             return
         if len(watched) >= MAX_TAKEOVERS_WATCHED:
-            # Above the limit every second watched leadership is dropped, so the sample stays even.
+            # Above the limit every second watched leadership is no longer watched, so the sample
+            # stays even.
             for skipped in list(watched)[1::2]:
                 del watched[skipped]
             self._stride *= 2

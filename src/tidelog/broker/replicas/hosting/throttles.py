@@ -42,10 +42,11 @@ class ReplicationThrottles:
         self.moves = MoveRates()
         self.leader = SideThrottle(windows, window_ms, self.moves)
         self.follower = SideThrottle(windows, window_ms, self.moves)
-        #: Throttled partitions by topic, for topics with any.
+        #: Throttled partitions by topic, for topics that have throttled partitions.
         self._leader_topics: dict[str, ThrottledPartitions] = {}
         self._follower_topics: dict[str, ThrottledPartitions] = {}
-        #: Replicas that the reassignments add; only these wait for such a rate.
+        #: Replicas that reassignments add; the throttle rate of a reassignment applies to these
+        #: replicas only.
         self._added: dict[TopicPartition, tuple[int, ...]] = {}
         #: Partitions whose reassignment currently does not copy to the replica on this broker.
         self.idle: dict[TopicPartition, None] = {}
@@ -53,11 +54,11 @@ class ReplicationThrottles:
         #: looked; and partitions that the follower's side skipped.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
         self.not_fetched: dict[TopicPartition, None] = {}
-        #: Increases when followers may no longer have to wait on the leader's side, for another
-        #: reason than time.
+        #: Increases when a change, not only time, may end the waits of followers on the leader's
+        #: side.
         self.settings_number = 0
-        #: Increases when more replicas may have to wait on the follower's side, although their
-        #: positions are the same.
+        #: Increases when a change other than the replicas' positions may make more replicas wait on
+        #: the follower's side.
         self.hold_number = 0
         #: Called when the follower's side has changed, to look again at the partitions that are not
         #: fetched.
@@ -82,7 +83,7 @@ class ReplicationThrottles:
                 topics[topic] = partitions
 
     def topic_gone(self, topic: str) -> None:
-        """Forget a topic that has no replica here; its configuration is read when it has one."""
+        """Forget a topic without a replica here; its configuration is read when a replica comes."""
         leads = self._leader_topics.pop(topic, None)
         follows = self._follower_topics.pop(topic, None)
         if leads or follows:
@@ -109,10 +110,10 @@ class ReplicationThrottles:
     def role_taken(
         self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
     ) -> bool:
-        """Apply the reassignment in a role: its throttle, and the added replicas that do not copy.
+        """Apply a role's reassignment: its throttle, and which added replicas do not copy.
 
-        Returns whether the reassignment has changed. The caller ignores this for a new epoch, at
-        whose beginning leader and follower both check anyway.
+        Returns whether the reassignment has changed. For a new leader epoch the caller ignores the
+        result, because leader and follower then check the throttle anyway.
         """
         added = tuple(state.adding_replicas) if state.throttle else ()
         is_news = added != self._added.pop(topic_partition, ())
@@ -132,7 +133,7 @@ class ReplicationThrottles:
     def role_repeated(
         self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
     ) -> None:
-        """Apply a repeated role of the current epoch; if it changed, check waiting partitions."""
+        """Apply a repeated role; if its reassignment changed, check the waiting partitions."""
         if self.role_taken(topic_partition, state):
             self.settings_number += 1
             self._look_at_fetches()
@@ -177,7 +178,7 @@ class ReplicationThrottles:
     def spares(
         self, topic_partition: TopicPartition, broker_id: int, throttle: SideThrottle
     ) -> bool:
-        """Return whether a replica never waits: a reassignment throttles, but does not add it (R4).
+        """Return whether a replica never waits although its partition is throttled (R4).
 
         A replica that the reassignment did not add catches up as fast as it can.
         """
@@ -210,7 +211,7 @@ class ReplicationThrottles:
         return True
 
     def leader_is_exceeded(self) -> bool:
-        """Return whether followers currently wait on the leader's side."""
+        """Return whether the leader's side of the throttle makes followers wait now."""
         return self.leader.is_exceeded(self._services.clock.monotonic_ms())
 
     def leader_recovers_in_ms(self) -> int:
@@ -253,8 +254,8 @@ class ReplicationThrottles:
     def waits(self, partition: Partition) -> bool:
         """Return whether this follower must leave a partition out of its fetches.
 
-        A replica whose copying is paused is left out even at the high watermark, which may stand
-        still while the leader's log grows.
+        A replica whose copying is paused is left out of fetches even at the high watermark, which
+        may stand still while the leader's log grows.
         """
         if partition.topic_partition in self.idle and not self._is_member(partition):
             return True

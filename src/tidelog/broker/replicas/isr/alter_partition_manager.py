@@ -3,10 +3,11 @@
 Leaders propose a change (`replication.leader`) and continue; this queue sends the change. Only one
 AlterPartition request is in flight at a time. Changes queued during a request go with the next
 request; a later change of a partition replaces an unsent one. The queue retries a request that the
-controller did not process (NOT_CONTROLLER, STALE_BROKER_EPOCH), or whose response did not come. The
-retry goes to the current controller, after 50 ms and then after growing pauses. Each leader then
-decides whether it requests the same change again or a newer change, which supersedes the earlier
-one (A8). The queue drops changes that their leader no longer wants.
+controller did not process (NOT_CONTROLLER, STALE_BROKER_EPOCH), or whose response did not come. A
+retried request goes to the current controller, after 50 ms and then after growing pauses. After a
+retry or an unknown outcome, each leader decides whether it requests the same change again or a
+newer change, which supersedes the earlier one (A8). The queue drops changes that their leader no
+longer wants.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class AlterPartitionManager(IsrChangeQueue):
         """Send a change again after a pause, if the controller neither accepted nor rejected it.
 
         The controller holds the change back for `after_ms` milliseconds (A11), after which the
-        pause begins. Other changes do not wait for these milliseconds.
+        pause begins. Changes of other partitions do not wait for `after_ms`.
         """
         if after_ms > 0:
             self._services.serving_timers.after(after_ms, lambda: self.retry(partition, change))
@@ -67,7 +68,7 @@ class AlterPartitionManager(IsrChangeQueue):
     def controller_changed(self) -> None:
         """Send the changes to the new controller, if the broker's metadata names one (A2).
 
-        The queue then ignores the response of the earlier controller.
+        After a change of the controller the queue ignores the response of the earlier controller.
         """
         if self._in_flight and self._asked != self._controller():
             self._attempt += 1

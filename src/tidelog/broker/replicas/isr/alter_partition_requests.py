@@ -4,8 +4,8 @@ Versions 0 and 1 name topics. Versions 2 and 3 give topic ids, and version 3 als
 epoch of each member (KIP-497, KIP-704, KIP-841, KIP-903). At every protocol level with
 AlterPartition, a leader first uses version 3 (A12). After a request without a response, the leader
 asks the controller for its versions, because Kafka closes the connection on an unknown version.
-From then on the leader sends the highest version that both brokers support. This module does no
-I/O.
+Once the controller's versions are known, the leader sends the highest version that both brokers
+support. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ControllerVersions:
         self._known, self._served = controller, ranges.get(ALTER_PARTITION, (0, -1))
 
     def version(self, controller: tuple[int, int]) -> int:
-        """Return the version to send; raise KafkaError UNSUPPORTED_VERSION if both share none."""
+        """Return the version to send; raise UNSUPPORTED_VERSION without a common version."""
         if self._known != controller or self._served is None:
             return self._highest
         low, high = self._served

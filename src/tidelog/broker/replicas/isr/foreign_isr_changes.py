@@ -1,11 +1,11 @@
 """ISR changes that a leader did not request, or whose outcome it never learned (A3, A9).
 
 The controller sends the outcome of an AlterPartition to its sender, and metadata to every broker.
-If another peer sent the request in the leader's name, the leader learns of it only from metadata.
-The leader's partition epoch is then behind the published one, and the leader has no change in
-flight. A response or a command may still be on its way at that moment. If the leader is still
-behind a second later, the broker requests all its commands, so that no leader continues with an
-outdated ISR. This module decides nothing about ISRs.
+If another peer sends an AlterPartition in the leader's name, the leader learns of the outcome only
+from metadata. A leader that missed a change has an older partition epoch than the published state,
+and no change in flight. A response or a command with the missed change may still be on its way to
+the leader. If the leader is still behind a second later, the broker requests all its commands, so
+that no leader continues with an outdated ISR. This module decides nothing about ISRs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Partitions that accept acks=all but commit nothing, as other replicas are eligible (E1).
 
 A leader commits nothing while published state names eligible leader replicas outside the ISR. The
-leader rejects acks=all only if its own `min.insync.replicas` is not met (V64). Both conditions
-differ if the controller uses a greater minimum: its `server.properties` has another default, or it
-read a new topic configuration first. Produce requests then only time out, so this broker logs the
-partitions that it leads and the replicas for which they wait. This module decides nothing.
+leader rejects acks=all only if its own `min.insync.replicas` is not met (V64). The controller may
+use a greater `min.insync.replicas` than the leader: its `server.properties` has another default, or
+it read a new topic configuration first. With a smaller `min.insync.replicas` than the controller's,
+the leader accepts produces that it cannot commit. Produce requests that the leader cannot commit
+time out without a reason, so this broker logs the partitions that it leads and the replicas for
+which they wait. This module decides nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class FrozenWatermarks:
 
 
 def reason(services: Services, partition: Partition) -> str:
-    """Return which eligible replicas a partition led here awaits; empty if it awaits none."""
+    """Return which eligible replicas keep a led partition from committing, or an empty text."""
     leadership = partition.leadership
     if leadership is None or not leadership.awaits_eligible:
         return ""

@@ -1,8 +1,8 @@
 """The choice of how ISR changes become durable: by the controller, or in state nodes (A1, A12).
 
 `AlterPartitionManager` sends the changes to the controller; `StateNodeWriter` writes them into the
-state nodes. `inter.broker.protocol.version` chooses between the two when the broker starts. Leaders
-see either queue as an `IsrChangeQueue`.
+state nodes. `inter.broker.protocol.version` chooses between the two queues when the broker starts.
+Leaders see either queue as an `IsrChangeQueue`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The writer of ISR changes into state nodes, below protocol level 2.7 (A12, V6).
 
-One task takes all queued changes: it reads the nodes, and `replication.direct_isr` decides. One
-transaction then writes the nodes, on the condition of their versions. The same transaction leaves a
-notification for the controller, so no change goes unannounced. After a failed transaction the task
-reads all nodes again and decides again: another writer came first, or the store's response was
-lost. A change counts in the maximal ISR until a read settles it (A8, S2). While the store is
-unreachable, the changes wait (S3).
+One task takes all queued changes: it reads the nodes, and `replication.direct_isr` decides. After
+the decision, one transaction writes the nodes, on the condition of their versions. The transaction
+that writes an ISR change also leaves a notification for the controller, so no change goes
+unannounced. After a failed transaction the task reads all nodes again and decides again: another
+writer came first, or the store's response was lost. A change counts in the maximal ISR until a read
+settles it (A8, S2). While the store is unreachable, the changes wait (S3).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 _FIRST_RETRY_MS = 50
 _MAX_RETRY_MS = 800
-#: Pause in milliseconds before a change is retried whose nodes are unreadable, because a person
-#: must repair them.
+#: Pause in milliseconds before a change with an unreadable node is retried, because an
+#: administrator must repair the node.
 _UNREADABLE_RETRY_MS = 5_000
 #: Limits of one transaction, in operations and bytes, without the notification.
 _MAX_WRITES = limits.MAX_TRANSACTION_OPS - 1
@@ -60,7 +60,7 @@ class _Write:
 
 
 class _Reading(NamedTuple):
-    """The nodes that decide about some changes, as read before a transaction."""
+    """The nodes from which some changes are decided, as read before a transaction."""
 
     states: Mapping[TopicPartition, Node | None]
     topics: Mapping[str, Node | None]
@@ -88,7 +88,7 @@ class StateNodeWriter(IsrChangeQueue):
         self._services.serving_timers.after(max(after_ms, _FIRST_RETRY_MS), again)
 
     def controller_changed(self) -> None:
-        """Do nothing: in this mode leaders do not ask the controller."""
+        """Do nothing: leaders write state nodes themselves, and do not ask the controller."""
 
     # the task
 
@@ -113,7 +113,7 @@ class StateNodeWriter(IsrChangeQueue):
             self._is_writing = False
 
     async def _wait(self, changes: IsrChanges, why: str) -> None:
-        """Let each leader decide again, and pause, because the outcomes are unknown (S3, A8)."""
+        """Pause, and let each leader decide again: the outcomes are unknown (S3, A8)."""
         services = self._services
         services.tracer.mark("direct_isr_change_waits")
         services.tracer.log(
@@ -141,7 +141,7 @@ class StateNodeWriter(IsrChangeQueue):
             if not changes or self._closed:
                 return
             reading = await self._read(changes)
-            # A command may have arrived meanwhile (A9).
+            # While the task read, a command with a newer state may have arrived (A9).
             self._drop_unwanted(changes)
             writes = self._decide(changes, reading)
             if writes:
@@ -176,7 +176,7 @@ class StateNodeWriter(IsrChangeQueue):
         )
 
     def _decide(self, changes: IsrChanges, reading: _Reading) -> dict[TopicPartition, _Write]:
-        """Pass on the outcomes that the nodes show; return the nodes to write, as many as fit."""
+        """Report the outcomes that the nodes show; return the nodes to write in one transaction."""
         writes: dict[TopicPartition, _Write] = {}
         size_bytes = 0
         for topic_partition, (partition, change) in list(changes.items()):
@@ -275,7 +275,7 @@ class StateNodeWriter(IsrChangeQueue):
             elif self._failures:
                 await self._pause()
             else:
-                # The next read shows the other writer's state.
+                # The next read shows the state that another writer wrote.
                 self._failures = 1
             return
         self._failures = 0

@@ -2,11 +2,11 @@
 
 `log.log_dir_balance` makes a plan at intervals. A few moves of the plan run at a time, at the rate
 limit for all moves between directories. The next plan waits until the former files of moved
-replicas are deleted. Until those files are deleted, the number of free bytes is uncertain, and
+replicas are deleted. Until the former files are deleted, the number of free bytes is uncertain, and
 another plan could move replicas back. Without a rate limit, balancing moves no replica, because
 producers would wait for the copying. Drains have precedence. `tidelog log-dirs balance` shows the
-same plan, and can run it once. Balancing runs only if it is enabled and the broker has several log
-directories.
+plan of the automatic balancing, and can run it once. Balancing runs only if it is enabled and the
+broker has several log directories.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Maximum number of moves that run at a time.
 _AT_ONCE: Final = 2
-#: Maximum number of moves taken from one plan; after those, sizes are read again.
+#: Maximum number of moves taken from one plan; afterwards sizes are read again.
 _LONGEST_QUEUE: Final = 64
 #: Shortest pause between two rounds, in milliseconds.
 _GAP_MS: Final = 20
@@ -59,7 +59,7 @@ class DirectoryBalance:
         self._planned = PlannedDirectoryMoves(services, replicas, moves, "balance")
         self._pause = LoopPauses(services.clock)
         self._is_running = False
-        #: Whether the last plan had moves; balancing then continues until volumes differ by half
+        #: Whether the last plan had moves; if so, balancing continues until volumes differ by half
         #: the threshold.
         self._is_under_way = False
         #: Moves of the current plan that have not begun.

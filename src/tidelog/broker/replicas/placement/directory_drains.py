@@ -2,10 +2,10 @@
 
 `draining.log.dirs` is a lasting setting: every replica in a directory listed there moves away, even
 one that appears after a restart. `log.log_dir_drain` chooses the target directories of the moves.
-The moves are like those of AlterReplicaLogDirs; a few run at a time, and the largest replicas go
-first. If a target fails, fills up or refuses a replica, the replica goes elsewhere. If it fits
-nowhere, it waits for the next attempt. The cancellation of a drain ends its moves. While no
-directory is drained, no task runs.
+The moves of a drain are like moves by AlterReplicaLogDirs; a few run at a time, and the largest
+replicas go first. If a target fails, fills up or refuses a replica, the replica goes elsewhere. A
+replica that fits nowhere waits for the next attempt. The cancellation of a drain ends its moves.
+While no directory is drained, no task runs.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class DirectoryDrains:
             )
 
     def _remind(self, now_ms: int) -> None:
-        """Log that replicas cannot leave, at first and at intervals."""
+        """Log that replicas cannot leave a drained directory, at first and at intervals."""
         here = {each.topic_partition: None for each in self._leaving(self.paths)}
         self._unfit = {key: each for key, each in self._unfit.items() if key in here}
         if not self._unfit:

@@ -1,12 +1,13 @@
 """The move of one replica between log directories of this broker (D11, KIP-113).
 
-`replication.directory_move` decides about the next step of the future replica, and this module does
-it. Copying takes turns with the other moves of the broker, and waits for the moves' throttle. When
-little is left, the copied records are synced and the current log pauses. The remaining records are
-then copied, and the future replica replaces the current one (`log.replacement`). Appends wait only
-during that pause, which takes milliseconds on a good disk. While the disk is full or the current
-replica is unreadable, the move waits. After `is_over` is set, the move no longer changes either
-log, except that it finishes a replacement in progress.
+`replication.directory_move` chooses the next step of the future replica, and this module executes
+the step. Copying takes turns with the other moves of the broker, and waits for the moves' throttle.
+When few records are left to copy, the copied records are synced and the current log pauses. While
+the current log is paused, the remaining records are copied, and the future replica replaces the
+current replica (`log.replacement`). Appends wait only while the current log is paused, which takes
+milliseconds on a good disk. While the disk is full or the current replica is unreadable, the move
+waits. After `is_over` is set, the move no longer changes either log, except that it finishes a
+replacement in progress.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 #: the second.
 _FIRST_PAUSE_MS: Final = 50
 _LONGEST_PAUSE_MS: Final = 5_000
-#: How many reads may be left to copy when the current log pauses; they take some milliseconds on
-#: any disk. The second number is for moves with a throttle, which does not delay these reads.
+#: Maximum number of reads left to copy when the current log pauses; so few reads take some
+#: milliseconds on any disk. `_THROTTLED_TAIL_READS` is for moves with a throttle, which does not
+#: delay the last reads.
 _TAIL_READS: Final = 4
 _THROTTLED_TAIL_READS: Final = 1
 
@@ -43,8 +45,8 @@ _THROTTLED_TAIL_READS: Final = 1
 def future_config(config: LogConfig) -> LogConfig:
     """Return the configuration of a future log, which must not delete or flush by itself.
 
-    Its records are synced before it is used, and its segments are deleted with those of the current
-    log.
+    The records of a future log are synced before it is used, and its segments are deleted with
+    those of the current log.
     """
     return replace(
         config,
@@ -101,7 +103,7 @@ class DirectoryMove:
         return max(0, self.partition.log.size_bytes - self.future.size_bytes)
 
     async def run(self) -> None:
-        """Copy, and replace the current replica; return when that is done or the move is over."""
+        """Copy the records, then replace the current replica; return at the end of the move."""
         while not self.is_over:
             try:
                 pause_ms = await self._step()
@@ -154,7 +156,7 @@ class DirectoryMove:
             self.future.configured(config)
 
     async def _restart(self, offset: int) -> None:
-        """Empty the future log and restart it at `offset`, with producers of earlier records."""
+        """Empty the future log and restart it at `offset`, with the producer state up to there."""
         self._services.tracer.mark("directory_move_restarted")
         await self.future.truncate_fully_and_start_at(offset)
         producers = self.partition.log.producers.before(offset)
@@ -179,7 +181,7 @@ class DirectoryMove:
             self._pace.turn_over()
 
     async def _copy(self, offset: int) -> bool:
-        """Copy some batches from `offset` on; return whether there were any."""
+        """Copy some batches from `offset` on; return whether any batch was copied."""
         current, future = self.partition.log, self.future
         limit = self._services.config.replica_fetch_max_bytes
         part = await current.read(offset, limit, current.log_end_offset, min_one_batch=True)
@@ -203,14 +205,14 @@ class DirectoryMove:
     # the end of the move
 
     async def _finish(self) -> int:
-        """Replace the current replica if nothing prevents it; return as `_step` does."""
+        """Try to replace the current replica; return in how many ms the next step is due."""
         wait_ms = self._pace.waits_ms()
         if wait_ms:
             return wait_ms
         replacement = Replacement(self.source, self.target, self.partition.log, self.future)
         replacing = self.replacing = Completion()
         try:
-            # Most of the syncing happens while the current log still takes appends.
+            # Most of the copied records are synced while the current log still takes appends.
             await replacement.prepare(self.partition.high_watermark)
             if self.is_over or not self._may_replace():
                 return 0
@@ -241,7 +243,7 @@ class DirectoryMove:
             return 0
         await replacement.rename()
         if not self._is_hosted(self.partition) or self.target.failure is not None:
-            # A log directory failed meanwhile, and its replicas were given up.
+            # A log directory failed during the move, and its replicas were given up.
             self._services.tracer.event(
                 "directory_move_undone", partition=str(self.partition.topic_partition)
             )

@@ -1,15 +1,16 @@
 """The moves of this broker's replicas between its log directories (D11, KIP-113).
 
-A request names the target directory of a replica. Another target replaces the move in progress, and
-the replica's current directory cancels the move. A directory requested before the replica exists
-here is remembered for the replica's creation; as in Kafka, only in memory. Moves end with their
-replica: code that removes a replica or sets it aside ends its move first. A move that a restart
-interrupted continues when the replica has a role again, as in Kafka. If the source directory fails,
-the replica is offline. Its future replica stays, and the move continues if the directory returns.
-If the target directory fails, the move is over.
+A request names the target directory of a replica. A request for another target replaces the move in
+progress; a request for the replica's current directory cancels the move. A directory requested
+before the replica exists here is remembered for the replica's creation; as in Kafka, only in
+memory. Moves end with their replica: code that removes a replica or sets it aside ends its move
+first. A move that a restart interrupted continues when the replica has a role again, as in Kafka.
+If the source directory fails, the replica is offline. After a failure of the source directory the
+future replica stays, and the move continues if the directory returns. If the target directory
+fails, the move is over.
 
-A broker with a failed directory continues to move replicas. A Kafka broker does not, because after
-a restart it could find two future replicas and refuse to start.
+A broker with a failed directory continues to move replicas. A Kafka broker with a failed directory
+moves no replica, because after a restart it could find two future replicas and refuse to start.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 #: Milliseconds in which files due for deletion are removed.
 _GONE_MS: Final = 1_000
-#: Shortest pause in milliseconds between updates of the metrics, because each looks at all moves.
+#: Shortest pause in milliseconds between updates of the metrics, because each update looks at all
+#: moves.
 _SHOW_MS: Final = 1_000
 
 
@@ -86,7 +88,7 @@ class DirectoryMoves:
     # requests
 
     async def move(self, topic_partition: TopicPartition, path: str) -> None:
-        """Move a replica to the log directory `path`; the caller holds the order of commands.
+        """Move a replica to directory `path`; the caller keeps the controller's commands waiting.
 
         Raises KafkaError with one of these codes, as Kafka responds. LOG_DIR_NOT_FOUND: the
         directory is not in `log.dirs`. KAFKA_STORAGE_ERROR: the directory has failed, is full or
@@ -113,7 +115,7 @@ class DirectoryMoves:
         self._begin(partition, target, future)
 
     async def _check(self, topic_partition: TopicPartition, target: LogDirectory) -> None:
-        """Raise KafkaError if a move cannot begin; the replica's current move then continues."""
+        """Raise KafkaError if a move cannot begin; the replica's current move is unaffected."""
         partition, move = self._replicas.get(topic_partition), self._moves.get(topic_partition)
         if partition is None or partition.directory is target:
             return
@@ -220,7 +222,7 @@ class DirectoryMoves:
     ) -> LogDirectory | None:
         """Return the directory requested before the replica existed, if the directory is good.
 
-        The request is then forgotten, because it counts for one creation.
+        A requested directory counts for one creation, so this method forgets the request.
         """
         path = self._preferred.pop(topic_partition, None)
         if path is None:
@@ -320,7 +322,7 @@ class DirectoryMoves:
                 try:
                     await directory.future_logs.remove(topic_partition)
                 except StorageError as error:
-                    # A later attempt or the next start removes the future replica.
+                    # A later attempt or the next start removes this future replica.
                     self._services.tracer.log(
                         "server", logging.ERROR, f"cannot remove a future replica: {error}"
                     )

@@ -2,8 +2,9 @@
 
 `log.log_dir_choice` decides by available space. This module supplies the facts: which directories
 may take replicas, the space of their volumes, recent placements, and the growth of the directories.
-With a single directory the broker reads no facts. If the space of a volume cannot be read, the
-choice depends on the replicas in its directories. A device error fails a directory (D1).
+With a single directory the broker does not measure space or growth. If the space of a volume cannot
+be read, the choice depends on the replicas in its directories. A device error fails a directory
+(D1).
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class LogDirPlacement:
         moves: DirectoryMoves,
         leaving: Collection[str] = (),
     ) -> list[LogDirState]:
-        """Return the facts from which moves between these directories are planned.
+        """Return the states from which moves between these directories are planned.
 
         Directories with a path in `leaving` count as drained.
         """
@@ -179,5 +180,5 @@ def _held_bytes(directory: LogDirectory) -> int:
 
 
 def _spare_bytes(directory: LogDirectory, volume: VolumeSize) -> int:
-    """Return the bytes that moves must leave free, or a full directory could not recover (D14)."""
+    """Return the bytes that moves must leave free so that a full directory can recover (D14)."""
     return 2 * directory.space.free.reserve_of(volume)

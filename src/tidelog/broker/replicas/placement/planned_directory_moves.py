@@ -51,8 +51,8 @@ class PlannedDirectoryMoves:
         self._moves = moves
         self._kind = kind
         self._own: dict[TopicPartition, DirectoryMove] = {}
-        #: Monotonic time until which a replica is not planned into a directory, and why, by replica
-        #: and directory.
+        #: Monotonic time until which plans do not move a replica to a directory, and why, by
+        #: replica and directory.
         self._refused: dict[tuple[TopicPartition, str], tuple[int, str]] = {}
 
     def under_way(self) -> list[DirectoryMove]:
