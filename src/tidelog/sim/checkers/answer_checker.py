@@ -2,14 +2,14 @@
 
 A broker that resumes after a pause beyond its session timeout must not respond to clients before
 the store has confirmed its session (V47). `AnswerChecker` matches each response with its request.
-The checker does not know how the broker learns that its session is alive. A response of the store
-counts if the broker sent the request after it was resumed.
+The checker does not know how the broker learns that its session is alive. The store confirms a
+session by its response to a request that the broker sent after the pause.
 
 A Metadata or FindCoordinator response that waits for the next leader never waits longer than
 `metadata.leader.wait.max.ms` (V83). The response names the leaders that its broker knows when the
-response is sent. The response waits in two cases only: a leader that the broker knew at the request
-has ended, or the store has another leader. `LeaderWaitChecker` judges a response if its connection
-had no other open request, and if its broker admitted requests when this request arrived.
+response is sent. A response may wait only if the process of a requested leader has ended, or if the
+store has another leader. `LeaderWaitChecker` judges a response if its connection had no other open
+request, and if its broker admitted requests when this request arrived.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _CORRELATION: Final = slice(4, 8)
 _SIZE_BYTES: Final = 4
 #: First version of FindCoordinator requests with many keys.
 _KEYS_VERSION: Final = 4
-#: Time in ns after a broker's end within which others may notice the end. Refused connections
-#: repeat the sign after 10 s, and the controller reports a loss after a session timeout.
+#: Time in ns within which other processes may notice that a broker's process has ended. A refused
+#: connection shows the end again after 10 s, the controller after a session timeout.
 _NOTICED_NS: Final = 12_000 * NS_PER_MS
 
 
@@ -64,7 +64,7 @@ class AnswerChecker(Checker):
     def _heard_ms(self, node_id: int) -> int | None:
         """Return when a broker sent the last request to which the store responded.
 
-        The time is that of the broker's own clock. Return None for a node that is no broker.
+        The returned time is on the broker's own clock. Return None for a node that is no broker.
         """
         broker = self._brokers.get(node_id)
         return None if broker is None or broker.store is None else broker.store.heard_ms
@@ -111,7 +111,7 @@ class _Asked(NamedTuple):
     version: int
     #: Time at which the request arrived, on the broker's own clock.
     arrived_ms: int
-    #: Leaders that an immediate response would have named.
+    #: Leaders that a response at the arrival of the request would have named.
     leaders: frozenset[int]
     #: Whether the store has a later leader epoch of a partition of the request.
     is_behind: bool

@@ -1,6 +1,6 @@
 """Base of all checkers: brokers, published state, the clock, and reports of violations.
 
-A checker keeps no other part of the cluster, unless its constructor names that part.
+A checker uses no further part of the cluster, except the parts that its constructor names.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class ClientChecker(Checker):
         A leader has every acknowledged record, so it accepts the oldest open batch. A leader that
         does not know of its deposition yet may lack records that its successors acknowledged (V65).
         Retention may have removed a batch whose response was lost, before this leader could copy it
-        as a follower. Such a leader knows only later batches of the producer, as in Kafka.
+        as a follower. As in Kafka, a leader without the removed batch knows only later batches.
         """
         key = self._published.find(TopicPartition(operation.topic, operation.partition))
         if key is None:
@@ -96,9 +96,9 @@ class ClientChecker(Checker):
     ) -> LogKey:
         """Return the incarnation of the partition whose records were read.
 
-        The newest incarnation that committed these records counts, or the latest incarnation if
-        none did. A leader that has not learned of a removal may still return records of the removed
-        incarnation.
+        Return the newest incarnation that committed the read records, or else the latest
+        incarnation. A leader that has not learned of a removal may still return records of the
+        removed incarnation.
         """
         latest = self._published.key(topic_id, partition)
         for life in reversed(self._published.lives(latest)):

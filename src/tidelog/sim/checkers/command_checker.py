@@ -2,15 +2,16 @@
 
 A broker gets UpdateMetadata with a leader before it takes a role under that leader (V17). Before
 the controller deletes the node of a topic, every broker that stayed registered has deleted its
-replicas (V22). Such brokers have also deleted a replica before the controller removes it from the
-assignment (V52). In the end, brokers hold only replicas that are assigned to them. A broker that
-was down during a deletion finds its stray replica when it is back (V45).
+replicas (V22). A broker that stayed registered has also deleted a replica before the controller
+removes the replica from the assignment (V52). In the end, brokers hold only assigned replicas. A
+broker that was down during a deletion finds its stray replica when it is back (V45).
 
-The controller responds to a broker that shuts down with the remaining partitions (V43). The broker
-then leads only these partitions, and partitions without another live member in the ISR. The broker
-is in no ISR of a partition that another broker leads. If no partition remains, the broker is
-elected leader of no partition and joins no ISR until its registration ends. A new controller does
-not know of the shutdown, so it may elect the broker as an eligible replica (E2).
+The controller responds to a broker that shuts down with the remaining partitions (V43). After the
+controller's response, the stopping broker leads only the remaining partitions, and partitions
+without another live member in the ISR. The stopping broker is in no ISR of a partition that another
+broker leads. If no partition remains, the stopping broker is elected leader of no partition and
+joins no ISR until its registration ends. A new controller does not know of a controlled shutdown,
+so it may elect the stopping broker as an eligible replica (E2).
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class CommandChecker(Checker):
         super().__init__(run)
         #: Brokers in the UpdateMetadata requests so far, by (broker id, incarnation).
         self._known: dict[tuple[int, int], set[int]] = {}
-        #: Broker epoch in which each broker first got UpdateMetadata, and the store's transaction
-        #: id then.
+        #: Broker epoch in which each broker first got UpdateMetadata, and the store's zxid at that
+        #: time.
         self._known_since: dict[int, tuple[int, int]] = {}
         #: Names of topics whose node the controller could not read.
         self._unread: set[str] = set()
@@ -39,7 +40,7 @@ class CommandChecker(Checker):
         run.published.on_topic_gone.append(self._topic_gone)
 
     def metadata_applied(self, node_id: int, brokers: Iterable[int]) -> None:
-        """Record that a broker has applied UpdateMetadata with these live brokers."""
+        """Record that a broker has applied UpdateMetadata with the given live brokers."""
         self._known_to(node_id).update(brokers)
         registered = self._brokers[node_id].broker_epoch
         if self._known_since.get(node_id, (-1, 0))[0] != registered:
@@ -56,8 +57,8 @@ class CommandChecker(Checker):
     def unread_deleted(self, name: str) -> None:
         """Record that a controller deletes a topic whose node it could not read.
 
-        The controller does not wait for brokers with replicas of this topic. These brokers set the
-        replicas aside when a full command does not name them.
+        The controller does not wait for brokers with replicas of a topic that it could not read.
+        Brokers set replicas of an unread topic aside when a full LeaderAndIsr omits them.
         """
         self._unread.add(name)
 
@@ -82,7 +83,7 @@ class CommandChecker(Checker):
 
         The check concerns a broker that has been registered since the replica was listed for
         removal. The broker got the command and responded that the replica is gone (V52). A broker
-        that registers later finds a stray replica.
+        that registers after the listing finds a stray replica.
         """
         if not self._was_there(node_id, since_zxid):
             return
@@ -97,8 +98,8 @@ class CommandChecker(Checker):
         """Check that brokers have deleted the replicas of a topic whose nodes are gone.
 
         `since_zxid` is the transaction of the deletion request. The controller does not wait for a
-        broker whose registration it did not know then; the full LeaderAndIsr of that broker lists
-        its replicas.
+        broker that it did not know at the deletion request; the full LeaderAndIsr to a new broker
+        lists its replicas.
         """
         if topic.name in self._unread:
             self._unread.remove(topic.name)

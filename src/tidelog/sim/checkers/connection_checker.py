@@ -4,14 +4,14 @@ Clients neither keep a broker out nor exceed `max.connections`. The checker foll
 that each broker accepted. The checker knows which connections come from brokers' hosts, and which
 carried a request that only brokers send. The checker counts connections independently of the
 broker. A connection that finds the limit reached is on trial until its first request other than
-ApiVersions. No connection of a broker ends at the limit while a client has one. The client whose
-connection makes room is the longest idle one. While a client is connected, the connections that are
-not on trial never exceed the limit.
+ApiVersions. The limit closes no broker's connection while a client is connected. The client
+connection that is closed to make room has been idle for longest. While a client is connected, the
+connections that are not on trial never exceed the limit.
 
 Unread responses to clients are bounded on every broker. `UnreadChecker` adds up the bytes that the
 simulated kernels have not taken, over all connections that a broker accepted. `UnreadChecker` does
-not use the broker's own count of these bytes. A broker may exceed twice its budget within a moment,
-by one response for each connection.
+not use the broker's own count of unread bytes. For a moment, unread bytes may exceed twice the
+broker's budget for responses, by one response for each connection.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: APIs of followers and clients whose requests name the replica that sends them.
 _OF_REPLICAS: Final = (FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
-#: Reason with which a broker closes a connection at the limit, or to make room for another.
+#: Reason with which a broker closes a connection at the limit, or to make room for a broker.
 _AT_LIMIT: Final = "max.connections"
 _FOR_BROKER: Final = "is a broker"
 #: Time for the end of a connection to reach the broker's own count.
@@ -50,7 +50,7 @@ class _Known:
 
     is_broker: bool
     on_trial: bool
-    #: Time of the last request; below, time of the last bytes in either direction.
+    #: `heard_ns` is the time of the last request, `seen_ns` of the last bytes in either direction.
     heard_ns: int
     seen_ns: int
 
@@ -166,7 +166,7 @@ class UnreadChecker:
     """The sums of unread bytes, by broker."""
 
     def __init__(self, network: SimNetwork, max_bytes: int, violate: Callable[[str], None]) -> None:
-        """Begin to watch; `max_bytes` is the budget of each broker."""
+        """Begin to watch; `max_bytes` is each broker's budget for unread responses."""
         self._network = network
         self._max_bytes = max_bytes
         self._violate = violate

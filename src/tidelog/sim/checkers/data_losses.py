@@ -22,11 +22,11 @@ class DataLosses:
         #: Newest broker epoch under which each broker, or one replica of it, has lost data.
         self._lost: dict[int, int] = {}
         self._lost_replicas: dict[tuple[int, LogKey], int] = {}
-        #: Replicas that the last death of each broker struck; None: all of them.
+        #: Replicas that the last death of each broker struck; None means all replicas.
         self._struck: dict[int, Collection[LogKey] | None] = {}
 
     def died(self, broker_id: int, struck: Collection[LogKey] | None) -> None:
-        """Record a death that took data of these replicas, or of all (None)."""
+        """Record a death that took data of the given replicas, or of all (None)."""
         self._struck[broker_id] = struck
         epoch = self._intact.get(broker_id)
         if epoch is not None:
@@ -35,16 +35,16 @@ class DataLosses:
     def registered(self, broker_id: int, broker_epoch: int, *, is_dead: bool) -> None:
         """Record a registration.
 
-        `is_dead` means that the process died while its request was in flight.
+        `is_dead` means that the process died while its registration request was in flight.
 
-        The proofs in such a request were true before the process died.
+        The proofs in a registration request were true before the process died.
         """
         self._intact[broker_id] = broker_epoch
         if is_dead:
             self._record(broker_id, broker_epoch, self._struck.get(broker_id, ()))
 
     def store_put_back(self) -> None:
-        """Forget broker epochs, because the restored store issues them again; no broker runs."""
+        """Forget broker epochs, because a restored store assigns them again; no broker runs."""
         self._intact.clear()
         self._lost.clear()
         self._lost_replicas.clear()

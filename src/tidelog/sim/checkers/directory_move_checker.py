@@ -1,10 +1,10 @@
 """Invariants of moves between the log directories of a broker, on the simulated disks (D11).
 
 A future replica that replaces the current replica has the same records under the same offsets and
-leader epochs. The future replica's records, file names and directory name survive a power loss at
-that time. So a move never makes synced records unsynced (V69, E7). Compaction may have removed
-different records from the two replicas. After the faults, no disk has a future replica or a second
-copy of a replica.
+leader epochs. The future replica's records, file names and directory name survive a power loss
+right after the replacement. So a move never makes synced records unsynced (V69, E7). Compaction may
+have removed different records from the future replica and the replaced replica. After the faults,
+no disk has a future replica or a second copy of a replica.
 
 A broker plans some moves itself, for drains and for balancing (D12, D15). No planned move begins
 into a cordoned or drained directory, and balancing moves nothing out of a drained directory.
@@ -27,7 +27,7 @@ from tidelog.sim.observed.replica_logs import ReplicaLog
 _FUTURE: Final = "-future"
 #: Suffixes of directories with replicas that no broker serves.
 _ASIDE: Final = ("-delete", "-stray", _FUTURE)
-#: Time in ns without a planned move that counts as rest; brokers examine their balance each second.
+#: Time in ns without a planned move until moves are over; brokers examine balance each second.
 _REST_NS: Final = 4 * NS_PER_S
 #: Maximum number of a replica's moves for balance after sizes have stopped changing.
 _MOST_MOVES: Final = 4
@@ -118,7 +118,7 @@ class PlannedMoveChecker(Checker):
         target: str,
         size_bytes: int,
     ) -> None:
-        """Check a planned move at its begin, under the broker's current configuration."""
+        """Check a planned move when it begins, under the broker's current configuration."""
         self._latest_ns = self._now_ns()
         self.counts[kind] = self.counts.get(kind, 0) + 1
         self.latest = (

@@ -1,8 +1,8 @@
 """Comparison of the topic `__cluster_events` with the published state (V80).
 
-The checker follows the store's commits as they happen. At the end of a run, it reads the topic from
-the disks of its leader with an independent reader. Each event is in the topic at most once. No
-event names a state, registration or term that never existed. If the last controller dropped no
+The checker follows the store's commits as they happen. At the end of a run, the checker reads the
+topic from the leader's disks with an independent reader. Each event is in the topic at most once.
+No event names a state, registration or term that never existed. If the last controller dropped no
 event, every change of a leader or an ISR in its term has an event.
 """
 
@@ -93,8 +93,8 @@ class EventChecker(Checker):
     def check(self, disks: Iterable[SimDisk], *, is_complete: bool) -> None:
         """Read the topic from the disks of its leader and check every event.
 
-        `is_complete` means that no broker dropped an event or has an event waiting. In this case,
-        the events of the current controller must be complete, too.
+        `is_complete` means that no broker dropped an event or has an event waiting. With
+        `is_complete`, the topic must have all events of the current controller.
         """
         events: dict[_Name, None] = {}
         keys: dict[bytes, None] = {}

@@ -6,8 +6,9 @@ acknowledges no commit of an older generation. A coordinator acknowledges no com
 member after another process took its instance id (KIP-345). A generation has one leader and one
 assignment, in which each partition has one owner.
 
-Times are those at which clients sent requests and got responses. The checker allows both effects of
-an operation with unknown outcome. The checker knows neither brokers nor logs.
+The checker orders operations by the times at which clients sent requests and got responses. The
+checker allows both effects of an operation with unknown outcome. The checker knows neither brokers
+nor logs.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class _Generation:
 
 
 class _Place(NamedTuple):
-    """A static member's place in a group, as one process held it."""
+    """A process that held the instance id of a static member."""
 
     member: str
     #: Time of the JoinGroup request, and time at which the member got its assignment.
@@ -77,7 +78,7 @@ class _Group:
     generations: dict[int, _Generation] = field(default_factory=dict)
     #: Leader by generation and term of the coordinator.
     leaders: dict[tuple[int, int], str] = field(default_factory=dict)
-    #: Holders of each place, by instance id, in the order in which they took it.
+    #: Static members by instance id, in the order in which they took over the instance id.
     places: dict[str, list[_Place]] = field(default_factory=dict)
 
     @property
@@ -88,8 +89,9 @@ class _Group:
 class GroupChecker(Checker):
     """Checker of the members' reports, by coordinator and partition.
 
-    A term is one load of a partition by one broker. Decisions within one term must agree. An
-    earlier coordinator may have sent responses about decisions that it never wrote to the log.
+    A term is one load of a partition by one broker. Responses about a generation must agree within
+    one term. An earlier coordinator may have responded about generations that it never wrote to the
+    log.
     """
 
     def __init__(self, run: CheckedRun, partitions: int) -> None:
@@ -148,7 +150,7 @@ class GroupChecker(Checker):
     # Reports of members
 
     def joined(self, group: str, generation: int, leader: str, term: int) -> None:
-        """Check the leader in a JoinGroup response of that term; the group has no static members.
+        """Check the leader in a JoinGroup response of a term; the group has no static members.
 
         A term of -1 is not checked.
         """
@@ -180,10 +182,10 @@ class GroupChecker(Checker):
             )
 
     def place_taken(self, group: str, instance: str, member: str, asked_ns: int) -> None:
-        """Record the place of a static member that just got its assignment.
+        """Record that a static member, which just got its assignment, holds its instance id.
 
-        The member sent its JoinGroup request at `asked_ns`. The log contains the assignment, and
-        with it the replacement of the place's former holder.
+        The member sent its JoinGroup request at `asked_ns`. The coordinator's log contains the new
+        member's assignment, and so the replacement of the former member.
         """
         places = self._groups[group].places.setdefault(instance, [])
         if all(place.member != member for place in places):
@@ -195,7 +197,7 @@ class GroupChecker(Checker):
         self.commits.setdefault((commit.group, commit.partition), []).append(commit)
 
     def commit_ends(self, commit: Commit, outcome: Outcome) -> None:
-        """Record the final outcome of a commit, and check an acknowledged one."""
+        """Record the final outcome of a commit; check the commit if it is acknowledged."""
         commit.outcome = outcome
         commit.end_ns = self._now_ns()
         self.on_commit_ended(commit)
@@ -215,8 +217,8 @@ class GroupChecker(Checker):
     def _check_place(self, commit: Commit) -> None:
         """Check that no later member held the committer's place when the commit was sent.
 
-        The later member requested the place after the committer had it, and got its assignment
-        before the commit was sent. From then on only the later member may commit.
+        A later member sent its JoinGroup request after the committer had got its assignment. Once
+        the later member has its assignment, the committer may no longer commit.
         """
         places = self._groups[commit.group].places.get(commit.instance or "", [])
         own = next((place for place in places if place.member == commit.member), None)
@@ -235,9 +237,9 @@ class GroupChecker(Checker):
     ) -> None:
         """Check the offset that the owner of a partition fetched.
 
-        Only the newest generation is checked. A coordinator that does not know yet that another
-        broker replaced it may still respond to members of an older generation. Commits of these
-        members are rejected.
+        Only fetches of the group's newest generation are checked. A coordinator that does not know
+        yet that another broker replaced it may still respond to members of an older generation.
+        Commits of an older generation are rejected.
         """
         if self._groups[group].newest == generation:
             self._check(group, partition, offset, asked_ns, "the owner of the partition received")

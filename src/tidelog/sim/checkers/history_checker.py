@@ -3,7 +3,7 @@
 `tidelog.history` judges from outside: it uses only requests and responses of clients. A producer
 names no topic id, so batches for a recreated topic need care. A batch certainly belongs to the
 incarnation that clients knew when the batch began, if its response came before any deletion
-request. Any other acknowledged batch for such a topic counts as a batch with unknown outcome.
+request. Any other acknowledged batch for a recreated topic counts as a batch with unknown outcome.
 
 Removed partitions are not judged, because a partition number does not identify the incarnation.
 `client_checker` compares reads and acknowledgements of each incarnation with its committed records
@@ -42,10 +42,10 @@ def operations(
     is_compacted: bool = False,
     compacted: Collection[str] = (),
 ) -> list[Operation]:
-    """Return all operations of a run in the order of their begins.
+    """Return all operations of a run in the order in which they began.
 
-    `topics` are the topics that exist at the end. With `is_compacted`, the records of all topics
-    have keys, and compaction removes some records. `compacted` names further topics of that kind.
+    `topics` are the topics that exist in the end. With `is_compacted`, the records of all topics
+    have keys, and compaction removes some records. `compacted` names other compacted topics.
     """
     found = [
         _send(history, produce, is_compacted or produce.topic in compacted)

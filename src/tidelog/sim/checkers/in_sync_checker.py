@@ -2,15 +2,15 @@
 
 A dead follower that lacks records of its leader leaves the ISR within 1.5 times
 `replica.lag.time.max.ms`. Leaders examine their followers twice per `replica.lag.time.max.ms`. Slow
-reads of the leader must not keep a dead follower in the ISR. The time begins when the follower's
-connections have ended at the leader, at the latest `replica.socket.timeout.ms` after the death. A
-power loss, a pause or a cut link ends no connection at the leader.
+reads of the leader must not keep a dead follower in the ISR. The checker measures from the end of
+the follower's connections at the leader, at the latest `replica.socket.timeout.ms` after the death.
+A power loss, a pause or a cut link ends no connection at the leader.
 
 In profiles with healthy followers, no leader removes a follower from the ISR after the follower has
 fetched the partition from this leader. In profiles with broker deaths and slow reads, a leader
 keeps a follower that had all its records, as long as both brokers live. The death of another broker
-makes no difference (F7). The checker reads the decisions of leaders, and the state of processes and
-links, which only the simulator knows.
+does not remove a live follower from the ISR (F7). The checker reads the decisions of leaders, and
+the state of processes and links, which only the simulator knows.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ class InSyncChecker(Checker):
         self._seen: dict[_Dead, tuple[int, int]] = {}
         #: Dead followers that leaders removed from their ISRs.
         self.removed = 0
-        #: Followers that had all records of a leader that has led without interruption since then.
+        #: Followers that had all records of a leader during its current, uninterrupted leadership.
         self._kept_up: set[_KeptUp] = set()
         self._healthy_stay = profile.healthy_stay
-        #: Number of new leader epochs under which the same leader continued with such a follower.
+        #: Number of new leader epochs in which the same leader kept a follower that was in sync.
         self.led_on = 0
         if profile.isr_stands or profile.healthy_stay:
             run.published.on_state.append(self._changed)
@@ -197,7 +197,7 @@ class InSyncChecker(Checker):
         }
 
     def _has_kept_up(self, now: PublishedPartition, member: int) -> bool:
-        """Return whether a live member had all records of the leader, which still leads."""
+        """Return whether a live member had all records of the leader in its current leadership."""
         leader, follower = self._brokers[now.leader], self._brokers[member]
         kept_up = _KeptUp(
             (now.leader, leader.incarnation),
@@ -220,11 +220,11 @@ class InSyncChecker(Checker):
 
 
 class IsrViewChecker(Checker):
-    """The leaders' ISRs compared with the published ones (A3, A9).
+    """The leaders' ISRs compared with the published ISRs (A3, A9).
 
     A leader learns each published state of its leader epoch within a bounded time, whichever broker
-    requested the change. The checker is for profiles without cut links and pauses, where nothing
-    else delays a command for so long.
+    requested the change. The checker is for profiles without cut links and pauses, because nothing
+    else delays a command beyond `LIMIT_NS`.
     """
 
     def __init__(

@@ -1,14 +1,14 @@
 """Invariants of failed log directories (D1, D3, D4) and of damaged logs (V68).
 
 A broker does not serve the replicas of a failed log directory. The broker traces the directory
-whose device failed. From then on until its restart, the broker neither leads nor commits with the
-replicas of that directory. The disk itself refuses appends. A replacement replica in another
-directory is a new log for `replica_logs`. So the replication checker finds the committed records
-that the replacement lacks. A broker halts only when its last log directory fails.
+whose device failed. Until its restart, the broker neither leads nor commits with the replicas of a
+failed directory. A failed simulated disk itself refuses appends. A replacement replica in another
+directory is a new log for `replica_logs`. So the replication checker finds committed records that a
+replacement replica lacks. A broker halts only when its last log directory fails.
 
 A running broker repairs the damage that it has read. A leader that reads damage leaves the ISR,
 truncates its log before the damage and fetches the records again. So once the cluster is in sync,
-no file in which a broker found damage still contains it. A restarted broker has forgotten the
+no file in which a broker found damage is still damaged. A restarted broker has forgotten the
 damage, so the checker expects no repair. The replication checker judges the truncation itself: no
 member of the ISR may lack a committed record.
 """
@@ -37,7 +37,7 @@ class LogDirChecker(Checker):
         self._failed: dict[int, dict[str, int]] = {}
         #: Number of the incarnation whose directories failed, by broker.
         self._lives: dict[int, int] = {}
-        #: Number of each broker's incarnation, with its failed directories and the directories
+        #: By broker: the number of its incarnation, and the directories that failed or were
         #: unusable at its start.
         self._bad: dict[int, tuple[int, dict[str, None]]] = {}
         #: Brokers with a disk that has hung.
@@ -124,7 +124,7 @@ class DamageChecker(Checker):
         self.found_count = 0
 
     def found(self, incarnation: Incarnation, path: str) -> None:
-        """Note that a broker has read damage of a file, or of a log (its directory)."""
+        """Note that a broker has found damage in a file, or in a log (`path` is its directory)."""
         name = (incarnation.node_id, incarnation.number, path)
         if name not in self._found:
             self._found[name] = None

@@ -1,11 +1,11 @@
 """Invariants of reassignments: changed targets (R10) and the replication throttle (R15).
 
 A replica of an earlier target is dropped at once if neither the current target nor the original
-replicas contain it. The first state for the new target omits such a replica, unless it leads or the
-ISR would shrink below the effective minimum. So acks=all does not wait for a dropped replica. A
-dropped replica never joins the ISR during that move, except as a leader elected from the eligible
-replicas. If the controller changed or members restarted, other decisions may come first. In this
-case, the checker judges only that no dropped replica joins.
+replicas contain it. The first state for the new target omits a dropped replica, unless it leads or
+the ISR would shrink below the effective minimum. So acks=all does not wait for a dropped replica. A
+dropped replica never joins the ISR during its move, except as a leader elected from the eligible
+replicas. If the controller changed or members restarted, other decisions may come first, so the
+checker judges only that no dropped replica joins.
 
 The replication throttle bounds bytes, and only replicas that lag wait. A leader sends followers
 outside the ISR at most the throttled bytes that its rate and windows allow, plus one read per
@@ -45,7 +45,7 @@ _Waiting = tuple[int, "Partition", int]
 
 
 class _Redirected(NamedTuple):
-    """A move whose node was written with another target."""
+    """A reassignment whose topic node was written with another target."""
 
     #: Replicas of earlier targets that the new target does not contain.
     dropped: frozenset[int]
@@ -215,7 +215,7 @@ class ThrottleChecker(Checker):
             )
 
     def _under_present_rate(self, broker: Broker) -> _Sent:
-        """Return the bytes sent since the broker's rate last changed, when its own count begins."""
+        """Return the bytes sent since the broker's rate last changed, as the broker counts them."""
         sent = self._sent.setdefault(broker, _Sent())
         moves = broker.replicas.throttles.moves.rates.values()
         rate = min(broker.config.leader_replication_throttled_rate, *moves, _UNLIMITED)
@@ -232,7 +232,7 @@ class ThrottleChecker(Checker):
         broker = node.broker
         if broker is None or not node.is_up:
             return
-        # This call also notes a rate that holds only briefly, without bytes.
+        # This call also notes a rate under which the broker sends no bytes.
         self._under_present_rate(broker)
         present: dict[_Waiting, int] = {}
         for session in broker.fetch_sessions.all():
@@ -262,7 +262,7 @@ class ThrottleChecker(Checker):
         self._waiting_since_ns = {**others, **present}
 
     def _waits(self, present: dict[_Waiting, int], key: _Waiting, what: str) -> None:
-        """Judge a replica that need not wait, once its broker had time to examine it again."""
+        """Report a replica that still waits although its broker had time to examine it again."""
         now_ns = self._now_ns()
         present[key] = self._waiting_since_ns.get(key, now_ns)
         if now_ns - present[key] > _NEWS_NS:

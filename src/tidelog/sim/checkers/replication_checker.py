@@ -7,10 +7,10 @@ epoch has all committed records. A leader of a lower epoch may take its role lat
 nothing (V65). A leader's high watermark never goes back within its term. Records before a log's
 start were committed, and a DeleteRecords request or retention may have removed them.
 
-Invariants that hold only for losses within the fault budget are reported as promises. The other
-invariants hold after any loss. Two logs that agree in epoch and offset agree in the record. No
-epoch goes back within an incarnation. An epoch has one leader. No follower's high watermark is
-above what leaders committed.
+If an invariant holds only for losses within the fault budget, its violation is reported as a broken
+promise. Other invariants hold after any loss of data: two logs that agree in epoch and offset agree
+in the record. No epoch goes back within an incarnation. An epoch has one leader. No follower's high
+watermark is above what leaders committed.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ class _Seen:
     incarnation: int = -1
     log_version: int = -1
     #: Whether the node lost data since the replica was last known in sync. Truncated records may
-    #: reappear below a high watermark that was written later. Such a replica must reconcile before
-    #: the checks apply to it.
+    #: reappear below a high watermark that was written later. A doubtful replica must reconcile
+    #: before the checks apply to it.
     is_doubtful: bool = False
-    #: Whether the replica was removed. Another replica in its place may have no role at first.
+    #: Whether the replica was removed. A recreated replica may have no role at first.
     is_removed: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Truth:
-    """Everything known of one partition."""
+    """Everything that the checker knows of one partition."""
 
     name: TopicPartition
     #: The number of each committed record, by offset.
     committed: list[int] = field(default_factory=list)
-    #: End of the committed records when a leader last committed some, by leader epoch.
+    #: End of the committed records after the last commit of each leader epoch.
     ends: dict[int, int] = field(default_factory=dict)
     #: The last committed offset of each key.
     last_of_key: dict[int, int] = field(default_factory=dict)
     #: The number of each record ever seen, by (leader epoch, offset).
     values: dict[tuple[int, int], int] = field(default_factory=dict)
-    #: Nodes that ever had each of these records: a bit for each node id.
+    #: Nodes that ever had each record, by (leader epoch, offset): a bit for each node id.
     stored_by: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def commit(self, numbers: list[int], leader_epoch: int) -> None:
@@ -76,8 +76,8 @@ class Truth:
     def agrees(self, offset: int, number: int) -> bool:
         """Return whether a log may hold `number` at a committed offset.
 
-        The log may hold the committed record. Compaction may have removed the record (GONE) if its
-        key has a later committed record, or if the record is a tombstone.
+        A log holds the committed record, or GONE in its place. Compaction may have removed the
+        record if its key has a later committed record, or if the record is a tombstone.
         """
         committed = self.committed[offset]
         if number != GONE:
@@ -100,8 +100,8 @@ class ReplicationChecker(Checker):
         #: Time at which each record was first seen in any log.
         self.first_stored_ns: dict[int, int] = {}
         self.truncations = 0
-        #: Replicas whose directory is unharmed but unmounted. Such replicas have no records now,
-        #: and must not lead.
+        #: Replicas whose directory is unharmed but unmounted. Replicas without their directory have
+        #: no records, and must not lead.
         self.missing: dict[tuple[int, LogKey], None] = {}
         #: Called when a leader's high watermark advances: (node id, its claim, first offset).
         self.on_committed: CallbackList[[int, ReplicaClaim, int]] = CallbackList()
@@ -203,7 +203,7 @@ class ReplicationChecker(Checker):
         return found
 
     def has_skipped(self, key: LogKey, node_id: int, number: int) -> bool:
-        """Return whether a node's log began after this committed record (V67).
+        """Return whether a node's log began after a committed record (V67).
 
         Retention had removed the record before this follower could copy it.
         """
@@ -324,7 +324,7 @@ class ReplicationChecker(Checker):
     def _check_start(self, log: ReplicaLog, truth: Truth) -> None:
         """Check that the records before the log's start were committed and may be gone.
 
-        No other check finds this, because each comparison begins at the log's start.
+        No other check finds a wrong log start, because each comparison begins at the log's start.
         """
         allowed = min(self._deleted_before(log.key), len(truth.committed))
         if log.start > allowed:
@@ -335,9 +335,9 @@ class ReplicationChecker(Checker):
             )
 
     def _check_life(self, node: SimBroker, claim: ReplicaClaim) -> None:
-        """Check that no node leads or follows a re-added partition with records of the removed one.
+        """Check that no role for a re-added partition has records of the removed partition.
 
-        The removed partition is an earlier incarnation of the same number.
+        The removed partition is an earlier incarnation of the same partition number.
         """
         former = [key for key in node.logs.logs if key[:2] == claim.key[:2]]
         for key in former:
@@ -351,9 +351,9 @@ class ReplicationChecker(Checker):
     def _check_topic(self, node: SimBroker, claim: ReplicaClaim, truth: Truth) -> None:
         """Check that no broker that registered after a topic's deletion takes a role in that topic.
 
-        A controller sends a role to one registration of a broker. A registration made after the
-        deletion can get only roles of the topic's successor. The old replica must not take these
-        roles (V23).
+        A controller sends a role to one registration of a broker. A broker that registers after the
+        deletion of a topic can get only roles of the topic's successor. A replica of the deleted
+        topic must not take the roles of the successor (V23).
         """
         topic = self._published.all_topics.get(claim.key.topic_id)
         broker_epoch, incarnation = self._registered_in.get(node.node_id, (-1, -1))
@@ -372,9 +372,10 @@ class ReplicationChecker(Checker):
     ) -> bool:
         """Return whether a replica that lost data is checked again.
 
-        Such a replica is checked if it leads, if it is in sync, or if its log has only committed
-        records. Committed records below the high watermark are not enough. A truncation lowers the
-        high watermark first, and a node that dies before the truncation starts with the old one.
+        A replica that lost data is checked if it leads, is in sync, or has only committed records.
+        It does not suffice that the records below the high watermark are the committed records. A
+        truncation lowers the high watermark first, and a node that dies before the truncation
+        starts with the old high watermark.
         """
         if claim.is_leader or self._is_in_sync(claim.key, node):
             return True
@@ -403,7 +404,7 @@ class ReplicationChecker(Checker):
     def _compare(
         self, node: SimBroker, claim: ReplicaClaim, log: ReplicaLog | None, truth: Truth, first: int
     ) -> None:
-        """Check that records below the high watermark are the committed ones.
+        """Check that the records below the high watermark are the committed records.
 
         A leader's high watermark may also commit new records.
         """
@@ -443,7 +444,7 @@ class ReplicationChecker(Checker):
     def _check_copies(self, claim: ReplicaClaim, log: ReplicaLog, truth: Truth) -> None:
         """Check that a newly committed record was on at least min.insync.replicas replicas.
 
-        Some of these replicas may have lost the record since (V60, V64).
+        Some of the replicas that had the record may have lost it since then (V60, V64).
         """
         if self._published.is_over(claim.key):
             return
@@ -472,7 +473,7 @@ class ReplicationChecker(Checker):
     def _check_joining(self, claim: ReplicaClaim) -> None:
         """Check replicas that are about to join the ISR.
 
-        A replica counts from the moment at which its leader proposes it (A7).
+        A replica must have all committed records as soon as its leader proposes it (A7).
         """
         state = self._published.partitions.get(claim.key)
         if state is None or state.leader_epoch != claim.leader_epoch:
@@ -503,7 +504,8 @@ class ReplicationChecker(Checker):
     def is_intact(self, state: PublishedPartition, member: int) -> bool:
         """Return whether a member has lost no data since the broker epoch recorded for it.
 
-        The member is still in that registration, or it died in it without losing data.
+        The member still has the recorded broker epoch, or its process died in it without losing
+        data.
         """
         recorded = state.epoch_of(member)
         return recorded is not None and self._losses.is_intact(state.key, member, recorded)
@@ -522,7 +524,7 @@ class ReplicationChecker(Checker):
         )
 
     def is_leaving(self, state: PublishedPartition, member: int) -> bool:
-        """Return whether the leader's pending ISR change leaves this member out."""
+        """Return whether the leader's pending ISR change leaves a member out."""
         seen = self._seen.get((state.leader, state.key))
         leader = None if seen is None else seen.claim
         return (
@@ -567,8 +569,8 @@ class ReplicationChecker(Checker):
 def _in_the_life_of_its_log(node: SimBroker, claim: ReplicaClaim) -> ReplicaClaim:
     """Return the claim with the incarnation of the node's log.
 
-    A broker without a role for a replica knows no leader epoch. Published state would assign its
-    replica of a removed partition to the re-added partition.
+    A broker without a role for a replica knows no leader epoch. Without the log, a replica of a
+    removed partition would count as a replica of the re-added partition.
     """
     logs = node.logs.logs
     former = [key for key in logs if key[:2] == claim.key[:2]]

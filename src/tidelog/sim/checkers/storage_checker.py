@@ -7,7 +7,7 @@ leader epoch checkpoint agrees with the batches below the recovery point. Produc
 readable. No checkpoint has an offset above the log's end.
 
 The module shares no code with `tidelog.log`, and implements the formats from Kafka's description.
-Injected damage is not reported before a broker has found or repaired it. So the checker ignores
+Injected damage is not reported before a broker has found or repaired it. The checker ignores
 flipped bits, and skips files that the simulator cut short.
 """
 
@@ -169,13 +169,13 @@ class _Disk:
             batches[base_offset] = found
         if not logs:
             # A full disk prevented the creation of this replica. The next start of the broker
-            # removes the files.
+            # removes the files of a replica whose creation failed.
             if not directory.entries.keys() <= _BEGUN:
                 self._problems.append(f"{self._disk.root}/{name}: there is no log file")
             return
         end = previous.last_offset + 1 if previous is not None else 0
         self._ends[name] = max(end, *logs)
-        # A start ignores index files above the recovery point.
+        # A starting broker ignores index files above the recovery point.
         point = self._points.get(name, 0)
         for base_offset, following in zip(logs, list(logs)[1:], strict=False):
             if following <= point:
@@ -211,9 +211,9 @@ class _Disk:
     ) -> None:
         """Check the index files of a segment.
 
-        A start takes timestamps below the recovery point from headers alone, as Kafka does. So a
-        time index may contain a bit that is `flipped` in the segment, until a reader finds the
-        damaged batch (V68).
+        A starting broker takes timestamps below the recovery point from batch headers alone, as
+        Kafka does. Therefore a time index may contain a bit that is `flipped` in the segment, until
+        a reader finds the damaged batch (V68).
         """
         for suffix, check in (("index", _check_index), ("timeindex", _check_time_index)):
             if flipped and check is _check_time_index:
@@ -230,7 +230,7 @@ class _Disk:
     def _check_snapshots(
         self, name: str, directory: Directory, batches: list[StoredBatch], gaps: bool
     ) -> None:
-        """Check producer snapshots, and compare those up to the recovery point with the batches.
+        """Check producer snapshots; compare snapshots up to the recovery point with the batches.
 
         A snapshot above the recovery point may describe records that were truncated since (V39).
         """
@@ -251,7 +251,7 @@ class _Disk:
     def _check_epochs(self, name: str, directory: Directory, batches: list[StoredBatch]) -> None:
         """Check that the leader epoch checkpoint agrees with batches below the recovery point.
 
-        Above the recovery point, a start ignores the checkpoint (V39).
+        Above the recovery point, a starting broker ignores the checkpoint (V39).
         """
         data = self._content(directory.entries.get(_LEADER_EPOCHS))
         if data is None:
@@ -405,8 +405,8 @@ def _compare_snapshot(
 ) -> None:
     """Check a producer snapshot against the batches.
 
-    Each row matches its batch, unless compaction or retention removed that batch. The last batch of
-    each producer has a row.
+    Each row matches its batch, unless compaction or retention removed that batch. The snapshot has
+    a row for the last batch of each producer.
     """
     there = {batch.last_offset: batch for batch in batches if batch.last_offset < offset}
     for row in rows:

@@ -2,8 +2,8 @@
 
 The checker reads the simulated disks at the instant of the commit. The batches, the name of each
 log file, and the name of the replica's directory must survive a power loss. The checker does not
-use the brokers' recovery points. A commit counts if its leader has `flush.before.ack` at that
-instant, so the setting may change while the cluster runs.
+use the brokers' recovery points. A commit is checked if its leader has `flush.before.ack` at the
+instant of the commit, so the setting may change while the cluster runs.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ A reassignment ends with the replicas of its target, in that order; a cancelled 
 with exactly its original replicas. The original replicas stay recorded when the target changes. The
 state that ends a reassignment keeps at least the required minimum of copies of committed records.
 
-An entry leaves the queue of reassignments (R8) only when its reassignment is active or done.
-Otherwise a controller that died in between would have lost the entry. An entry leaves the queue
-also if a newer request names its partition, all reassignments are cancelled, or the partition is
-gone. After a response to a client that reassignments are frozen, a partition gets no target except
-its original replicas (R11).
+An entry leaves the queue of reassignments (R8) only when its reassignment is active or done. If an
+entry left the queue earlier, the death of a controller could lose the reassignment. An entry leaves
+the queue also if a newer request names its partition, all reassignments are cancelled, or the
+partition is gone. After a response to a client that reassignments are frozen, a partition gets no
+target except its original replicas (R11).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PublishedMove(NamedTuple):
 
     adding: tuple[int, ...]
     removing: tuple[int, ...]
-    #: Empty if the node does not record the original replicas.
+    #: The original replicas; empty if the node does not record them.
     original: tuple[int, ...]
 
 
@@ -70,7 +70,7 @@ def wrong_changes(
             continue
         target = tuple(replica for replica in assigned[number] if replica not in move.removing)
         if set(assigned_now[number]) == set(assigned[number]):
-            continue  # another target with the same replicas: nothing was removed
+            continue  # the new target has the same replicas, so nothing was removed
         if assigned_now[number] != target:
             yield number, f"its reassignment to {target} ended with {assigned_now[number]} (V52)"
         elif not move.adding and set(target) == set(move.original) and target != move.original:
@@ -78,7 +78,7 @@ def wrong_changes(
 
 
 class MoveQueue:
-    """The queue, the freeze, and the requests of clients that concern them."""
+    """The queue of reassignments, their freeze, and the requests of clients about either."""
 
     def __init__(
         self,
@@ -92,24 +92,24 @@ class MoveQueue:
         self._target = target
         #: The last written content of the queue's node.
         self.entries: dict[TopicPartition, Replicas] = {}
-        #: Time of the last request for each partition by a way without a response.
+        #: Time of the last request for each partition by a store node or without a response.
         self._asked_ns: dict[TopicPartition, int] = {}
         #: Number of open requests of clients, by partition.
         self._open: Counter[TopicPartition] = Counter()
         #: Partitions of requests in nodes, which a controller may execute at any later time.
         self._nodes: dict[str, tuple[TopicPartition, ...]] = {}
         self._cancelled_ns = -_OPEN_NS
-        #: Whether a client got the response that reassignments are frozen, and none may begin yet.
+        #: Whether a client got the response that reassignments are frozen, so that none may begin.
         self.is_frozen = False
 
-    # what clients and administrators do
+    # requests of clients and administrators
 
     def asking(self, partitions: Iterable[TopicPartition]) -> None:
         """Note that the store, or a request without a response, requests reassignments."""
         self._asked_ns.update(dict.fromkeys(partitions, self._now_ns()))
 
     def node_asks(self, path: str, partitions: Iterable[TopicPartition]) -> None:
-        """Note that a node requests reassignments, or the cancellation of all if it lists none."""
+        """Note a store node that requests reassignments, or their cancellation if it is empty."""
         self._nodes[path] = tuple(partitions)
 
     def opened(self, partitions: Iterable[TopicPartition]) -> None:
@@ -117,13 +117,13 @@ class MoveQueue:
         self._open.update(list(partitions))
 
     def answered(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that such a client request has had its effect, or has failed."""
+        """Note that a client's request for reassignments has had its effect, or has failed."""
         self._open.subtract(list(partitions))
 
     # what the store holds
 
     def committed(self, ops: Sequence[Op], results: Sequence[OpResult]) -> None:
-        """Follow a transaction, whose topic nodes were processed before."""
+        """Follow a transaction whose changes of topic nodes were already followed."""
         for op, result in zip(ops, results, strict=True):
             asked = self._nodes.pop(result.path, None) if isinstance(op, Delete) else None
             if asked is not None:
@@ -170,7 +170,7 @@ class MoveQueue:
         before: tuple[Replicas, PublishedMove | None],
         after: tuple[Replicas, PublishedMove | None],
     ) -> None:
-        """Check a change of a partition's replicas, or of its reassignment, against the freeze."""
+        """Check a change of replicas or of a reassignment while reassignments are frozen."""
         if not self.is_frozen:
             return
         goes, went = target_of(*after), target_of(*before)

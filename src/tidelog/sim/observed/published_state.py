@@ -3,8 +3,8 @@
 This module parses the store's nodes independently and checks their invariants. Leader epochs never
 go back, and partition epochs rise. A leader epoch has one leader. A leader is in its ISR, and the
 ISR is within the assignment. The controller epoch never goes back, and each state that a controller
-writes carries the current one. A broker writes a state itself only for a partition that it leads,
-and changes neither the leadership nor the controller epoch (A12).
+writes carries the current controller epoch. A broker writes a state itself only for a partition
+that it leads, and changes neither the leadership nor the controller epoch (A12).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class PublishedTopic:
     assigned_ns: dict[int, int] = field(default_factory=dict)
     #: Transaction that listed a replica for removal, by partition and replica.
     leaving_since: dict[tuple[int, int], int] = field(default_factory=dict)
-    #: Transaction that removed the topic node; -1 while it is there.
+    #: Transaction that removed the topic node; -1 while the node exists.
     deleted_zxid: int = -1
 
     @property
@@ -113,8 +113,8 @@ class Published:
         self.partitions: dict[LogKey, PublishedPartition] = {}
         #: First leader epochs of all incarnations of each removed partition, ascending.
         self._lives: dict[tuple[TopicId, int], list[int]] = {}
-        #: Partitions whose removal was requested or is done. No promise covers this incarnation of
-        #: the partition.
+        #: Partitions whose removal was requested or is done. No promise covers a removed
+        #: incarnation of a partition.
         self.removed: dict[LogKey, None] = {}
         self.controller_epoch = 0
         #: The latest transaction.
@@ -142,7 +142,7 @@ class Published:
         self._sessions: dict[int, int] = {}
         #: Number of state nodes that leaders wrote themselves (A12).
         self.direct_changes = 0
-        #: The broker that writes a transaction without the check of the controller epoch.
+        #: Writer of the current transaction if it does not check the controller epoch; else None.
         self._writer: int | None = None
         self.queue = MoveQueue(violate, now_ns, self._target)
 
@@ -189,7 +189,7 @@ class Published:
                 self.partitions[key] = found
 
     def _target(self, partition: TopicPartition) -> tuple[int, ...] | None:
-        """Return a partition's target or current replicas; None if it is going or gone."""
+        """Return a partition's target or current replicas; None if it is or will be deleted."""
         topic, number = self.topics.get(partition.topic), partition.partition
         if topic is None or number not in topic.assignment or topic.name in self.dying:
             return None
@@ -206,7 +206,7 @@ class Published:
     def effective_minimum(self, key: LogKey) -> int:
         """Return the lowest ISR size at which a leader may commit a record (V60).
 
-        The lowest value that was ever set counts, because a leader may learn of a change late.
+        The lowest min.insync.replicas ever set counts, because leaders may learn of changes late.
         """
         topic = self.all_topics[key.topic_id]
         minimum = self._minimums.get(topic.name, self._default_minimum)
@@ -236,7 +236,7 @@ class Published:
         return self._lives.get(key[:2], _ONE_LIFE)
 
     def key(self, topic_id: TopicId, partition: int, leader_epoch: int = -1) -> LogKey:
-        """Return a partition in the incarnation of a leader epoch; -1 means the latest one."""
+        """Return a partition in the incarnation of a leader epoch, or the latest one for -1."""
         lives = self._lives.get((topic_id, partition), _ONE_LIFE)
         life = lives[-1] if leader_epoch < 0 else life_at(lives, leader_epoch)
         return LogKey(topic_id, partition, life)
@@ -258,7 +258,7 @@ class Published:
                 yield TopicPartition(topic.name, number), key, self.partitions.get(key)
 
     def is_over(self, key: LogKey) -> bool:
-        """Return whether no promise covers a partition, since it or its topic is going or gone."""
+        """Return whether a partition has no promise, as it or its topic is or will be deleted."""
         return key in self.removed or self.promises_nothing(key.topic_id)
 
     def promises_nothing(self, topic_id: TopicId) -> bool:
@@ -296,7 +296,7 @@ class Published:
                 self._state_written(topic, key, value, result.stat.version)
 
     def _begun_by(self, topic: PublishedTopic, partition: int, value: dict[str, Any]) -> LogKey:
-        """Return the partition of a state, which may begin another incarnation.
+        """Return the partition of a written state; the state may begin another incarnation.
 
         A new incarnation begins above all earlier leader epochs, and only after a removal (V71).
         """
@@ -353,8 +353,8 @@ class Published:
     def _reassigned(self, topic: PublishedTopic, assignment: dict[int, tuple[int, ...]]) -> None:
         """Check a changed assignment.
 
-        The controller writes the topic node last. By then the ISR is within the new replicas, and
-        the removed replicas were stopped (V52).
+        The controller writes the topic node last, once the ISR is within the new replicas and the
+        removed replicas were stopped (V52).
         """
         before, topic.assignment = topic.assignment, assignment
         for number, replicas in before.items():
@@ -487,7 +487,7 @@ def _uncontrolled_writer(
 ) -> int | None:
     """Return the broker of a transaction that does not check the controller epoch.
 
-    Returns None if the transaction checks the epoch, or if no broker has the session.
+    Returns None if the transaction checks the controller epoch, or if no broker has the session.
     """
     if any(isinstance(op, Check) and op.path == _CONTROLLER_EPOCH for op in ops):
         return None

@@ -3,7 +3,7 @@
 A mirror of each log file keeps the parsed batches. After a change in a file, the mirror drops the
 batches after the changed position and parses from there. The module reads Kafka's names
 (`topic-partition/<base offset>.log`, `partition.metadata`) and format v2 with the simulator's own
-reader. The content of the page cache counts here, because a running broker sees nothing else.
+reader. Mirrors have the content of the page cache, because a running broker sees nothing else.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class ReplicaLog:
         self.numbers: list[int] = []
         #: Version of the log, raised by each change other than an append.
         self.version = 0
-        #: Offset below which `replication_checker` found the records to be the committed ones.
+        #: Offset below which `replication_checker` found no difference from the committed records.
         self.agreed = 0
         #: Base offset and mirror of each log file.
         self.segments: list[tuple[int, _Segment]] = []
@@ -108,8 +108,8 @@ class ReplicaLog:
         """Rebuild the log from other files.
 
         A log without gaps ends before the first file that does not follow its predecessor. A log
-        that starts over has no file for a moment, or for good if its disk fails then. A log without
-        a file counts as empty and keeps its former start offset.
+        that is recreated has no file for a moment, or for good if its disk fails at that moment. A
+        log without a file counts as empty and keeps its former start offset.
         """
         self.segments = segments
         if segments:
@@ -126,7 +126,7 @@ class ReplicaLog:
                 return
 
     def is_last(self, segment: _Segment) -> bool:
-        """Return whether appends to that file extend the log."""
+        """Return whether a segment is the last, so that appends to its file extend the log."""
         return bool(self.segments) and self.segments[-1][1] is segment
 
     def extend(self, batches: list[ReadBatch]) -> bool:
@@ -184,7 +184,7 @@ class NodeLogs:
         self._adopted: dict[Directory, LogKey] = {}
         self._segments: dict[File, _Segment] = {}
         self._owners: dict[File, ReplicaLog] = {}
-        #: Whether a scan must follow, because a file without a log has grown.
+        #: Whether a scan of the directories must follow, because a file without a log has grown.
         self._must_scan = False
 
     def follow(self) -> list[ReplicaLog]:
@@ -217,7 +217,7 @@ class NodeLogs:
         changed: dict[ReplicaLog, None],
         rebuilt: dict[ReplicaLog, int],
     ) -> None:
-        """Follow a file that changed from `position` on; note its log, or note it for a rebuild."""
+        """Follow a file changed from `position` on; note its log as changed or to be rebuilt."""
         segment = self._segments.get(file)
         if segment is None:
             return
@@ -246,8 +246,8 @@ class NodeLogs:
     def copy_on(self, disk: SimDisk, directory_name: str) -> ReplicaLog | None:
         """Return the log in one disk's directory of that name, as its files are now.
 
-        Return None if the disk has no such directory. A broker that moves a replica has two copies
-        for a moment.
+        Return None if the disk has no directory of that name. A broker that moves a replica has two
+        copies for a moment.
         """
         directory = disk.find(f"{disk.root}/{directory_name}")
         if not isinstance(directory, Directory):
@@ -262,7 +262,7 @@ class NodeLogs:
         return log
 
     def adopt(self, directory_name: str, key: LogKey) -> ReplicaLog | None:
-        """Treat a directory without a readable topic id as that partition, as its broker does.
+        """Treat a directory without a readable topic id as the given partition, as its broker does.
 
         Return the log of the partition; None if there is none.
         """
@@ -321,7 +321,7 @@ class NodeLogs:
             gone = self.logs.pop(key)
             end = gone.end
             for _, segment in gone.segments:
-                # The same files may belong to another incarnation by now.
+                # A file of the removed log may already belong to another incarnation.
                 if self._owners.get(segment.file) is gone:
                     del self._owners[segment.file]
             gone.rebuild([])
@@ -349,7 +349,7 @@ class NodeLogs:
         """Return the partition in the incarnation of the log's first record.
 
         For a log without records, return the incarnation that its broker assumes, or the latest
-        one.
+        incarnation.
         """
         lives = self.lives_of(key)
         if len(lives) < 2:
@@ -419,7 +419,7 @@ class _Copy(NamedTuple):
 
 
 def _moved_from(directory: Directory) -> tuple[tuple[str, ...], int]:
-    """Return the content of a replica's file of moves: paths, then the number of moves."""
+    """Return the paths from which a replica was moved, and the number of its moves."""
     file = directory.entries.get(names.MOVED_FROM)
     lines = bytes(file.data).decode().split() if isinstance(file, File) else []
     return (tuple(lines[:-1]), int(lines[-1])) if lines else ((), 0)
@@ -447,7 +447,7 @@ def _last(segments: list[tuple[int, _Segment]]) -> tuple[int, int]:
 
 
 def _common(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> int:
-    """Return the number of leading entries that are equal in both, or were compacted since."""
+    """Return the number of leading entries that both lists share, or that were compacted since."""
     for index, (one, other) in enumerate(zip(before, after, strict=False)):
         if one != other and other[1] != GONE:
             return index
