@@ -1,4 +1,4 @@
-"""Faults of brokers' clocks: monotonic ones drift, wall clocks jump.
+"""Faults of brokers' clocks: monotonic clocks drift, wall clocks jump.
 
 Brokers measure durations by the monotonic clock, and take timestamps of records and nodes from the
 wall clock. Jumps are too short for records, producer ids or offsets to expire, because their loss

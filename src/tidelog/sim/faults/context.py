@@ -1,7 +1,7 @@
 """The context of one fault: the cluster, the fault's own draws, time, steps, possible targets.
 
 Each fault gets its own context. Kinds keep the state that they need for healing in closures
-(`later`, `at_end`). This module does not distinguish kinds.
+(`later`, `at_end`). This module does not distinguish kinds of faults.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def later_in_time(condition: Callable[[], bool], look_ms: float, looks: int) -> 
 
 
 def both_ways(*pairs: tuple[str, str]) -> list[tuple[str, str]]:
-    """Return the links between these pairs of hosts, in both directions."""
+    """Return the links between the given pairs of hosts, in both directions."""
     return [link for source, target in pairs for link in ((source, target), (target, source))]
 
 
@@ -53,7 +53,7 @@ class RunFaults:
     def __init__(self) -> None:
         #: Whether faults happen now.
         self.is_active = False
-        #: Number of faults of each kind that were played and found a target.
+        #: Number of injected faults that found a target, by kind.
         self.counts: dict[str, int] = {}
         self._undo: list[Callable[[], None]] = []
 
@@ -62,7 +62,7 @@ class RunFaults:
         self._undo.append(undo)
 
     def count(self, kind: str) -> None:
-        """Count a played kind, or a scenario that reached its essential step."""
+        """Count an injected fault by its kind, or a scenario that reached its essential step."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
 
@@ -110,7 +110,7 @@ class FaultContext:
         self.later(delay_ms, healed)
 
     def about(self, *times_ms: float) -> float:
-        """Return one of these times, shortened or extended by up to a half."""
+        """Return one of the given times, shortened or extended by up to a half."""
         return self.draw.choice(times_ms) * self.draw.uniform(0.5, 1.5)
 
     def play(self, scenario: Scenario) -> None:
@@ -186,7 +186,7 @@ class FaultContext:
     # Targets
 
     def any_broker(self) -> SimBroker | None:
-        """Return a random running broker; if only one runs, mostly None."""
+        """Return a random running broker; mostly None if only one broker runs."""
         up = [broker for broker in self.cluster.brokers.values() if broker.life is not None]
         if not up or (len(up) <= 1 and self.draw.random() < 0.8):
             return None
@@ -203,7 +203,7 @@ class FaultContext:
         return self.cluster.brokers[self.draw.choice(states).leader] if states else None
 
     def others(self, *brokers: SimBroker) -> list[SimBroker]:
-        """Return all brokers except the given ones."""
+        """Return all brokers except the given brokers."""
         return [each for each in self.cluster.brokers.values() if each not in brokers]
 
     def healthy_partition(self) -> PublishedPartition | None:

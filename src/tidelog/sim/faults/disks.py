@@ -27,7 +27,7 @@ _SYNCS: Final = ("fsync", "fsync_directory", "sync_volume")
 _POWER_LOSSES: Final = (Loss.PREFIX, Loss.TORN, Loss.REORDERED, Loss.ALL_UNSYNCED)
 
 
-#: Positions in a batch: its leader epoch follows its base offset and its length.
+#: Positions of the base offset and of the leader epoch in the header of a batch.
 _BASE_OFFSET: Final = range(8)
 _LEADER_EPOCH: Final = range(12, 16)
 _LOGS: Final = (".log",)
@@ -54,7 +54,7 @@ def take_away(context: FaultContext, broker: SimBroker, name: str) -> bool:
 def put_back(context: FaultContext, broker: SimBroker, name: str) -> None:
     """Put back a directory that was taken away, while the broker is down.
 
-    If the broker has recreated the replica, the operator leaves the old directory away.
+    If the broker has recreated the replica, the operator does not put the old directory back.
     """
     holder = broker.logs.holder(name)
     if holder is not None:
@@ -266,7 +266,7 @@ def short_writes(context: FaultContext, broker: SimBroker, disk: SimDisk) -> Non
 
 @kind_at_disk
 def replaced_disk(context: FaultContext, broker: SimBroker, disk: SimDisk) -> bool:
-    """Kill a broker and replace its disk by an empty one."""
+    """Kill a broker and replace its disk by an empty disk."""
     name = f"its disk {disk.root}" if len(broker.logs.disks) > 1 else "its disk"
     if not context.cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
@@ -397,7 +397,7 @@ def _is_compacted(context: FaultContext, path: str) -> bool:
 
 
 def _behind(field: range, data: bytes, position: int) -> int:
-    """Return a position, moved to the end of a batch's field if it is within that field.
+    """Return a position, or the end of a batch's field if the position is within that field.
 
     No checksum covers a base offset. Neighboring batches reveal a wrong base offset, except in
     compacted logs, which have gaps. No checksum covers a leader epoch, because each leader sets it.
@@ -423,7 +423,7 @@ def _batch_start(data: bytes, position: int) -> int | None:
 def _operate(context: FaultContext, broker: SimBroker) -> None:
     """Empty the damaged disks of a broker that refuses to start, as the operators' guide says.
 
-    Check periodically, and wait until other replicas have all of the broker's data.
+    Check the broker periodically, and wait until other replicas have all of its data.
     """
 
     def look() -> None:
@@ -455,7 +455,7 @@ def _fail_calls(
     loses_data: bool = False,
     once: bool = False,
 ) -> bool:
-    """Let these calls fail with an errno, from a random call on, while the budget allows it."""
+    """Let calls of a random broker's disk fail with an errno, from a random call on."""
     broker = context.any_broker()
     if broker is None:
         return False
@@ -482,9 +482,9 @@ def fail_calls(
     is_once: bool,
     note: str = "",
 ) -> None:
-    """Let the `left`-th of these calls fail with an errno, or all from then on, for a while.
+    """Let the `left`-th listed call fail with an errno, or all later calls, too, for a while.
 
-    A call fails only if `may_fail` returns true. The `note` ends the line of the trace.
+    A call fails only if `may_fail` returns true. The trace of a failed call ends with `note`.
     """
 
     def fault(call: str, _: str) -> int:

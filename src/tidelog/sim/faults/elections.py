@@ -63,8 +63,8 @@ def _elect_unnoticed(context: FaultContext) -> Scenario:
 def _raise_epoch(context: FaultContext) -> Scenario:
     """Raise the controller epoch without a change of the controller.
 
-    Old versions of Kafka have this effect if they die in the middle of an election. The store
-    rejects the controller's writes, although the controller still owns its node.
+    Controllers of old versions of Kafka raise the epoch alone if they die during an election. The
+    store rejects the controller's writes, although the controller still owns its node.
     """
     store = context.cluster.store
     controller = context.controller()
@@ -80,7 +80,7 @@ def _raise_epoch(context: FaultContext) -> Scenario:
 
 @scenario_of_rounds(200, 1_500)
 def unlucky_elections(context: FaultContext) -> Scenario:
-    """Depose controllers with writes in flight, or elect controllers that cannot know it.
+    """Depose controllers with writes in flight, or elect controllers that do not learn of it.
 
     A deposed controller has a successor, or only the controller epoch was raised.
     """
@@ -88,8 +88,8 @@ def unlucky_elections(context: FaultContext) -> Scenario:
     yield from context.draw.choice((_depose, _elect_unnoticed, _raise_epoch))(context)
 
 
-#: Node of the withheld response: the controller epoch (a write of the controller or its election),
-#: the list of brokers, the controller's own node.
+#: Store nodes for which a response is withheld; each entry is equally likely. The nodes are the
+#: controller epoch, the list of brokers and the controller.
 _FORGOTTEN: Final = (
     layout.CONTROLLER_EPOCH,
     layout.CONTROLLER_EPOCH,
@@ -128,9 +128,9 @@ def _elect_unanswered(context: FaultContext) -> Scenario:
 
 @scenario
 def unanswered_controllers(context: FaultContext) -> Scenario:
-    """Withhold the store's response to a controller, or to a newly elected one.
+    """Withhold the store's response to the active controller, or to a newly elected controller.
 
-    The session of that controller stays alive.
+    The session of the controller without a response stays alive.
     """
     cluster = context.cluster
 

@@ -1,8 +1,8 @@
 """The registry: every kind of fault and every scenario by name.
 
 A kind is a function that injects one fault through its context. The function returns False if it
-found no target, or if the fault budget refused the fault. Its name in the registry is the
-function's name. Its docstring is one line, shown to users.
+found no target, or if the fault budget refused the fault. The name of a kind in the registry is the
+name of its function. The docstring of a kind's function is one line, shown to users.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def scenario_of_rounds(from_ms: float, to_ms: float) -> Callable[[Play], Play]:
 def scenario_of_partition(
     from_ms: float, to_ms: float
 ) -> Callable[[Callable[[FaultContext, PublishedPartition], Scenario]], Play]:
-    """Register a scenario of rounds: each strikes a partition with all replicas in sync."""
+    """Register a scenario of rounds that each strike a partition with all replicas in sync."""
 
     def register(play: Callable[[FaultContext, PublishedPartition], Scenario]) -> Play:
         @wraps(play)

@@ -68,7 +68,7 @@ def _one_led_by_controller(
 ) -> Generator[float, None, _Case | None]:
     """Return one of the wanted partitions that the controller leads.
 
-    If there is none, end the session of a leader to move the leadership, and wait a moment.
+    If the controller leads no wanted partition, end a leader's session and wait a moment.
     """
     controller = context.controller()
     if controller is None:
@@ -113,8 +113,8 @@ def _punctual(context: FaultContext, case: _Case) -> None:
 def leader_returns(context: FaultContext) -> Scenario:
     """Let a leader lose and regain its leadership before a follower reports its truncation.
 
-    The leader knows that this follower is ahead of the other follower, which leads in between. The
-    first follower truncates its log in the meantime.
+    The leader knows that the truncating follower is ahead of the other follower. The truncation
+    happens while the other follower leads.
     """
     case = _one_of(context, lambda it: it.leader == it.preferred)
     if case is None:
@@ -140,8 +140,8 @@ def leader_returns(context: FaultContext) -> Scenario:
 def early_follower(context: FaultContext) -> Scenario:
     """Let a follower learn of a leader change before the new leader.
 
-    The new leader has fewer records than the follower. The old leader learns of the change last,
-    and leads until then.
+    The new leader has fewer records than the follower. The old leader is the last broker to learn
+    of the change, and continues to lead until then.
     """
     case = yield from _one_led_by_controller(context, lambda it: it.leader != it.preferred)
     if case is None:
@@ -162,8 +162,8 @@ def early_follower(context: FaultContext) -> Scenario:
 def unheard_of_return(context: FaultContext) -> Scenario:
     """Let a leader lose and regain its leadership before a follower learns of either change.
 
-    The follower continues to fetch from that leader. Then the follower learns of the first change.
-    The leader in between has no connection to the store, and believes that it still leads.
+    The follower continues to fetch from the returned leader, and later learns of the first leader
+    change. The broker that led in between is cut off from the store, and believes that it leads.
     """
     case = yield from _one_led_by_controller(context, lambda it: it.leader == it.second)
     if case is None:
@@ -189,7 +189,7 @@ def unheard_of_return(context: FaultContext) -> Scenario:
 def two_terms_lost(context: FaultContext) -> Scenario:
     """Let a leader write records under two leader epochs that the next leader never gets.
 
-    Sometimes the leader loses its power after it has truncated these records.
+    Sometimes the leader loses its power after it has truncated the records of both epochs.
     """
     case = _one_of(context, lambda it: it.leader == it.preferred)
     if case is None:
@@ -209,7 +209,7 @@ def two_terms_lost(context: FaultContext) -> Scenario:
     context.heal(links)
     _punctual(context, case)
     if context.draw.random() < 0.6:
-        # By now high watermarks are on disk, and some records are not.
+        # After this delay, high watermarks are on disk, and some records are not.
         yield context.draw.uniform(40, 500)
         brokers[leader].crash(Loss.ALL_UNSYNCED, "the power fails after a truncation")
     yield context.draw.uniform(500, 2_000)
@@ -217,10 +217,10 @@ def two_terms_lost(context: FaultContext) -> Scenario:
 
 @scenario
 def missing_directory(context: FaultContext) -> Scenario:
-    """Start the last in-sync member of a partition without its directory (D3).
+    """Start the last in-sync member of a partition without the partition's directory (D3).
 
-    All brokers are stopped before. The directory is missing as if a disk was not mounted, and is
-    back at the next start.
+    All brokers are stopped before the member starts. The replica's directory is missing, as if its
+    disk was not mounted, and is back at the next start.
     """
     cluster = context.cluster
     #: The broker and partition of the missing directory, if there is one.

@@ -24,7 +24,7 @@ from tidelog.sim.sim_broker import SimBroker
 
 #: Interval of an operator's attempts to repair a disk.
 _ATTEMPTS_MS: Final = 500
-#: Calls by operation. `close` is not listed, because the kernel has the data by then.
+#: Calls by operation. `close` has no errors, because the kernel has the data before the close.
 OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "open": ("open",), "read": ("pread", "pread_cached", "read_file"), "write": ("pwritev",),
     "sync": ("fsync", "sync_volume"), "sync of a directory": ("fsync_directory",),
@@ -37,10 +37,10 @@ _SYNCS: Final = ("sync", "sync of a directory")
 #: Errors of a full disk (D14), and the operations that need space.
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _NEED_SPACE: Final = ("write", *_SYNCS, "truncate", "rename", "mkdir")
-#: Errors of a process without handles (D1), and the operations that need one.
+#: Errors for lack of file descriptors (D1), and the operations that need a descriptor.
 _NO_HANDLES: Final = (errno.EMFILE, errno.ENFILE)
 _NEED_HANDLE: Final = ("open", "sync of a directory", "listdir")
-#: Errors of any operation that are never the disk's (D1).
+#: Errors of any operation that never mean a failed disk (D1).
 _NEVER_THE_DISK: Final = (errno.ENOMEM, errno.EINTR)
 #: Steps of a move between directories, by the event after which they begin.
 _STEPS: Final = ("directory_move_begun", "directory_move_swapped")
@@ -88,7 +88,7 @@ def hang_directory(context: FaultContext, broker: SimBroker, disk: SimDisk) -> b
             context.note(f"{name} answers again")
             disk.come_back()
 
-    # A broker notices the hang within some of these times, but not within all.
+    # Some of these times suffice for the broker to notice the hang, others are too short.
     context.until(context.about(400, 3_000, 9_000), come_back)
     return True
 
@@ -103,7 +103,8 @@ def _watch_hang(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None
         if life is not None and life.runs and broker.broker is not None:
             for directory in broker.broker.replicas.directories:
                 ages = directory.lane.times.open_ages()
-                # A hang of other operations counts at twice the limit for writes.
+                # A broker gives up a directory when a write hangs for `limit_ns`, or another
+                # operation for twice as long.
                 waits_ns = max(ages.write_ns, ages.other_ns // 2)
                 is_served = directory.path == disk.root and directory.failure is None
                 if is_served and waits_ns > limit_ns:
@@ -119,7 +120,7 @@ def _watch_hang(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None
 
 
 def _repair_later(context: FaultContext, failure: LogDirFailure) -> None:
-    """Have an operator repair a directory after a time, or replace its disk by an empty one."""
+    """Have an operator repair a directory after a time, or replace its disk by an empty disk."""
     is_emptied = context.draw.random() < 0.4
 
     def operate() -> None:

@@ -20,7 +20,7 @@ _Links = list[tuple[str, str]]
 
 
 def cut_for_a_while(context: FaultContext, links: _Links) -> None:
-    """Cut these links, and heal them after a random time."""
+    """Cut the given links, and heal them after a random time."""
     context.cut(links)
     names = " ".join(f"{source}>{target}" for source, target in links)
     context.note(f"cut {names}")
@@ -45,7 +45,7 @@ def _others(context: FaultContext, host: str) -> list[str]:
 
 
 def slow_down(context: FaultContext, links: _Links, extra_ms: int, spread_ms: int) -> None:
-    """Delay all messages on these links by a fixed and a random time; 0 and 0 end the delay."""
+    """Delay all messages on the given links by a fixed and a random time; 0 and 0 end the delay."""
     for link in links:
         context.cluster.simulator.network.slow_down(
             *link, extra_ms * NS_PER_MS, spread_ms * NS_PER_MS
@@ -53,7 +53,7 @@ def slow_down(context: FaultContext, links: _Links, extra_ms: int, spread_ms: in
 
 
 def _end_delays(context: FaultContext, links: _Links, after_ms: tuple[int, int], note: str) -> None:
-    """End the delays on these links after a random time, with a line in the trace."""
+    """End the delays on the given links after a random time, with a line in the trace."""
     end = partial(slow_down, context, links, 0, 0)
     context.heal_later(context.draw.uniform(*after_ms), end, note)
 

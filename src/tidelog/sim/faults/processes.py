@@ -14,7 +14,7 @@ from tidelog.sim.faults.kinds import kind, kind_at_broker
 from tidelog.sim.node import Strike
 from tidelog.sim.sim_broker import SimBroker
 
-#: Prefixes of the names of port calls at which a strike may happen; the empty prefix is every call.
+#: Prefixes of calls (`port.method`) at which a broker may crash; the empty prefix means all.
 _STRIKE_PREFIXES: Final = (
     "", "", "files.", "files.pwritev", "files.fsync", "files.rename", "files.truncate",
     "network.send", "store", "lane.",
@@ -26,7 +26,7 @@ _ROLLING_LOOK_MS: Final = 50
 
 @kind
 def strike(context: FaultContext) -> bool:
-    """Crash a broker at a later port call, of any name or of a certain name."""
+    """Crash a broker at one of its next calls of files, network, store or another port."""
     broker = context.draw.choice((context.any_broker(), context.leader()))
     if broker is None or broker.life is None:
         return False
@@ -86,7 +86,7 @@ def pause(context: FaultContext, broker: SimBroker) -> bool:
 
 @kind
 def rolling_restart(context: FaultContext) -> None:
-    """Restart brokers one after the other, by shutdown or kill, waiting for health or not."""
+    """Restart brokers one after the other, by shutdown or kill, perhaps with waits for health."""
     context.play(
         _roll(context, is_clean=context.draw.random() < 0.6, waits=context.draw.random() < 0.5)
     )

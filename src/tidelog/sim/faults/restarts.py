@@ -1,16 +1,17 @@
 """Scenarios of early session ends, controlled shutdowns, rolling bumps, unnoticed restarts.
 
-Sessions end right after their begin, during a start or during a later registration (V4). A
+Sessions end right after they begin, during a start or during a later registration (V4). A
 registration takes milliseconds, so an expiry at a random time seldom hits a registration.
 
 Brokers shut down in a controlled way (V43): one, some, or all at once. `stop` and `rolling_restart`
-begin a shutdown without an interruption. In these scenarios, a crash of the stopping broker or of
-the controller may interrupt a shutdown.
+begin a shutdown without an interruption. In scenarios of shutdowns, a crash of the stopping broker
+or of the controller may interrupt a shutdown.
 
 Leaders of older protocol levels write state nodes themselves (A12). In a rolling bump, every broker
-restarts in turn with another protocol level. Some leaders then write state nodes themselves while
-others send AlterPartition, and leadership moves between both kinds. In an unnoticed restart, a
-leader writes the node before the controller learns that a member has restarted.
+restarts in turn with another protocol level. During a rolling bump, some leaders write state nodes
+themselves while others send AlterPartition, and leadership moves between both groups. In an
+unnoticed restart, a leader writes the state node before the controller learns that a member has
+restarted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tidelog.sim.sim_broker import SimBroker
 #: Interval in ms of the checks for the next session, and number of these checks.
 _SESSION_LOOK_MS: Final = 2.0
 _SESSION_LOOKS: Final = 1_500
-#: Ranges in ms of a session's lifetime: as long as a registration, or as a start.
+#: Ranges in ms of a session's lifetime: the duration of a registration, or of a start.
 _LIVES_MS: Final = ((0.0, 6.0), (0.0, 6.0), (0.0, 80.0))
 #: Number of brokers that stop together; each entry is equally likely.
 _COUNTS: Final = (1, 1, 1, 2, 3)
@@ -42,7 +43,7 @@ _BUMP_LOOK_MS: Final = 50
 
 @scenario_of_rounds(50, 800)
 def sessions_end_early(context: FaultContext) -> Scenario:
-    """End the next sessions of a broker within milliseconds; half of the time it starts again."""
+    """End the next sessions of a broker within milliseconds, sometimes after its restart."""
     draw = context.draw
     broker = context.any_broker()
     if broker is None:
@@ -132,8 +133,9 @@ def rolling_bumps(context: FaultContext) -> Scenario:
 def unheard_restarts(context: FaultContext) -> Scenario:
     """Let a leader write a state node before the controller learns that a member has restarted.
 
-    The leader gets no fetches of the controller's broker, and removes that broker from the ISR.
-    Meanwhile the third broker loses power and restarts. All watches are late.
+    The leader gets no fetches of the controller's broker, and removes that broker from the ISR. The
+    third broker crashes and restarts before the controller learns of the smaller ISR. All watches
+    are late.
     """
     cluster = context.cluster
     controller = context.controller()

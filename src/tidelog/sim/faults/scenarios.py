@@ -19,7 +19,7 @@ from tidelog.sim.faults.store import expire_controller, replace_controller, stri
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.sim_broker import SimBroker
 
-#: Largest number of the write at which a controller crashes; controllers seldom make more writes.
+#: Maximum count of a controller's writes before it crashes; controllers seldom write more often.
 MAX_CONTROLLER_WRITE: Final = 12
 #: Interval in ms of the checks for the end of a stop, and for a broker's return.
 _LOOK_MS: Final = 25.0
@@ -45,8 +45,8 @@ def last_replica_standing(context: FaultContext, state: PublishedPartition) -> S
 def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scenario:
     """End all members of a partition together; the power fails at one of them (E6).
 
-    The other members are killed, or only their sessions expire. Sometimes a follower has left the
-    ISR before.
+    Members that keep their power are killed, or only their sessions expire. Sometimes a follower
+    leaves the ISR before the members end.
     """
     cluster = context.cluster
     members = context.draw.sample(state.isr, len(state.isr))
@@ -68,7 +68,7 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
             context.expire(broker)
     loser.crash(Loss.ALL_UNSYNCED, "the power fails while all others end")
     for _ in range(context.draw.choice((0, 1, 2))):
-        # A broker that registers twice has a proof of an incarnation that was never in sync.
+        # After another session, the broker's proof is about an incarnation that was never in sync.
         yield context.draw.uniform(100, 1_000)
         context.expire(loser)
     yield context.draw.uniform(500, 3_000)
@@ -80,8 +80,8 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
 def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Restore an older copy of a broker's disk, taken after a clean shutdown (E3).
 
-    Since that copy, the broker has been in sync with its newer disk. All other brokers are killed
-    first, without data loss.
+    Between the copy and its restoration, the broker is in sync with its newer disk. All other
+    brokers are killed first, without data loss.
     """
     cluster = context.cluster
     broker = cluster.brokers[context.draw.choice(state.isr)]
@@ -133,12 +133,12 @@ def brokers_catch_up(context: FaultContext) -> Scenario:
 
 @scenario_of_partition(200, 1_000)
 def left_behind(context: FaultContext, state: PublishedPartition) -> Scenario:
-    """Push followers out of the ISR one after the other, and kill every member.
+    """Push followers out of the ISR one after the other, and kill every remaining member.
 
-    The first follower lacks records that were committed without it. The second follower leaves an
-    ISR of two, and stays a member as an eligible replica (E1). So the scenario kills both the
-    eligible replica and the leader. If unclean election is allowed, the first follower then leads
-    (V13).
+    The follower that leaves first lacks records that were committed without it. The follower that
+    leaves an ISR of two stays a member as an eligible replica (E1). So the scenario kills both the
+    eligible replica and the leader. If unclean election is allowed, the follower that left first
+    then leads (V13).
     """
     cluster = context.cluster
     followers = [member for member in state.isr if member != state.leader]
@@ -185,7 +185,7 @@ def _scribbling(
         if scribbled:
             path, data = scribbled.pop()
             node = store.tree.get(path)
-            # otherwise the node is of another incarnation
+            # a node with other content is of another incarnation
             if node is not None and node.data == _NONSENSE:
                 store.write_from_outside(path, data)
             context.note(f"the {what} is as it was")
@@ -219,7 +219,7 @@ def unreadable_topic(context: FaultContext) -> Scenario:
 def unreadable_partition(context: FaultContext) -> Scenario:
     """Write nonsense into a partition's state node, and let a controller read it.
 
-    The reader is a new controller or the current one. Brokers restart meanwhile.
+    A new controller or the current controller reads the nonsense. Brokers restart meanwhile.
     """
     cluster = context.cluster
     scribble, restore = _scribbling(context, "partition's state node")
@@ -249,7 +249,7 @@ def unreadable_partition(context: FaultContext) -> Scenario:
 def controller_lost_at_each_write(context: FaultContext) -> Scenario:
     """Crash the controller before and after its first write, its second write, and so on.
 
-    The enumeration goes as far as the time allows.
+    Each crash is at a later write than the previous crash, until the faults end.
     """
     cluster = context.cluster
     turn = context.draw.randrange(2 * MAX_CONTROLLER_WRITE)

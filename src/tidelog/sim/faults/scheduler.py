@@ -1,8 +1,9 @@
-"""The player of one run's faults: it draws time and kind, and heals everything in the end.
+"""The scheduler of one run's faults: it draws times and kinds, and heals everything in the end.
 
 Every seed draws its own subset of its profile's kinds and its own rates. A run can be repeated
 without some kinds, or with its first faults only, to find the faults that a violation needs. In
-profiles with a stream for each fault, the remaining faults are then unchanged.
+profiles with a random stream for each fault, the omission of a fault does not change the remaining
+faults.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, floa
 
 
 class Faults(RunFaults):
-    """The player of one run's faults.
+    """The scheduler that injects one run's faults.
 
     `leave_out` names kinds and scenarios that are drawn but not played. Raises ValueError for an
     unknown name.
@@ -81,7 +82,7 @@ class Faults(RunFaults):
         self.drawn = 0
         #: The drawn faults, with the data to play them again.
         self.played: list[Played] = []
-        #: Faults to play instead of drawn ones, in a reduced run (`sim/reductions`).
+        #: Faults to play instead of drawn faults, in a reduced run (`sim/reductions`).
         self.script: list[Played] | None = None
         self._leave_out = frozenset(leave_out)
         self._draw = draw
@@ -149,8 +150,7 @@ class Faults(RunFaults):
     def _begin_script(self, script: list[Played]) -> None:
         """Schedule faults at their original times, with their original draws.
 
-        Restoring the stream's state gives other users of the stream their original draws in
-        between.
+        Each fault first restores the stream's state, so that other users get their original draws.
         """
         scheduler = self.cluster.simulator.scheduler
 

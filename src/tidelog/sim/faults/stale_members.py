@@ -1,15 +1,16 @@
 """Scenarios of replicas whose logs differ from what other brokers assume.
 
-A follower fetches without a registration (V63, E3). Its session ends, its process catches up, and
-then its unsynced data is lost. The next incarnation of that broker has fewer records than the
-leader last saw.
+A follower fetches without a registration (V63, E3). The follower's session ends, the follower
+catches up, and then it loses its unsynced data. The follower's next incarnation has fewer records
+than the leader last saw.
 
-An older copy of the metadata store is restored while no broker runs (E8). The copy lists replicas
-as in sync that stopped before the last records were acknowledged. Topics and their replicas are the
-same in the copy. Brokers end without a loss: cleanly, or killed.
+An older copy of the metadata store is restored while no broker runs (E8). The restored copy lists a
+replica as in sync although it stopped before the last records were acknowledged. The copy has the
+same topics and replicas as the store that it replaces. Brokers stop cleanly or are killed, without
+a loss of data.
 
-A leader with a damaged log loses its leadership before it can leave the ISR. So a follower in the
-ISR knows that its log is damaged (V68). All scenarios keep within the fault budget.
+A leader with a damaged log loses its leadership before it can leave the ISR, and becomes a follower
+that knows of its damage (V68). All scenarios keep within the fault budget.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tidelog.sim.sim_cluster import STORE_HOST
 _LOOK_MS: Final = 10.0
 #: Delay of a follower's fetches: the leader hears from the controller first.
 _LATE_NS: Final = 500 * NS_PER_MS
-#: Interval in ms of the checks for a state that lasts for a few requests to the store.
+#: Interval in ms of the checks for a state that ends after a few requests to the store.
 _STEP_MS: Final = 0.2
 
 
@@ -43,9 +44,9 @@ _STEP_MS: Final = 0.2
 def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Let a follower catch up without a registration, then lose its power, return, and lead (V63).
 
-    Both followers have left the ISR before, so the high watermark and the leader epoch stay. The
-    leader learns of the return before the follower's next fetch arrives. The leader is killed once
-    the follower is in the ISR.
+    Both followers leave the ISR first, so the high watermark and the leader epoch stay. The leader
+    learns of the return before the follower's next fetch arrives. The leader is killed once the
+    follower is in the ISR.
     """
     cluster, network = context.cluster, context.cluster.simulator.network
     key, leader = state.key, cluster.brokers[state.leader]
@@ -73,7 +74,7 @@ def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Sc
     yield context.draw.uniform(1_000, 3_000)
 
 
-#: Interval in ms of the checks for the end of a stop, and for the cluster's return.
+#: Interval in ms of the checks that brokers have stopped, and later that the cluster is back.
 _STOP_LOOK_MS: Final = 25.0
 
 
@@ -82,7 +83,7 @@ def older_store_returns(context: FaultContext, state: PublishedPartition) -> Sce
     """Restore an older copy of the metadata store that lists a stopped replica as in sync (E8).
 
     The leader or a follower stops after the copy, and the other brokers acknowledge more records.
-    Then all brokers end, and start together with the older copy.
+    Finally all brokers end, and start together with the older copy.
     """
     cluster = context.cluster
     if cluster.health() or not cluster.store.is_available:
@@ -143,7 +144,7 @@ def damaged_member(context: FaultContext) -> Scenario:
 
     The leader's request to the controller is late, and meanwhile the preferred replica is elected.
     If preferred replicas lead all partitions, a session expires first, so that another replica
-    leads some.
+    leads some partitions.
     """
     cluster = context.cluster
     network, topics = cluster.simulator.network, cluster.published.all_topics

@@ -20,7 +20,7 @@ from tidelog.sim.sim_store import WriteStrike
 
 
 def replace_controller(context: FaultContext, epoch: int) -> None:
-    """Try to end the controller's session until another is elected; the budget may refuse that."""
+    """Try to end the controller's session until another is elected, if the budget allows it."""
     if context.cluster.published.controller_epoch == epoch:
         expire_controller(context)
         context.later(200, lambda: replace_controller(context, epoch))
@@ -141,7 +141,7 @@ def late_watches(context: FaultContext) -> None:
 def strike_next_write(
     context: FaultContext, controller: SimBroker, number: int, *, is_applied: bool
 ) -> bool:
-    """Crash a controller right before or after the write of that number, counted from now."""
+    """Crash a controller right before or after its `number`-th write from now on."""
     store = controller.store
     if store is None:
         return False

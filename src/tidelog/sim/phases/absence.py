@@ -1,14 +1,14 @@
 """Phases in which a host or a log directory stays away, and other replicas lead (D4, E6).
 
 After the faults all brokers are killed at once, and one of them stays away. Within the limit of
-liveness, every partition with as many live members as its effective minimum has a leader. Without
-this phase, a controller that waits forever for a dead member would go unnoticed.
+liveness, every partition with as many live members as its effective minimum has a leader. Only the
+phase of an absent host notices a controller that waits forever for a dead member.
 
 In the second phase, one directory of one broker fails after the faults, when all replicas are in
-sync. Within the limit of liveness, every partition with enough good members has a leader elsewhere.
-No replica of a live broker in the failed directory stays in an ISR with other members. Then the
-directory is repaired. Without this phase, an offline replica that stays in the ISR forever would go
-unnoticed.
+sync. Within the limit of liveness, every partition with enough good members has a leader outside
+the failed directory. No replica of a live broker in the failed directory stays in an ISR with other
+members. At the end of the second phase, the directory is repaired. Only the second phase notices an
+offline replica that stays in the ISR forever.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def play_host(stage: Stage) -> bool:
 
 
 def _kill_all(stage: Stage) -> None:
-    """Kill every broker that the fault budget does not spare; start all of them but one."""
+    """Kill every broker that the fault budget does not spare; start all killed brokers but one."""
     cluster = stage.cluster
     restart, cluster.on_broker_death = cluster.on_broker_death, None
     for broker in cluster.brokers.values():

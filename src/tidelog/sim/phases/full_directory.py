@@ -1,10 +1,10 @@
 """Full log directories: reads continue, other replicas lead, and freed space helps (D14).
 
 After the faults, when all replicas are in sync, a directory of one broker is filled, or one of each
-broker. The directories turn read-only. If one broker has a full directory, it leads no partition
-there while another member of the ISR is up. In both cases consumers that begin now read everything
-that is committed. Then the directories are freed, and the final phase checks that producers and
-replicas continue.
+broker. The directories turn read-only. If only one broker has a full directory, it leads no
+partition in this directory while another member of the ISR is up. Consumers that begin during the
+phase read everything that is committed. At the end of the phase the directories are freed, and the
+final phase checks that producers and replicas continue.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tidelog.sim.sim_cluster import SimCluster
 
 #: Time within which some write meets the full disk; an idle directory does not notice it.
 _MEETS_NS: Final = 12 * NS_PER_S
-#: Time in ns for reads and for other leaders; it is shorter than the limit of liveness, because no
-#: repair is needed.
+#: Time limit in ns for reads, and for replicas elsewhere to lead; it is shorter than the limit of
+#: liveness, because no repair is needed.
 _SERVES_NS: Final = 15 * NS_PER_S
-#: Minimum number of records that a consumer reads in that time, if as many exist.
+#: Minimum number of records that a consumer reads within `_SERVES_NS`, if as many exist.
 _READS: Final = 100
 #: Share of the seeds that fill a directory of each broker.
 _EVERYWHERE: Final = 0.5

@@ -1,7 +1,7 @@
 """Consumers that read every partition again from its beginning, up to everything committed.
 
-Such reads find damage that no earlier read met (V68). Such reads also show that a log directory
-serves reads while its disk is full (D14).
+Reads from the beginning find damage that no earlier read met (V68). Reads also show that a log
+directory serves reads while its disk is full (D14).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Rereading(NamedTuple):
 def begin(cluster: SimCluster, workload: ClientWorkload, *, is_growing: bool = False) -> Rereading:
     """Start a consumer of each consumed partition.
 
-    With `is_growing`, each consumer must read the records committed now, otherwise those committed
-    at a check.
+    With `is_growing`, each consumer must read the records committed at its start, otherwise the
+    records committed at a check.
     """
     client = workload.client()
     known = {consumer.partition: consumer.gaps for consumer in workload.consumers}

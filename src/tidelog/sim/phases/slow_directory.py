@@ -2,12 +2,12 @@
 
 After the faults, when all replicas are in sync, one directory of a broker is slow, or all of its
 directories, or all of all brokers. Once the brokers have found the slow directories, four
-conditions must hold. If one broker alone is slow, it leads no partition there while another member
-of the ISR is up. Among brokers that are all slow, leadership moves at most once to each. A broker
-whose directories are all slow gives up none of them. Quick directories count as fast again, even
-without work.
+conditions must hold. If one broker alone is slow, it leads no partition in a slow directory while
+another member of the ISR is up. Among brokers that are all slow, leadership moves at most once to
+each broker. A broker whose directories are all slow gives up none of them. Quick directories count
+as fast again, even without work.
 
-Then the final phase checks that producers and replicas continue.
+After this phase, the final phase checks that producers and replicas continue.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tidelog.sim.sim_cluster import SimCluster
 
 #: Time in ns within which a directory with work counts as slow; an idle directory goes unnoticed.
 _FOUND_NS: Final = 8 * NS_PER_S
-#: Time in ns within which other replicas lead.
+#: Time in ns within which replicas outside the slow directories lead.
 _LED_NS: Final = 15 * NS_PER_S
 #: Range of the time that the directories stay slow in the end.
 _STAYS_MS: Final = (0, 8_000)
-#: Time within which quick directories are fast again: six windows and their probes.
+#: Time within which quick directories count as fast again: six measuring windows with probes.
 _HEALS_NS: Final = 10 * NS_PER_S
 #: Kinds of churn that begin leader epochs.
 _ELECTING: Final = (
@@ -48,7 +48,7 @@ def play(stage: Stage) -> bool:
         return False
     log_dir_failure.restart_given_up(cluster)
     found_slow = partial(_found_slow, cluster)
-    # Without this wait, a directory could still be slow since the faults.
+    # Without this wait, a directory could still count as slow because of the faults.
     if not stage.wait(found_slow, stage.after_ns(_HEALS_NS), "fast before the phase"):
         return False
     epochs = {key: state.leader_epoch for key, state in cluster.published.partitions.items()}

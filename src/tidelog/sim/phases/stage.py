@@ -22,7 +22,7 @@ LIVENESS_LIMIT_NS: Final = 60 * NS_PER_S
 _STEP_NS: Final = 20 * NS_PER_MS
 
 #: A function that runs until a condition no longer holds or a limit is reached. The function
-#: returns whether the condition ended in time and without a violation.
+#: returns whether the wait ended in time and without a violation.
 Wait = Callable[[Callable[[], bool], int, str], bool]
 
 
@@ -80,8 +80,8 @@ class Stage:
     def led_in_vain(self, struck: Sequence[tuple[int, SimDisk]], how: str) -> str:
         """Return a partition that is led in a struck directory though another member is up.
 
-        `struck` are brokers and disks; `how` names their state. Returns an empty text if there is
-        no such partition.
+        `struck` are brokers and disks; `how` names their state. Returns an empty text if no struck
+        directory has a leader that another member could replace.
         """
         present = self.present
         for name, state in self.partitions():

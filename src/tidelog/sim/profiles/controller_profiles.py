@@ -1,10 +1,10 @@
 """Profiles of the controller, its store, brokers' processes, and leaders that write by themselves.
 
-Controllers are deposed with writes in flight. The store is slow, or its responses are lost.
-Meanwhile brokers write the cluster's events to their topic.
+Controllers are deposed with writes in flight. The store is slow, or its responses are lost. In some
+profiles, brokers write the cluster's events to their topic.
 
 Brokers shut down in a controlled way, alone or together; processes pause beyond their sessions.
-Clients look for the next leaders.
+When leaders end, clients ask brokers for the next leaders.
 
 Leaders write state nodes themselves (A12), because all or some brokers are below protocol level
 2.7. The store loses requests and responses, sessions end, and controllers die between a leader's
@@ -120,8 +120,8 @@ CONTROLLERS: Final = (
         recreates=0.3,
         churn=("brokers_followed",),
     ),
-    # Leaders end, and clients request the next leaders at once (V83). Nothing else cuts a
-    # connection, so that no response may wait for another reason.
+    # Leaders end, and clients request the next leaders at once (V83). Connections break only when
+    # processes end, so no response may wait for another reason.
     Profile(
         "leaders_end",
         faults="crash_leader 5, crash_controller 2, crash_any 1, stop 3",

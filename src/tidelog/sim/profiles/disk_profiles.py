@@ -40,7 +40,7 @@ DISKS: Final = (
         scenario="power_fails_everywhere",
     ),
     # A topic's records are committed only once synced, or earlier, and the setting changes
-    # repeatedly (V69). The checker compares each commit with the disks.
+    # repeatedly (V69). A checker compares each commit with the disks of the maximal ISR.
     Profile(
         "flush_policies",
         faults="lose_power 3, crash_leader 2, slow_disk 4, slow_link 2, cut_two_ways 1,"
@@ -50,7 +50,7 @@ DISKS: Final = (
         churn=("flush_policy_changed",),
     ),
     # The power fails after a segment was rolled, before any of it is synced. Replicas are recreated
-    # repeatedly, so that the first segment is often the unsynced one.
+    # repeatedly, so that the first segment is often unsynced.
     Profile(
         "rolled_segments",
         faults="lose_power_at_sync 6, slow_disk 2, replaced_disk 2, crash_leader 1, slow_link 1",
@@ -79,7 +79,7 @@ DISKS: Final = (
         scenario="damaged_member",
     ),
     # Files are damaged under controllers that, like Kafka's, have no request to replace a damaged
-    # member. Brokers report the replica to such controllers as offline (V68).
+    # member. Brokers report the damaged replica to these controllers as offline (V68).
     Profile(
         "damaged_leaders_offline",
         faults="damaged_batches 4, damaged_leaders 8, crash_leader 2, crash_controller 1,"
@@ -106,7 +106,7 @@ DISKS: Final = (
         phase="offline directory",
     ),
     # Replicas move between the log directories of their brokers all the time, throttled or not
-    # (D11). Meanwhile brokers die with and without their unsynced data, directories fail and
+    # (D11). During moves, brokers die with and without their unsynced data, directories fail and
     # return, disks are full, leaders change, and topics are deleted and created again. One topic's
     # records are committed only once synced, or earlier (V69).
     Profile(
@@ -127,8 +127,8 @@ DISKS: Final = (
         phase="offline directory",
     ),
     # Operators drain log directories and cancel drains, and brokers balance their volumes by
-    # themselves (D12, D15). Meanwhile brokers die at any step, targets fail and fill up, leaders
-    # change, and topics come and go. In the end drained directories are empty.
+    # themselves (D12, D15). During drains, brokers die at any step, target directories fail and
+    # fill up, leaders change, and topics come and go. In the end drained directories are empty.
     Profile(
         "drained_directories",
         faults="crash_leader 2, stop 1.5, strike 2, expire_session 1, crash_controller 0.5,"
@@ -146,8 +146,8 @@ DISKS: Final = (
         disk_bytes=2_000_000,
     ),
     # Log directories are full for seconds, one by one or on all brokers at once, and are read-only
-    # meanwhile (D14). Retention and deletions of records free space. Brokers with one directory
-    # and with two restart on full ones.
+    # until they are freed (D14). Retention and deletions of records free space. Brokers with one or
+    # two log directories restart while a directory is full.
     Profile(
         "full_directories",
         faults="fill_directory 8, full_disk 1, crash_leader 2, stop 2, lose_power 1, slow_disk 1,"
@@ -161,7 +161,7 @@ DISKS: Final = (
     ),
     # Log directories are slow for seconds: one by one, all of a broker, or all of the cluster.
     # Brokers report slow directories, move leaders away, or give the directories up (D13). The
-    # controller's notes do not last long, so that brokers repeat their reports.
+    # controller soon forgets the reports about directories, so that brokers repeat them.
     Profile(
         "slow_directories",
         faults="slow_directory 8, crash_leader 2, stop 1.5, lose_power 1, fill_directory 1,"
@@ -191,8 +191,8 @@ DISKS: Final = (
         log_dirs=(1, 2),
     ),
     # Devices of log directories hang for seconds or for good, one directory at a time (D13). A
-    # broker with another good directory gives the hanging one up and continues; a hang of the last
-    # directory ends the broker.
+    # broker gives up a hanging directory and continues with its good directories; a hang of the
+    # last directory ends the broker.
     Profile(
         "hanging_directories",
         faults="hang_directory 6, slow_disk 1, crash_leader 1, stop 1.5, expire_session 1,"
@@ -202,8 +202,8 @@ DISKS: Final = (
         brokers=4,
         log_dirs=(2, 3),
     ),
-    # Sessions end right after their begin, in starts and registrations, while log directories are
-    # slow or hang. Brokers register again all the same (V4, D13).
+    # Sessions end right after they begin, in starts and registrations, while log directories are
+    # slow or hang. Brokers whose session ended must register again nevertheless (V4, D13).
     Profile(
         "short_sessions",
         faults="hang_directory 3, slow_disk 4, stop 1, crash_controller 0.5, lose_answer 1,"
@@ -212,9 +212,9 @@ DISKS: Final = (
         log_dirs=(2, 3),
         scenario="sessions_end_early",
     ),
-    # Disks are full and ISRs small for one batch, but not for the following batches. Meanwhile
-    # leaders of other partitions die with batches that are stored and not acknowledged. An
-    # idempotent producer of all these partitions bumps its epoch for a batch out of sequence (V38).
+    # Disks are full and ISRs small for one batch, but not for the following batches. At the same
+    # time, leaders of other partitions die with batches that are stored and not acknowledged. The
+    # idempotent producer of all partitions bumps its epoch for a batch out of sequence (V38).
     Profile(
         "refused_batches",
         faults="full_disk 5, slow_disk 2, crash_leader 3, slow_link 3, cut_two_ways 1,"
@@ -224,8 +224,8 @@ DISKS: Final = (
         shared_producer=True,
     ),
     # An idempotent producer sends a new batch to a new leader before it resends the batches that
-    # the former leader rejected. A bump of its epoch would store batches of other partitions twice
-    # (V38).
+    # the former leader rejected. A bump of the idempotent producer's epoch would store batches of
+    # other partitions twice (V38).
     Profile(
         "overtaken_batches",
         faults="elect_preferred 5, slow_link 3, crash_leader 2, expire_session 2, stop 2,"

@@ -1,7 +1,7 @@
 """Profiles without a bias towards one part: default faults, all faults, and all losses.
 
 The module has also the profiles that change the work of clients: compaction, lookups of offsets,
-compression, crowds. One splits the bytes of connections.
+compression, crowds. A further profile splits the bytes of connections.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ GENERAL: Final = (
         shares_stream=True,
     ),
     # Consumers look up offsets and retention removes old records, while leaders change and
-    # followers lag. Processes take each other's places in a group.
+    # followers lag. Processes take over each other's `group.instance.id`.
     Profile(
         "lookups",
         faults="slow_link 5, elect_preferred 3, crash_leader 3, expire_session 2, cut_two_ways 2,"
@@ -59,8 +59,8 @@ GENERAL: Final = (
     # Leaders compress the batches that they append.
     Profile("recompressed", config="compression.type=gzip"),
     # Crowds of clients take all connections, or read none of their responses. Connections of
-    # brokers break meanwhile, so that each broker must reconnect through the crowd (L1). Only
-    # connections fail, and a broker restores them at once. So no follower may leave an ISR.
+    # brokers break at the same time, so that each broker must reconnect through the crowd (L1).
+    # Only connections fail, and a broker restores them at once, so no follower may leave an ISR.
     Profile(
         "crowded",
         faults="reset_connections 1",
@@ -72,7 +72,7 @@ GENERAL: Final = (
         isr_stands=True,
         session_timeout_ms=4_000,
     ),
-    # Sends and reads end within frames, and reads have parts of several, while connections break.
+    # Connections break, sends and reads end within frames, and a read has parts of several frames.
     Profile(
         "split_frames",
         faults="split_reads 12, reset_connections 3, crash_leader 2, crash_any 1, clog 2,"

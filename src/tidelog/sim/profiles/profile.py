@@ -25,8 +25,8 @@ def properties_of(text: str) -> dict[str, str]:
     return dict(each.strip().partition("=")[::2] for each in text.split(","))
 
 
-#: Default weight of each kind that a profile does not name. A seed multiplies each weight by a
-#: drawn factor, and leaves some kinds out.
+#: Default weight of each kind that a profile does not name. A seed multiplies the weight of each
+#: kind by a drawn factor, and leaves some kinds out.
 DEFAULT_WEIGHTS: Final[Mapping[str, float]] = weights(
     "strike 5, crash_leader 3, crash_any 2, crash_controller 1.5, stop 1.5, cut_one_way 2,"
     " cut_two_ways 2, isolate 1.5, cut_store 1.5, slow_link 2, pause 2.5, expire_session 3,"
@@ -71,16 +71,14 @@ class Profile:
     #: Name of the phase after the faults in which a part stays broken (`sim/phases`).
     phase: str = ""
     keeps_budget: bool = True
-    #: Whether acknowledged records must survive; False if losses exceed the budget. Then these
-    #: invariants are still checked: published state (epochs never go back, one leader an epoch,
-    #: leaders in their ISR, one controller an epoch, no write of an expired session); no two
-    #: records at one epoch and offset; no epoch goes back within an incarnation; no consumer gets
-    #: records above the high watermark, records that no client sent, or rejected records; whole
-    #: batches; no unexpected error or halt of a broker; the promises of topics, partitions,
-    #: configurations and elections. Liveness is checked, too: within a minute all replicas are in
-    #: sync, everything sent is acknowledged, and every member of a group works.
+    #: Whether acknowledged records must survive; False if losses exceed the budget. Even if
+    #: acknowledged records may be lost, the checkers check published state, epochs and whole
+    #: batches. No consumer may get records above the high watermark, records that no client sent,
+    #: or rejected records. No broker may halt unexpectedly. Topics, partitions, configurations and
+    #: elections keep their promises. Liveness is always checked, too: within a minute all replicas
+    #: are in sync, everything sent is acknowledged, and every member of a group works.
     keeps_promises: bool = True
-    #: Whether all followers are healthy throughout, so that none may leave an ISR (F5).
+    #: Whether all followers are healthy throughout, so that no follower may leave an ISR (F5).
     isr_stands: bool = False
     #: Whether no fault delays the controller's commands for seconds, so that every leader knows its
     #: published ISR (A9).
@@ -94,8 +92,8 @@ class Profile:
     patient_fetches: bool = False
     #: Whether responses that wait for the next leader are checked (V83).
     watches_leader_waits: bool = False
-    #: Session timeout of the brokers, at which the store notices a dead process; with 0, a seed
-    #: draws both times.
+    #: Session timeout of the brokers, after which the store notices a dead process. If the timeout
+    #: is 0, a seed draws the timeout and the time until the store notices.
     session_timeout_ms: int = 0
     #: Configuration of the brokers, in addition to the simulator's own settings.
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -110,11 +108,11 @@ class Profile:
     #: Kinds of churn that every seed plays.
     churn: tuple[str, ...] = ()
     #: Whether consumer groups take part. Checks of offsets assume that no session ends before its
-    #: broker can know. So groups take no part if sessions of cut-off brokers end.
+    #: broker can know of the end. Groups take no part if sessions of cut-off brokers end.
     has_groups: bool = True
     #: Whether one idempotent producer writes to several partitions, as librdkafka does.
     shared_producer: bool = False
-    #: Share of the leader changes at which that producer sends a new batch before it resends
+    #: Share of the leader changes at which the shared producer sends a new batch before it resends
     #: rejected batches.
     overtaking_share: float = 0.0
     #: Number of brokers; each partition has three replicas.
@@ -125,15 +123,16 @@ class Profile:
     withheld_apis: tuple[int, ...] = ()
     #: Size of each disk; the replicas of a broker occupy a part of it that can be balanced (D15).
     disk_bytes: int = DEFAULT_CAPACITY_BYTES
-    #: Levels of the protocol between brokers; each broker draws one. Empty means the newest level
-    #: (A12).
+    #: Levels of the protocol between brokers, of which each broker draws one; if empty, all brokers
+    #: have the newest level (A12).
     protocol_levels: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store, in ms.
     store_latency_ms: tuple[float, float] = (0.1, 1.5)
-    #: Whether all kinds of faults take part, with equal probability. Then `weights` are ignored,
-    #: and a seed's draws for one kind do not change the draws for another kind.
+    #: Whether all kinds of faults take part, with equal probability. With True, `weights` are
+    #: ignored, and a seed's draws for one kind do not change the draws for another kind.
     has_all_kinds: bool = False
-    #: Whether all faults draw from one stream, so that the omission of one changes later ones.
+    #: Whether all faults draw from one stream, so that the omission of a fault changes later
+    #: faults.
     shares_stream: bool = False
 
     def __post_init__(self, faults: str, config: str) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from tidelog.sim.profiles.profile import Pace, Profile, played
 
 _PENDING: Final = "follower.fetch.pending.reads.insync.enable=true"
-#: A follower falls out of sync within a single slow read, and waits for many such reads. A response
+#: A follower falls out of sync within a single slow read, and waits for many slow reads. A response
 #: ends at the end of a segment, so small segments would keep followers from reaching the leader's
 #: log end offset at an earlier fetch.
 _SHORT_LAG: Final = (
@@ -30,8 +30,8 @@ REPLICAS: Final = (
         pace=Pace(left_out=0.0, interval_ms=(80, 250), down_ms=((20, 200),)),
         shares_stream=True,
     ),
-    # Leaders die while followers catch up batch by batch. Some logs then end between the new
-    # leader's high watermark and the end of the committed records.
+    # Leaders die while followers catch up batch by batch. After a leader's death, some logs end
+    # between the new leader's high watermark and the end of the committed records.
     Profile(
         "slow_catch_up",
         faults="crash_leader 4, crash_any 2, slow_link 2",
@@ -102,7 +102,7 @@ REPLICAS: Final = (
     played(
         "two_terms_lost",
         pace=Pace(left_out=0.0, interval_ms=(2_000, 5_000)),
-        # The truncated records are already on disk, but the following records are not.
+        # With these intervals, truncated records are already on disk, but later records are not.
         config="log.flush.interval.ms=300, replica.high.watermark.checkpoint.interval.ms=40",
         scenario="two_terms_lost",
         has_groups=False,
@@ -182,7 +182,7 @@ REPLICAS: Final = (
         isr_stands=True,
         session_timeout_ms=4_000,
     ),
-    # Only reads are slow, and pending reads do not count: followers leave ISRs, and acknowledged
+    # Only reads are slow. Leaders do not count pending reads, so followers leave ISRs; acknowledged
     # records survive.
     Profile(
         "slow_leaders_unaided",
@@ -192,8 +192,8 @@ REPLICAS: Final = (
         config=_SHORT_LAG,
         session_timeout_ms=4_000,
     ),
-    # Followers die, or are cut off, while leaders read for them. Their sessions outlive the lag
-    # limit, so that the leader itself must take them out of the ISR (F7).
+    # Followers die, or are cut off, while leaders read for them. A dead follower's session outlives
+    # the lag limit, so that the leader itself must remove the follower from the ISR (F7).
     Profile(
         "dead_followers",
         faults="slow_reads 6, crash_any 3, crash_leader 1, reset_connections 2, cut_two_ways 1,"

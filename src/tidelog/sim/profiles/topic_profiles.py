@@ -98,13 +98,13 @@ TOPICS: Final = (
         recreates=0.3,
         brokers=5,
         churn=("moves_queued",),
-        # With this minimum of in-sync replicas, moves pause when a member restarts.
+        # With min.insync.replicas 3, moves pause when a member of the ISR restarts.
         config="reassignment.max.concurrent.partitions=2,"
         " reassignment.max.concurrent.partitions.per.broker=1, min.insync.replicas=3",
         scenario="controller_lost_at_each_write",
     ),
     # Partitions move while rates of the replication throttle are set, changed and removed, also on
-    # stopped brokers (R15). Reads are small, so that low rates hold replicas back.
+    # stopped brokers (R15). Fetch responses are small, so that the throttle holds replicas back.
     Profile(
         "throttled_moves",
         faults="crash_any 2, crash_leader 1, expire_session 1, slow_link 1, cut_two_ways 1,"
@@ -127,7 +127,7 @@ TOPICS: Final = (
         recreates=0.0,
         churn=("offsets_of_recreated_topics",),
     ),
-    # A topic's node contains nonsense for a while, and controllers change meanwhile (V35).
+    # A topic's node contains nonsense for a while, during which controllers change (V35).
     Profile(
         "unreadable_topic",
         faults="crash_any 1, slow_link 1",
