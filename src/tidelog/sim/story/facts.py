@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from tidelog.core.dataclass import dataclass
 
-#: Facts of these kinds come by the hundred; a story summarizes long stretches of them.
+#: Kinds of facts that come by the hundred; a story summarizes long stretches of such facts.
 APPENDED = "appended"
 COPIED = "copied"
 COMMITTED = "committed"
 ACKNOWLEDGED = "acknowledged"
 OFFSETS = "offsets"
-#: A story has one line for each fact of these kinds.
+#: Kinds of facts of which each has its own line in a story.
 STATE = "state"
 ISR = "isr"
 ROLE = "role"

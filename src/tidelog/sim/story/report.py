@@ -87,7 +87,7 @@ def _with_faults(watcher: Watcher) -> list[Fact]:
 def _summed_up(chosen: list[Fact]) -> Iterator[Fact]:
     """Summarize stretches of facts about records; keep the last of these facts as they are.
 
-    A stretch becomes one fact for each subject, kind and actor.
+    All facts of a stretch with the same subject, kind and actor become one fact.
     """
     routine = [index for index, each in enumerate(chosen) if each.kind in _ROUTINE]
     from_here_on = routine[-_LAST_ROUTINE] if len(routine) > _LAST_ROUTINE else 0

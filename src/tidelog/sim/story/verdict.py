@@ -124,10 +124,10 @@ def _cell(log: ReplicaLog | None, offset: int) -> str:
 
 
 def _record(number: int) -> str:
-    """Return a record number as text, a long one shortened to its last digits.
+    """Return a record number as text, a long number shortened to its last digits.
 
     Long numbers belong to coordinators' records and are checksums. The last digits suffice to
-    distinguish such numbers.
+    distinguish long record numbers.
     """
     text = str(number)
     return text if len(text) <= 8 else f"..{text[-5:]}"

@@ -90,7 +90,7 @@ _TRACED: Final[Mapping[str, tuple[str, str, str]]] = {
 }  # fmt: skip
 
 
-#: Kind and text of the fact that each of these lines of the trace makes.
+#: Kind and text of the fact that a line of the trace makes, by the kind of the line.
 _NOTED: Final[Mapping[str, tuple[str, str]]] = {
     "fault": (facts.FAULT, "{detail}"),
     "faults": (facts.FAULT, "faults end: every link is whole, every broker is started"),
@@ -326,5 +326,5 @@ def _records(numbers: tuple[int, ...] | list[int]) -> str:
     return f"records {numbers[0]}-{numbers[-1]}"
 
 
-#: Larger record numbers are checksums of coordinators' records (`sim/batches`).
+#: Record numbers above this limit are checksums of coordinators' records (`sim/batches`).
 _CLIENTS_NUMBERS: Final = 1 << 60

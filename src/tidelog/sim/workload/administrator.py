@@ -5,7 +5,7 @@ administrator repeats the operation until a response shows the state of the topi
 
 An altered topic gets partitions and configurations. Acknowledged changes must hold: the number of
 partitions never falls below the acknowledged number. After the faults every replica uses the values
-that were set last. A change with an unknown outcome may hold or not. So at the end of the run, the
+that were set last. A change with an unknown outcome may hold or not, so at the end of the run the
 administrator sets each key once more.
 """
 
@@ -41,8 +41,8 @@ class Administrator:
     def __init__(self, client: ClientNode, draw: random.Random) -> None:
         self.client = client
         self.stopping = False
-        #: Whether an existing topic counts as the requested one, after an attempt with an unknown
-        #: outcome. The assumption is right only if no other client creates topics of that name.
+        #: Whether an existing topic counts as the requested topic, after an attempt with an unknown
+        #: outcome. The setting is right only if no other client creates topics of the same name.
         self.takes_existing = False
         #: Share of topics that are created with an explicit assignment.
         self.chooses_replicas = 0.0
@@ -81,7 +81,7 @@ class Administrator:
     async def _is_there(self, name: str, partitions: int, error: TidelogError) -> bool:
         """Return whether an attempt without a response created the topic.
 
-        If the state cannot be determined now, the next attempt determines it.
+        If the topic's state cannot be determined now, the next attempt determines it.
         """
         if not isinstance(error, KafkaError) or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             return False
@@ -188,7 +188,7 @@ class Churn:
     async def _has(self, wanted: int) -> bool:
         """Return whether an attempt without a response added the partition.
 
-        If the state cannot be determined now, the next attempt determines it.
+        If the topic's state cannot be determined now, the next attempt determines it.
         """
         topic = await self.client.topic(self.topic)
         return topic is not None and len(topic.partitions) == wanted

@@ -1,8 +1,8 @@
 """Kinds of churn: changes by administrators, producers and members while faults happen.
 
-Each kind is a class, registered here under its name in snake case. A kind acts until it is stopped,
-and counts acknowledged operations. `sim.client_workload` starts the kinds that a seed draws. After
-the faults, `sim.final_phase` waits until all kinds are done and settled.
+Each kind is a class, registered here under its name in snake case. A kind of churn acts until it is
+stopped, and counts acknowledged operations. `sim.client_workload` starts the kinds that a seed
+draws. After the faults, `sim.final_phase` waits until all kinds are done and settled.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ChurnKind(ABC):
 
     #: Name of the kind in counts and tables.
     name: ClassVar[str]
-    #: Whether seeds draw the kind; if not, only profiles that name it play it.
+    #: Whether seeds draw the kind; otherwise only profiles that name the kind play it.
     is_drawn: ClassVar[bool]
     #: Range of the time in ms before each act; None if the acts themselves wait.
     pause_ms: ClassVar[tuple[int, int] | None] = None
@@ -77,7 +77,7 @@ class ChurnKind(ABC):
     def unsettled(self) -> str:
         """Return a condition that does not hold yet after the churn is done; empty for none.
 
-        The final phase calls this until it returns nothing, within the limit of liveness.
+        The final phase waits until every kind of churn returns an empty text.
         """
         return ""
 
@@ -132,7 +132,7 @@ class ChurnKind(ABC):
         what: str,
         detail: str = "",
     ) -> bool:
-        """Set keys in one request, and remove those without a value.
+        """Set keys in one request, and remove the keys without a value.
 
         Return whether the request is acknowledged; an acknowledgement is traced with its `detail`.
         """
@@ -225,12 +225,12 @@ class Churning:
             each.client.tasks.spawn(f"churn {each.name}", each.run())
 
     def stop(self) -> None:
-        """Stop all kinds; each finishes its work first."""
+        """Stop all kinds of churn; each kind finishes its work first."""
         for each in self.kinds:
             each.stopping = True
 
     def unfinished(self) -> str:
-        """Return a kind that is not done or not settled yet; empty if there is none."""
+        """Return a kind of churn that still acts or whose changes do not hold; empty for none."""
         for each in self.kinds:
             problem = each.unsettled() if each.is_done else "is not done"
             if problem:

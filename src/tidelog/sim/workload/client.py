@@ -95,7 +95,7 @@ class ClientConnection:
         self._transport.close(reason)
 
     def frames_received(self, frames: list[memoryview]) -> None:
-        """Complete the requests of these responses."""
+        """Complete the requests to which responses have arrived."""
         for frame in frames:
             try:
                 token, message = self._peer.received(frame)

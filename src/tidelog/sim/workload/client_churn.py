@@ -2,14 +2,15 @@
 
 The same checkers judge the operations of clients that come and go and of clients that stay.
 
-One client keeps a connection to the leader of a partition. When the connection ends, this client
-queries another broker at once. If the response names no other leader, the client waits for a long
-timer, as librdkafka does for a second. `checkers.answer_checker` judges the responses (V83).
+One client keeps a connection to the leader of a partition. When the connection to the leader ends,
+the client queries another broker at once. If the response names no other leader, the client waits
+for a long timer, as librdkafka does for a second. `checkers.answer_checker` judges the responses
+(V83).
 
-Another client knows only the brokers of the last Metadata response. This client decommissions a
-broker that the response does not list, and drops its bootstrap addresses once it knows a broker.
-After an empty list, the client has no broker left and hangs forever. The steady topic exists all
-the time, so no broker may respond that it is unknown.
+A second kind of client knows only the brokers of the last Metadata response. Like librdkafka, the
+client decommissions a broker that the response does not list, and drops its bootstrap addresses
+once it knows a broker. After a Metadata response without brokers, the client has no broker left and
+hangs forever. The steady topic exists all the time, so no broker may respond that it is unknown.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ class LeadersFollowed(ChurnKind):
         connection.close("the client is done")
 
     async def _ask(self, partition: TopicPartition, lost: Address | None) -> Address | None:
-        """Ask one broker for the leader; return a leader other than the lost one, or None."""
+        """Ask one broker for the leader; return a leader other than the lost leader, or None."""
         others = [each for each in self.client.bootstrap if each != lost]
         address = self.draw.choice(others)
         try:

@@ -1,7 +1,7 @@
 """Churn of crowds: clients that take all connections, read no responses, or send no UTF-8.
 
-Meanwhile the brokers must serve each other and their steady clients: no follower leaves an ISR
-because of a crowd (L1). Unread responses have a bound (L2), and text that is no UTF-8 gets a
+Despite a crowd, the brokers must serve each other and their steady clients: no follower leaves an
+ISR because of a crowd (L1). Unread responses have a bound (L2), and text that is no UTF-8 gets a
 response.
 """
 
@@ -44,8 +44,8 @@ _METADATA_VERSION: Final = 1
 _FETCH_VERSION: Final = 11
 _NAME: Final = b"NAME"
 _VERSIONS: Final = ApiVersionsRequest()
-#: Share of the crowds through which a follower of Kafka connects, and its possible first requests.
-#: Such a request names a broker of the cluster from another broker's host, and requests no data.
+#: Share of the crowds through which a follower connects as Kafka's followers do, and the follower's
+#: possible first requests. Each first request names a broker of the cluster and requests no data.
 _FOLLOWS: Final = 0.3
 _REPLICA: Final = 1
 _OF_FOLLOWERS: Final = (
@@ -76,7 +76,7 @@ class CrowdConnection:
 
 @churn_of_profiles
 class Crowds(ChurnKind):
-    """Crowds of connections of one client after the other, at random brokers."""
+    """Crowds of connections to random brokers, one crowd after the other."""
 
     def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
@@ -182,7 +182,7 @@ class Crowds(ChurnKind):
             await self.client.tasks.sleep(_LOOK_MS)
 
     def _break_connections(self, host: str) -> None:
-        """Reset all connections to a broker, so that other brokers come back through the crowd."""
+        """Reset all connections to a broker, so that other brokers reconnect through the crowd."""
         cluster = self.work.cluster
         for broker in cluster.brokers.values():
             if broker.life is not None and broker.node.host == host:

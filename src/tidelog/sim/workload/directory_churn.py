@@ -1,8 +1,9 @@
 """Churn of log directories: moves within brokers (D11), drains and balancing (D12, D15).
 
 All brokers get requests for moves at any time: to other directories, to the current directory, of
-absent replicas, and to directories that do not exist. Rates are set and changed meanwhile. After
-the faults the rates are removed, and every move must end: no broker has a future replica any more.
+absent replicas, and to directories that do not exist. While replicas move, the rates of moves are
+set and changed. After the faults the rates are removed, and every move must end: no broker has a
+future replica any more.
 
 As `tidelog log-dirs drain` does, the operator sets a drain and a cordon in one request, also on
 brokers in trouble, and ends both later. Balancing is enabled and disabled, with limits that change.
@@ -92,7 +93,7 @@ class DirectoriesChanged(ChurnKind):
 
 @churn_of_profiles
 class DirectoriesDrained(ChurnKind):
-    """Drains of log directories, their ends, and balancing that comes and goes."""
+    """Drains of log directories that begin and end, and balancing that is enabled and disabled."""
 
     pause_ms = 50, 900
 
@@ -133,7 +134,7 @@ class DirectoriesDrained(ChurnKind):
         return self.draw.choice(self.work.cluster.settings.log_directories)
 
     def _paths(self) -> list[str]:
-        """Return some directories, seldom all, mostly none."""
+        """Return a random choice of directories: mostly none, sometimes some, seldom all."""
         directories = self.work.cluster.settings.log_directories
         return self.draw.sample(directories, max(0, self.draw.randrange(-2, len(directories) + 1)))
 

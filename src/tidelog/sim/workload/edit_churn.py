@@ -1,12 +1,12 @@
 """An editor that changes the nodes of a topic in the store with foreign tools (V25).
 
 The editor creates a topic by its node, adds partitions, removes the highest partition, deletes all
-nodes of the topic and recreates it. In between the editor writes invalid content: no JSON,
-truncated JSON, gaps, brokers that do not exist, other replicas, an invalid state. The controller
-must treat a valid edit like a request. The controller must ignore an invalid edit, and no
-acknowledged record may be lost; the editor repairs the node after a while. A controller that was
-elected during the edit read the invalid node first. So the editor, like an administrator, replaces
-that controller by a controller that reads the repaired node.
+nodes of the topic and recreates it. Between valid edits, the editor writes invalid content: no
+JSON, truncated JSON, gaps, brokers that do not exist, other replicas, an invalid state. The
+controller must treat a valid edit like a request. The controller must ignore an invalid edit, and
+no acknowledged record may be lost; the editor repairs the node after a while. A controller that was
+elected during an invalid edit read the invalid node first. Like an administrator, the editor then
+has another controller elected, which reads the repaired node.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class NodesEdited(OfTopics):
         former = published.partitions.get(published.key(self._topic_id, number))
         if number >= _MAX_PARTITIONS or (former is not None and former.isr):
             # A controller elected while the partition was not in the node does not know its state.
-            # Brokers have set its replicas aside, so an operator would have to restore it.
+            # Brokers have set the replicas aside, and only an operator could restore the partition.
             return
         self._partitions[number] = self._replicas()
         await self._write()
@@ -133,7 +133,7 @@ class NodesEdited(OfTopics):
         await self.pause(20, 1_500)
         await self._available()
         node = cluster.store.tree.get(path)
-        # otherwise a requested change replaced the content
+        # other content comes from a requested change, and stays
         if node is not None and node.data == data:
             cluster.store.write_from_outside(path, before)
         self.succeeded("invalid content repaired")
@@ -190,8 +190,7 @@ class NodesEdited(OfTopics):
     async def _until_adopted(self) -> None:
         """Wait until every partition of the node has a state with an ISR.
 
-        The controller cannot choose brokers that are down. So the editor writes the node again
-        after a while without an effect.
+        The controller cannot choose brokers that are down, so the editor rewrites an ignored node.
         """
         published = self.work.cluster.published
 
@@ -227,7 +226,7 @@ class NodesEdited(OfTopics):
     async def _another_controller(self) -> None:
         """End the session of the active controller repeatedly, until another broker is elected.
 
-        If the fault budget spares that broker, the controller node is deleted instead.
+        If the fault budget spares the controller's broker, the controller node is deleted instead.
         """
         cluster = self.work.cluster
         epoch = cluster.published.controller_epoch

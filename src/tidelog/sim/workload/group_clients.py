@@ -1,8 +1,8 @@
 """Members of groups: they join, share partitions, commit, pause, leave, crash, and join again.
 
 A member finds its coordinator, joins, assigns partitions if it leads, and fetches committed
-offsets, all on one connection. Then the member commits ever higher offsets. A member also makes the
-mistakes of real clients. For example, a member commits after a pause in which it lost its
+offsets, all on one connection. A member that has joined commits ever higher offsets. A member also
+makes the mistakes of real clients. For example, a member commits after a pause in which it lost its
 membership, forgets its member id, or drops its connection while it waits. A committer has no
 membership. Any error that no fault explains is an anomaly.
 """
@@ -89,7 +89,7 @@ class GroupPlan:
     name: str
     topic: str
     partitions: int
-    #: The last offset taken; each commit takes the next one, so that all offsets are different.
+    #: The last offset of a commit; each commit has the next offset, so that all are different.
     next_offset: int = 0
     has_static_members: bool = False
 
@@ -187,7 +187,7 @@ class _Speaker:
         member_id: str = "",
         instance_id: str | None = None,
     ) -> None:
-        """Commit an offset for each of these partitions; raise the first error."""
+        """Commit an offset for each of the given partitions; raise the first error."""
         plan, checker = self.plan, self.checker
         commits = [
             Commit(
@@ -454,7 +454,7 @@ class SimMember(_Speaker):
                 self.steady_rounds += was_steady
                 await self.client.tasks.sleep(draw.randrange(20, _HEARTBEAT_MS))
             elif what < 0.03:
-                # The coordinator removes the member meanwhile, and rejects its commit.
+                # The coordinator removes the silent member, and then rejects its commit.
                 await self.client.tasks.sleep(SESSION_TIMEOUT_MS * draw.uniform(0.8, 3.0))
                 await self._commit_owned(connection)
             elif what < 0.05:

@@ -6,10 +6,10 @@ balance.
 
 Operators ask why replicas are out of the ISR, and why partitions have no leader. Each response is
 compared with the published state of the partition epoch in the response. Leader, ISR and eligible
-replicas must match that published state. Every replica outside the ISR has a cause, and no member
-of the ISR has a cause. The response names the members of a partition without a leader, but none for
-a partition with a leader. A cause that blames a broker's end is false if the broker was registered
-all the time.
+replicas in a response must match the published state. Every replica outside the ISR has a cause,
+and no member of the ISR has a cause. The response names the members of a partition without a
+leader, but none for a partition with a leader. A cause that blames a broker's end is false if the
+broker was registered all the time.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LeadersElected(ChurnKind):
         if topic is None or topic.created_ns >= begin_ns:
             return  # the topic was recreated meanwhile, so the request may mean either topic
         if topic.assigned_ns.get(partition.partition, -1) >= begin_ns:
-            return  # another replica is preferred since then
+            return  # another replica became the preferred replica
         key = published.key(topic.topic_id, partition.partition)
         preferred = topic.assignment[partition.partition][0]
         state = published.partitions[key]

@@ -6,8 +6,8 @@ epochs committed, nor below an earlier response of the same leader. A record fou
 committed, has the reported time, and is the first record as new as requested. If the published
 leader finds no record and still leads, there was no such record at the time of the request.
 
-Retention and DeleteRecords of everything remove only committed records. `replication_checker`
-checks the removals; for such a topic it accepts that any committed record is gone.
+Retention and DeleteRecords may remove any committed record of a looked-up topic, and no other
+record. `replication_checker` checks these removals.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidelog.sim.workload.work import Workload
 _MAX_TIMESTAMP: Final = -3
 #: Offset that stands for the high watermark in DeleteRecords.
 _EVERYTHING: Final = -1
-#: Offset in a response if no record is as new.
+#: Offset in a response if no record has the requested timestamp or a later one.
 _NONE: Final = -1
 #: Ages in ms of the records that lookups search.
 _AGES_MS: Final = (0, 50, 300, 1_500, 8_000)
@@ -36,7 +36,7 @@ _AGES_MS: Final = (0, 50, 300, 1_500, 8_000)
 
 @churn_of_profiles
 class OffsetsLookedUp(ChurnKind):
-    """Lookups of offsets: the latest, by time, of the newest record."""
+    """Lookups of the latest offset, of offsets by time, and of the newest record's offset."""
 
     pause_ms = 5, 120
 
@@ -123,8 +123,7 @@ class OffsetsLookedUp(ChurnKind):
     ) -> None:
         """Check that a lookup missed none of the records committed at the time of the request.
 
-        The newest record of all may be uncommitted. If it is uncommitted, the response has no
-        record.
+        The newest record of all may be uncommitted, and then the response has no record.
         """
         newest = max(self._times(truth)[:committed], default=-1)
         if listed.offset == _NONE and 0 <= wanted <= newest:
@@ -160,7 +159,7 @@ class RecordsExpire(ChurnKind):
     async def begin(self) -> None:
         work, partition = self.work, TopicPartition(self.topic, 0)
         await self.create(self.topic, configs=self.configs)
-        # The client does not know the time of retention and the records that it removes.
+        # The client does not know the time of retention and the records that retention removes.
         self.client.records_may_go(partition, self.topic_id(self.topic), 1 << 62)
         work.produce(work.client(), partition)
         work.produce(work.client(), partition)

@@ -1,14 +1,14 @@
 """Churn of reassignments: partitions move between brokers while clients work (V50).
 
 The administrator uses requests and the reassignment node. After the faults every reassignment must
-end. At that time, the topics' nodes list no adding or removing replicas, and the nodes that start
-or cancel reassignments are gone. Every broker that hosts a partition is one of its replicas (V52);
+end. In the end, the topics' nodes list no adding or removing replicas, and the nodes that start or
+cancel reassignments are gone. Every broker that hosts a partition is one of its replicas (V52);
 replicas set aside do not count.
 
 Moves and brokers have throttles (R4, R15): rates and lists of replicas are set, changed and
 removed. As `kafka-reassign-partitions --throttle` does, the administrator lists replicas by topic
 and sets rates by broker, also on stopped brokers. In the end all throttles are removed, and no
-broker may throttle any replica. The rates are low enough for moved replicas to wait.
+broker may throttle any replica. The rates are so low that moved replicas wait for the throttle.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OTHER_FACTOR: Final = 0.15
 #: Number of checks for the first in-sync new replica of a move.
 _LOOKS: Final = 300
 _LOOK_MS: Final = 5
-#: Rates in bytes a second; 0 stops replicas outside the ISR until the rate changes.
+#: Throttled rates in bytes a second; 0 stops replicas outside the ISR until the rate changes.
 _THROTTLES: Final = (0, 300, 1_000, 4_000, 20_000)
 _LISTS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _ALL_REPLICAS: Final = 0.5
@@ -74,8 +74,7 @@ class PartitionsMoved(ChurnKind):
     ) -> list[TopicPartition]:
         """Request reassignments; return the partitions whose reassignments begin or are queued.
 
-        The checker of the queue gets each request, because a newer request ends a queued one (R8,
-        R20).
+        The queue's checker gets each request, because newer requests end queued requests (R8, R20).
         """
         if not queued:
             self._queue.opened(targets)
@@ -95,7 +94,7 @@ class PartitionsMoved(ChurnKind):
         return None
 
     def _some(self) -> list[TopicPartition]:
-        """Return some of the steady partitions and of those of groups."""
+        """Return some steady partitions and partitions of `__consumer_offsets`."""
         movable = list(self.work.steady)
         topic = self.work.cluster.published.topics.get(CONSUMER_OFFSETS)
         if topic is not None:
@@ -103,7 +102,7 @@ class PartitionsMoved(ChurnKind):
         return self.draw.sample(movable, self.draw.randrange(1, len(movable) + 1))
 
     def _target(self) -> tuple[int, ...] | None:
-        """Return other brokers, or the same in another order; None cancels a reassignment."""
+        """Return other or reordered brokers; None cancels a reassignment."""
         draw = self.draw
         if draw.random() < _BACK:
             return None
@@ -188,7 +187,7 @@ class MovesRedirected(PartitionsMoved):
 
 @churn_of_profiles
 class MovesThrottled(PartitionsMoved):
-    """Moves with a throttle that is changed meanwhile (R4)."""
+    """Moves with a throttle that is changed while replicas move (R4)."""
 
     def _throttle(self) -> int | None:
         """Return the throttle of the next moves; None keeps their current throttle."""

@@ -1,14 +1,14 @@
 """Churn of committed offsets: commits, resets and deletions, and deletions of the group.
 
 The group has no members, and the administrator sends one request after the other. So the offsets of
-the last acknowledged request are the group's offsets. A request that was retried, or got no
-response, may also hold, because any of its attempts may take effect at any later time.
+the last acknowledged request are the group's offsets. If a request was retried or got no response,
+its offsets may also hold, because each attempt may take effect at any later time.
 
-Groups have offsets of a topic that is deleted and created again (G6). The groups of such a topic
-have no members, and one client sends their requests one after the other. Once every broker shows
-the new topic, no group may read it from an offset of the former topic. A commit that was
-acknowledged since then holds. A commit that was retried, or got no response, may take effect at any
-later time.
+Groups have offsets of a topic that is deleted and created again (G6). The groups of a recreated
+topic have no members, and one client sends their requests one after the other. Once every broker
+shows the new topic, no group may read it from an offset of the former topic. A commit that was
+acknowledged after every broker showed the new topic holds. A commit that was retried, or got no
+response, may take effect at any later time.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Attempts:
 
 
 class OffsetLedger:
-    """The offsets of a group without members, as the requests of a kind of churn change them."""
+    """The offsets of a group without members, as the requests of one client change them."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class OffsetLedger:
     async def change(
         self, wanted: dict[TopicPartition, int], operation: Operation[None], what: str
     ) -> None:
-        """Run an operation after which these offsets hold, and note its outcome."""
+        """Run an operation that sets the `wanted` offsets, and note its outcome."""
         attempts = Attempts()
         try:
             await self._kind.client.run(attempts.of(operation))

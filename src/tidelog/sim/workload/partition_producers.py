@@ -324,7 +324,7 @@ class PartitionProducer:
 
 
 async def outcome_of(future: asyncio.Future[Any]) -> tuple[Any, bool]:
-    """Return (response, whether it is missing)."""
+    """Return (response, whether the response is missing)."""
     try:
         return await future, False
     except TidelogError:

@@ -84,7 +84,7 @@ class MovesQueued(PartitionsMoved):
         self._queue.is_frozen = True
         self.succeeded("a freeze")
         await self.pause(100, 1_500)
-        # The controller rejects this request if the freeze holds.
+        # The controller rejects requests for reassignments while these are frozen.
         await self._asks(self._targets(), queued=False)
         await self.pause(100, 1_500)
         self._queue.is_frozen = False
@@ -122,7 +122,7 @@ class MovesQueued(PartitionsMoved):
                 self._write(Create(f"{path}/below", b""))
 
     def _write(self, *ops: Op) -> bool:
-        """Create nodes by hand, unless the last one exists; return whether they were created."""
+        """Create nodes by hand, unless the last node exists; return whether they were created."""
         store = self.work.cluster.store
         if not store.is_available or store.tree.get(ops[-1].path) is not None:
             return False

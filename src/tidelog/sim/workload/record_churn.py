@@ -2,13 +2,13 @@
 
 Deleted records are below a requested offset; a log that begins above that offset breaks a promise.
 An acknowledged deletion has reached all live replicas, so its low watermark is at least the
-requested offset. From then on the log start is never below that low watermark, unless the leader's
-broker or all brokers that knew it die. As in Kafka, brokers write log starts to disk only from time
-to time.
+requested offset. After an acknowledged deletion, the log start is never below the low watermark,
+unless the leader's broker or all brokers that knew it die. As in Kafka, brokers write log starts to
+disk only from time to time.
 
-Records without a timestamp are as old as their segment. Such records may be gone when
-`retention.ms` have passed since a replica first stored them. A log that begins above a younger
-record breaks a promise; the replication checker compares log starts with the expired offset.
+Records without a timestamp are as old as their segment. A record without a timestamp may be gone
+when `retention.ms` have passed since a replica first stored it. A log that begins above a younger
+record breaks a promise, which the replication checker checks.
 
 Consumers read a partition from its beginning, one after the other, while other consumers stay at
 the log ends, where every record was just written. The consumers at the beginning read old records
@@ -38,8 +38,8 @@ _RETENTION_MS: Final = 2_500
 #: Interval in ms of the checks of the records; a check includes records that expire before the next
 #: check.
 _AGE_LOOK_MS: Final = 20
-#: Interval in ms of the checks of a reader's progress, and the number of checks before it ends
-#: anyway.
+#: Interval in ms of the checks of a reader's progress, and the number of checks until the reader is
+#: given up.
 _READER_LOOK_MS = (20, 60)
 _READER_LOOKS = 60
 
@@ -100,9 +100,9 @@ class _Deletions(ChurnKind):
     def _ends(self, known_end: int) -> list[int]:
         """Return ends of replicas' logs that a deletion may request.
 
-        The log of an isolated old leader may end where its successors' logs begin. In this case,
-        only the start of the epoch shows that records below differ (V67). A random offset hardly
-        ever meets that end.
+        The log of an isolated old leader may end where its successors' logs begin. Below the end of
+        an isolated leader's log, only the start of the epoch shows that records differ (V67). A
+        random offset hardly ever meets such a log end.
         """
         logs = map(self._log, self.work.cluster.brokers.values())
         found = [log.log_end_offset for log in logs if log is not None]
@@ -128,8 +128,8 @@ class _Deletions(ChurnKind):
     def _known_low_watermark(self) -> int:
         """Return the acknowledged low watermark while the leader knows it, else 0.
 
-        As in Kafka, a broker that dies may forget the low watermark and lead again. In this case,
-        the low watermark is no longer promised, even if other brokers know it.
+        As in Kafka, a broker that dies may forget the low watermark and lead again. If the leader
+        has forgotten the low watermark, it is no longer promised, even if other brokers know it.
         """
         cluster = self.work.cluster
         self._knowing |= self._who_knows()

@@ -3,13 +3,13 @@
 All partitions share one producer id and one epoch. Each partition has up to five batches in flight.
 After a failure, a partition waits for all open responses, then sends all batches again, in order.
 OUT_OF_ORDER_SEQUENCE_NUMBER for a batch after an unacknowledged batch makes the producer bump its
-epoch as soon as no partition has a batch in flight. Then every partition sends all unacknowledged
-batches under the new epoch, from sequence 0 on. The new epoch stores a batch twice if it was stored
-without a response. The acknowledgement of a batch acknowledges all batches before it, because a
-broker accepts no batch out of sequence. At a share of the leader changes, the new leader first gets
-a new batch. Only then does the producer resend the batches that the former leader rejected, as in a
-race of librdkafka's threads. Sources: rdkafka_idempotence.c (rd_kafka_idemp_drain_done);
-rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error, rd_kafka_dr_implicit_ack,
+epoch as soon as no partition has a batch in flight. After the bump, every partition sends all
+unacknowledged batches under the new epoch, from sequence 0 on. A batch that was stored without a
+response is stored again under the new epoch. The acknowledgement of a batch acknowledges all
+batches before it, because a broker accepts no batch out of sequence. At some leader changes, a new
+batch overtakes the batches that the former leader rejected, as in a race of librdkafka's threads.
+Sources: rdkafka_idempotence.c (rd_kafka_idemp_drain_done); rdkafka_request.c
+(rd_kafka_handle_idempotent_Produce_error, rd_kafka_dr_implicit_ack,
 rd_kafka_msgbatch_handle_Produce_result); rdkafka_broker.c (rd_kafka_toppar_producer_serve).
 """
 
@@ -50,7 +50,8 @@ class SharedProducer:
         self._taking: asyncio.Task[None] | None = None
         #: Number of epoch bumps.
         self.bumps = 0
-        #: Share of the changes of leader at which a new batch is sent first, and its draws.
+        #: Share of the leader changes at which a new batch overtakes rejected batches, and the
+        #: random stream of this choice.
         self.overtaking: tuple[float, random.Random] | None = None
 
     def add(
@@ -62,12 +63,12 @@ class SharedProducer:
         return added
 
     def overtakes(self) -> bool:
-        """Draw whether a new batch comes first at this change of leader."""
+        """Draw whether a new batch overtakes rejected batches at a leader change."""
         return self.overtaking is not None and self.overtaking[1].random() < self.overtaking[0]
 
     @property
     def may_send(self) -> bool:
-        """Whether the identity is known and stays."""
+        """Whether the producer id and epoch are known, and no change of them is due."""
         return self.identity != _NO_ID and self._next_identity is None
 
     async def take_id(self) -> None:
@@ -129,7 +130,7 @@ class SharedPartition(PartitionProducer):
         await super()._pump(connection)
 
     def _may_overtake(self) -> bool:
-        """Whether the next batch is a new one although earlier batches are not acknowledged."""
+        """Whether a new batch is sent next although earlier batches are not acknowledged."""
         shared = self._shared
         return (
             not self.stopping
@@ -153,7 +154,7 @@ class SharedPartition(PartitionProducer):
     async def _next(self, position: int, *, may_wait: bool) -> UnsettledBatch | None:
         shared = self._shared
         if not shared.may_send:
-            # Without an id, `run` requests one before it sends a batch.
+            # Without a producer id, `run` requests an id before it sends a batch.
             self._producer_id = shared.identity[0]
             return None
         if (self._producer_id, self._producer_epoch) != shared.identity:

@@ -3,9 +3,9 @@
 Each kind has its own topics, with a producer and a consumer. Acknowledged changes must hold. The
 history checks deletions and creations; partitions and configurations are checked after the faults.
 
-The setting `flush.before.ack` of one topic changes while producers wait (V69). Brokers learn of a
-change at different times. The checker of synced commits compares each commit with the disks, under
-the setting that the leader has at that instant.
+The setting `flush.before.ack` of one topic changes while producers wait (V69). Brokers learn of the
+changed setting at different times. The checker of synced commits compares each commit with the
+disks, under the leader's setting at the instant of the commit.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """An operator's mistake: the nodes of a topic are removed from the store, and restored later.
 
-In between the topic's replicas are strays. The first broker that accepts the request restores one
-of the strays. Then the module reads every earlier acknowledged record again. This module checks
-these records, because for other checkers no promise covers the topic meanwhile. Brokers die at any
-step, without loss of data (V25, V35).
+While the nodes are missing, the topic's replicas are strays. The operator has strays restored in
+any order, until a leader has every acknowledged record. After the restoration, the module reads
+every earlier acknowledged record again. Other checkers do not check the topic's records, because a
+deleted topic has no promise. Brokers die at any step, without loss of data (V25, V35).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class TopicsMislaid(OfTopics):
         return found
 
     async def _bring_back(self, nodes: dict[str, tuple[bytes, int]]) -> None:
-        """Restore the nodes with higher versions, as checkers treat them as the same nodes."""
+        """Restore the nodes with higher versions, because the version is the partition epoch."""
         store = self.work.cluster.store
         while not store.is_available:
             await self.pause(20, 100)
@@ -161,7 +161,7 @@ class TopicsMislaid(OfTopics):
     def _look_at_leader(self, offset: int) -> None:
         """Check that the leader's log does not end before an acknowledged record.
 
-        Such a leader would never get the acknowledged record.
+        A leader with a shorter log would never get the acknowledged record.
         """
         cluster = self.work.cluster
         topic = cluster.published.topics[_KEY.topic]
