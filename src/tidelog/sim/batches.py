@@ -42,9 +42,9 @@ NO_PRODUCER: Final = -1
 GONE: Final = 0
 _KEYS: Final = 5
 _TOMBSTONE_EVERY: Final = 11
-#: Smallest number of a record that a broker writes, for example a coordinator. Such a number joins
-#: checksums of key and value, 33 bits each; the checksum of a tombstone's value is 0. Keys of
-#: brokers' records never begin like clients' keys.
+#: Smallest number of a record that a broker writes, for example a coordinator. Numbers of brokers'
+#: records join checksums of key and value, 33 bits each; the checksum of a tombstone's value is 0.
+#: Keys of brokers' records never begin like clients' keys.
 _COORDINATORS: Final = 1 << 66
 _CHECKSUM_BITS: Final = 33
 _CLIENT_KEY: Final = b"key "
@@ -118,7 +118,7 @@ def encode_batch(
 def read_batches(data: bytes | bytearray | memoryview) -> Iterator[ReadBatch]:
     """Yield the whole batches at the start of `data`; skip an incomplete batch at the end.
 
-    Raises BrokenBatch for any other data.
+    Raises BrokenBatch for an invalid batch.
     """
     view = memoryview(data)
     position = 0

@@ -54,7 +54,8 @@ class BrokerSettings:
     log_dirs: int = 1
     #: Topics that are compacted even if other topics are not.
     compacted_topics: tuple[str, ...] = ()
-    #: Protocol level between brokers, by broker; a broker without an entry has the newest (A12).
+    #: Protocol level between brokers, by broker; without an entry, a broker has the newest level
+    #: (A12).
     levels: dict[int, str] = field(default_factory=dict)
 
     @property

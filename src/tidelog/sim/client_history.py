@@ -99,11 +99,11 @@ class ClientHistory:
         #: numbers).
         self.on_read: CallbackList[[int, TopicId, int, int, Sequence[int]]] = CallbackList()
         #: Called with a batch that a broker rejected as out of sequence although no earlier batch
-        #: is open, and with the broker id. A broker that rejects such a batch lacks acknowledged
-        #: records, or has more records.
+        #: is open, and with the broker id. A broker that rejects the oldest open batch lacks
+        #: acknowledged records, or has more records.
         self.sequence_refused: CallbackList[[Produce, int]] = CallbackList()
         #: First record of each open batch that was stored and removed before the leader could copy
-        #: it. The leader rejects such a batch forever.
+        #: it. The leader of the partition rejects retries of a removed batch forever.
         self.expired_open: set[int] = set()
         #: Called when a consumer skips from its position to a later log start: (topic id,
         #: partition, position, log start).

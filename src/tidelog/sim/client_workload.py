@@ -1,6 +1,7 @@
 """The workload of one run: producers, consumers, groups, and changes of topics.
 
-The profile and the reduction of the run decide what takes part. `workload/work` starts each client.
+The profile and the reduction of the run decide which clients take part. `workload/work` starts each
+client.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class ClientWorkload(Workload):
         self.steady = [TopicPartition(_STEADY_TOPIC, n) for n in range(partitions)]
         #: Churn that changes a topic all the time, if the profile has it.
         self.churn: Churn | None = None
-        #: All other churn, if the profile has it.
+        #: All other kinds of churn, if the profile has any.
         self.churning: Churning | None = None
         self._admin = Administrator(self.client(), stream(seed, "admin"))
         self._churns = profile.churns and only.topics
@@ -191,7 +192,7 @@ class ClientWorkload(Workload):
     # Results
 
     def changes(self) -> dict[str, int]:
-        """Return the number of changes while faults happened, by kind."""
+        """Return the number of changes by churn while faults happened, by kind of churn."""
         lives = self.cluster.history.topics.values()
         return {
             "topics made anew": len(lives) - len({life.name for life in lives}),

@@ -5,7 +5,7 @@ directory changes; `file_content` has the contents. `lose_power` keeps the durab
 unsynced changes: all, none, a prefix, a prefix with a torn write, or any subset. A write is torn at
 a sector. Names survive independently of contents. A killed process loses nothing: its writes are in
 the page cache. `effects` counts failures, losses and damage, because a fault without effect does
-not count. The module knows nothing of port calls.
+not count. The module knows nothing of ports and their calls.
 """
 
 from __future__ import annotations
@@ -58,14 +58,15 @@ class SimDisk:
 
     def __init__(self, root: str, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
         self.root = root
-        #: Size of the disk; then the bytes that other programs leave to the broker.
+        #: `size_bytes` is the disk's size, `capacity_bytes` what other programs leave to the
+        #: broker.
         self.size_bytes = self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
         #: Called before each call with (call, path); returns the errno of a failure, or 0.
         self.fault: Callable[[str, str], int] | None = None
         #: Whether the device has failed: calls fail until an operator repairs or replaces the disk.
         self.is_failed = False
-        #: Whether a failed fsync dropped pages that can still be read. The next mount loses these
+        #: Whether a failed fsync dropped pages that can still be read. The next mount loses dropped
         #: pages.
         self.has_dropped = False
         #: Number of the next writes (of more than one byte) that write only a part.
@@ -77,7 +78,7 @@ class SimDisk:
         #: Number of calls that a fault made fail, in all and by errno and call.
         self.failed_calls = 0
         self.call_errors: dict[str, int] = {}
-        #: Whether operations wait for the directory's worker (a sick or busy device).
+        #: Whether operations wait for the directory's worker, because the device is slow.
         self.slow = False
         self.slow_ns = SLOW_NS
         #: Range in ns of the time of a read while reads are slow and logs are not in memory; None
@@ -89,8 +90,8 @@ class SimDisk:
         self.stuck: list[Callable[[], None]] = []
         #: Number of power losses that lost at least one change.
         self.losses = 0
-        #: Files changed since `NodeLogs` last read the disk, each with its lowest changed position;
-        #: then whether any name changed.
+        #: `touched` has the files changed since `NodeLogs` last read the disk, each with its lowest
+        #: changed position; `names_changed` is whether any name changed.
         self.touched: dict[File, int] = {}
         self.names_changed = True
         self._top = Directory()
@@ -259,7 +260,7 @@ class SimDisk:
         self._unsynced = kept
 
     def sync_everything(self) -> None:
-        """Make everything durable (a quiet disk, long after the last write)."""
+        """Make everything durable, as on a quiet disk long after the last write."""
         for change in self._unsynced:
             _apply(change, is_durable=True)
         self._unsynced.clear()
@@ -268,7 +269,7 @@ class SimDisk:
             file.synced_ms = file.modified_ms
 
     def lose_power(self, draw: random.Random, loss: Loss) -> list[str]:
-        """Keep the durable state and the unsynced changes that survive the draw.
+        """Keep the durable state and a drawn part of the unsynced changes.
 
         Returns a line for the trace of the run about each kind of loss. Directory changes survive
         as a prefix of their order, as in a journal. With REORDERED, any directory changes survive
@@ -307,11 +308,11 @@ class SimDisk:
 
     @property
     def is_filled(self) -> bool:
-        """Whether a fault took the space that the disk had."""
+        """Whether a fault took the free space of the disk."""
         return self.capacity_bytes != self.size_bytes
 
     def fill(self, room_bytes: int) -> None:
-        """Leave this many free bytes, as if another program had the rest."""
+        """Leave the given number of free bytes, as if another program had the rest."""
         self.capacity_bytes = self.used_bytes + room_bytes
 
     def free(self) -> None:
@@ -349,7 +350,7 @@ class SimDisk:
         )
 
     def replace(self) -> None:
-        """Replace the disk by an empty one with only the mount point."""
+        """Replace the disk by an empty disk with only the mount point."""
         for name in sorted(self.directory(self.root).entries):
             path = f"{self.root}/{name}"
             if isinstance(self.find(path), Directory):
@@ -413,7 +414,7 @@ def _is_aside(path: str) -> bool:
 
 
 def _apply(change: _Change, *, is_durable: bool) -> None:
-    """Apply a change to the current entries of its directories, or to the durable ones."""
+    """Apply a change to the current entries of its directories, or to the durable entries."""
     for directory, name, entry in change:
         entries = directory.durable if is_durable else directory.entries
         if entry is None:

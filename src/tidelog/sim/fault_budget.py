@@ -1,12 +1,13 @@
 """The fault budget: at most k - 1 members of a partition may lose data (E6).
 
-k is the effective minimum. Members are the published ISR and the eligible replicas. Without the
-budget, a run would break the promises of replication by more failures than replication can survive.
-Crashes that lose nothing, stops and expired sessions are free. With `flush.before.ack` the loss of
-unsynced data is free, too, at all brokers together (V69). A further loss is allowed if another ISR
-member with all committed records stays up. The budget protects the last member with all committed
-records until the other members are back. A broker with a failed log directory counts as having lost
-data for the replicas in that directory, until the disk is repaired and they are in sync again.
+k is the effective min.insync.replicas. The members of a partition are its published ISR and its
+eligible replicas. Without the budget, a run would break the promises of replication by more
+failures than replication can survive. Crashes that lose nothing, stops and expired sessions are
+free. With `flush.before.ack` the loss of unsynced data is free, too, at all brokers together (V69).
+A further loss is allowed if another ISR member with all committed records stays up. The budget
+protects the last member with all committed records until the other members are back. A broker with
+a failed log directory counts as having lost data for the replicas in that directory, until the disk
+is repaired and they are in sync again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class FaultBudget:
         #: Whether the budget restricts crashes and losses; False in profiles that may lose records.
         self.is_kept = True
         #: Whether committed records are synced on all in-sync replicas, so that no power loss takes
-        #: one.
+        #: records.
         self.commits_synced = False
         self.refused_losses = 0
         #: Members that left after a data loss, by partition, while the partition has fewer than k
@@ -66,10 +67,10 @@ class FaultBudget:
     def judge_crash(self, incarnation: Incarnation, wanted: Loss) -> Loss | None:
         """Return the loss that a crash may cause; None if the node may not crash.
 
-        The node may lose data if the promise covers the loss in each of its partitions, or if the
-        partition's ISR has another steady member. A steady member is up, unchanged since its
-        recorded broker epoch, and has every committed record. The last steady member is spared
-        while other members have lost more than the promise covers.
+        The node may lose data if each of its partitions has lost data at k - 1 members at most, or
+        has another steady member. A steady member is up, unchanged since its recorded broker epoch,
+        and has every committed record. The last steady member may not crash while too many other
+        members have lost data.
         """
         broker = self._brokers.get(incarnation.node_id)
         if broker is None or not self.is_kept:
@@ -88,7 +89,7 @@ class FaultBudget:
         return self.is_kept and self.is_spared(node_id)
 
     def may_fail(self, node_id: int, *, loses_data: bool, disk: SimDisk | None = None) -> bool:
-        """Return whether a broker's disk may fail now; `loses_data` means without unsynced pages.
+        """Return whether a broker's disk may fail now; with `loses_data`, unsynced pages are lost.
 
         With `disk`, the broker may continue with its other disks, so only replicas on this disk
         count.
@@ -119,7 +120,8 @@ class FaultBudget:
     def _is_covered(self, state: PublishedPartition, *losing: int) -> bool:
         """Return whether at most k - 1 members have lost data, including the `losing` members.
 
-        Members that left because they had lost data count until there are k members again (D3).
+        A member that left after a data loss still counts, until the partition has k members again
+        (D3).
         """
         minimum = self._published.effective_minimum(state.key)
         gone = len(self._gone.get(state.key, ()))

@@ -1,9 +1,10 @@
 """The content of one simulated file: its page cache, and its content after a power loss.
 
 A file is one growing bytearray with a list of changes that are not known to be durable. A power
-loss undoes all of these changes and redoes the surviving changes. A failed fsync marks dirty pages
-clean without writing them. These pages stay readable while the disk is mounted, and a later fsync
-succeeds without them. Linux behaves like this, so D17 never relies on a second fsync.
+loss undoes all changes that are not durable, and redoes the surviving changes. A failed fsync marks
+dirty pages clean without writing them. Pages that are falsely marked clean stay readable while the
+disk is mounted, and a later fsync succeeds without them. Linux behaves like this, so D17 never
+relies on a second fsync.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Loss(Enum):
     PREFIX = "prefix"
     #: As PREFIX, but some sectors of the first lost write survive.
     TORN = "torn"
-    #: Power was lost: any subset of the unsynced changes survives, later ones without earlier ones.
+    #: Power was lost: any subset of the unsynced changes survives, even without earlier changes.
     REORDERED = "reordered"
 
 
@@ -53,8 +54,8 @@ class File:
 
     def __init__(self) -> None:
         self.data = bytearray()
-        #: Flipped bits as (position, damaged bytes, former bytes). The surrounding bytes are
-        #: included, so that later writes over the position are not mistaken for the damage.
+        #: Flipped bits as (position, damaged bytes, former bytes). The bytes around a flipped bit
+        #: are included, so that later writes over its position are not mistaken for the damage.
         self._damage: list[tuple[int, bytes, bytes]] = []
         #: Changes that a power loss may lose, in order.
         self.pending: list[UnsyncedWrite | Truncation] = []
@@ -194,7 +195,7 @@ class File:
             self.data[cut:] = before[cut:]
 
 
-#: Losses of a file's unsynced changes, for a Loss that leaves the choice to the draw.
+#: Losses of a file's unsynced changes, of which a Loss without a fixed choice draws one.
 STYLES = ("nothing", "all", "prefix", "torn")
 
 
@@ -223,7 +224,7 @@ def _survivors(
 def _reordered(draw: random.Random, count: int) -> frozenset[int]:
     """Return a random subset of changes.
 
-    If there are two changes or more, at least one survives without an earlier change.
+    Of two or more changes, at least one survives although an earlier change is lost.
     """
     if count < 2:
         return frozenset(number for number in range(count) if draw.random() < 0.5)

@@ -1,8 +1,8 @@
 """`core.ports.Files` on a simulated disk, for one incarnation of a node.
 
-Each call is a port call, at which the node may die. A write at which the node dies may have reached
-the page cache in part. Failed calls raise OSError with errno and path. `last_call` names the failed
-call for the lane.
+Each call is a call of a port, at which the node may die. A write at which the node dies may have
+reached the page cache in part. Failed calls raise OSError with errno and path. `last_call` names
+the failed call for the lane.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class SimFiles:
         return [content[: self._draw.randrange(1, len(content))]]
 
     def _write_struck(self, opened: SimHandle, buffers: Sequence[Buffer], position: int) -> None:
-        """Write a random first part: the process died in the call.
+        """Write a random first part of the buffers, because the process died in the call.
 
         After a power loss nothing is written, because the page cache is lost, too.
         """
@@ -165,7 +165,7 @@ class SimFiles:
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Set the time of a file's last modification.
 
-        The call is no crash point, because a crash here equals a crash at the next call.
+        `set_modified` is no crash point, because a crash in it equals a crash at the next call.
         """
         self._process.check_alive()
         self.disk.file(path).modified_ms = modified_ms
@@ -180,7 +180,7 @@ class SimFiles:
         opened.file.modified_ms = self._process.clock.wall_ms()
 
     def fsync(self, handle: Handle) -> None:
-        """Make the file's content durable, but not its name. A failed call drops dirty pages."""
+        """Make the file's content durable, but not its name. A failed fsync drops dirty pages."""
         opened = self._of(handle)
         try:
             self._begin("fsync", opened.path)
@@ -197,7 +197,7 @@ class SimFiles:
         self.disk.sync_directory(path)
 
     def sync_volume(self, path: str) -> None:
-        """Make everything durable. A failed call drops all dirty pages."""
+        """Make everything durable. A failed `sync_volume` drops all dirty pages."""
         try:
             self._begin("sync_volume", path)
         except OSError:
@@ -246,7 +246,7 @@ class SimFiles:
             self._begin("exists", path)
         except OSError as error:
             if error.errno == errno.ENOENT:
-                return False  # as for any path of a directory that is gone
+                return False  # no path of a vanished directory exists
             raise
         return self.disk.find(path) is not None
 
@@ -268,7 +268,7 @@ class SimFiles:
                 self.fsync(handle)
         except OSError:
             # The failed call must stay the last call, because it determines the meaning of the
-            # failure (D17). Otherwise the close of the file would be the last call.
+            # failure (D17). Without the restoration, `close` would be the last call.
             failed = self.last_call, self.last_path
             self.close(handle)
             self.last_call, self.last_path = failed

@@ -1,8 +1,8 @@
 """The final phase of a run: faults are over, and within a minute the cluster must recover.
 
 Every replica must be in sync again, every batch acknowledged, every group member working, every
-committed record read. Then the clients' history is judged and every disk is checked. A condition
-that does not hold in time is a violation of liveness.
+committed record read. In the end, the clients' history is judged and every disk is checked. A
+condition that does not hold in time is a violation of liveness.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class FinalPhase:
         return self._stage.wait(problem, self._limit_ns, what, kind)
 
     def _wait_from_now(self, problem: Callable[[], object], what: str, kind: str = "") -> bool:
-        """Wait within a limit that begins now."""
+        """Wait within a limit of liveness that begins at this call."""
         return self._stage.wait(problem, self._stage.after_ns(LIVENESS_LIMIT_NS), what, kind)
 
     def operations(self) -> list[Operation]:
@@ -128,7 +128,7 @@ class FinalPhase:
     def _abandon_hopeless(self) -> list[PartitionProducer]:
         """Return all producers, but stop the producers of partitions that wait for an operator.
 
-        A partition of a topic that was created late may begin to wait at any time.
+        A partition of a topic that was created late may begin to wait for an operator at any time.
         """
         cluster = self._cluster
         for producer in self._workload.producers:
@@ -142,8 +142,8 @@ class FinalPhase:
     def _end_groups(self) -> bool:
         """Wait until every member works and commits, then leaves; then check committed offsets.
 
-        The coordinator's partition of a group may wait for an operator. The phase does not wait for
-        members of such a group.
+        The phase does not wait for members of a group whose partition of `__consumer_offsets` waits
+        for an operator.
         """
         members, waits = self._workload.members, self._cluster.group_waits_for_operator
 
@@ -188,8 +188,8 @@ class FinalPhase:
     def _read_again(self) -> bool:
         """Read every consumed partition again from its beginning.
 
-        The reads find damage that was not found before. A leader with damage must regain its lost
-        records from other replicas (V68).
+        Reads from the beginning find damage that was not found before. A leader with damage must
+        regain its lost records from other replicas (V68).
         """
         cluster = self._cluster
         is_behind = rereading.begin(cluster, self._workload).is_behind

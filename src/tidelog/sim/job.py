@@ -1,7 +1,7 @@
 """The description of a run: everything that determines it, and the command that repeats it.
 
 A job has a seed, a profile, a mutant, chosen kinds of faults, a reduction and a policy. Equal jobs
-give equal runs in every process. Workers get their work as jobs.
+give equal runs in every process. The worker processes of a search get their work as jobs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Job:
         return cls(*(getattr(result, each.name) for each in fields(cls)))
 
     def run(self, observe: Callable[[SeedRun], None] | None = None) -> RunResult:
-        """Make the run; `observe` gets the run before its begin."""
+        """Make the run; `observe` gets the run before it begins."""
         return run_seed(
             self.seed,
             self.profile,

@@ -1,10 +1,10 @@
 """`core.ports.Lane` on a simulated disk.
 
 On a quick disk, FAST operations are done when `submit` returns. SLOW operations, and all operations
-on a slow disk, wait for the directory's single worker. The worker takes a random time for each and
-keeps their order. SYNC operations run beside the worker, in no order. An operation runs at one
-instant between its submission and the delivery of its result. A node that dies before the delivery
-may have done the operation without learning its result.
+on a slow disk, wait for the directory's single worker. The worker takes a random time for each
+operation and keeps their order. SYNC operations do not wait for the worker, and end in any order.
+An operation runs at one instant between its submission and the delivery of its result. A node that
+dies before the delivery may have done the operation without learning its result.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SimLane:
         self._abandoned: StorageError | None = None
         self._fast_waiting = 0
         self._closed = False
-        #: The counts of writes and reads, by their simulated time (D13).
+        #: Counts of writes and reads by the simulated time that they took (D13).
         self.times = OperationTimes()
         self.times.open_ages = self._open_ages
         #: Completion that `close` awaits, resolved after the next operation.
@@ -87,8 +87,8 @@ class SimLane:
     def _open_ages(self) -> OpenAges:
         """Return the ages of the operations under way.
 
-        A real lane has a separate thread for writes. Here, a write that waits for another operation
-        of a hung disk counts as hanging.
+        The lane of a real disk has a separate thread for writes. In the simulation, a write that
+        waits for another operation of a hung disk counts as hanging.
         """
         write: _Job | None = None
         read: _Job | None = None
@@ -107,7 +107,7 @@ class SimLane:
         return OpenAges(*(least if job is None else now_ns - job.begun_ns for job in jobs))
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
-        """Run `operation(files)` now or later; see the port."""
+        """Run `operation(files)` now or later, as `core.ports.Lane` specifies."""
         self._process.check_alive()
         if self._closed:
             raise RuntimeError(f"the lane of {self.directory} is closed")
@@ -135,7 +135,7 @@ class SimLane:
         return completion
 
     def abandon(self, error: StorageError) -> None:
-        """Fail all operations and run none any more; see the port."""
+        """Fail all operations and run no further operation, as `core.ports.Lane` specifies."""
         self._process.check_alive()
         self._abandoned = error
         failed = [*self._jobs, *self._syncs]
@@ -147,7 +147,7 @@ class SimLane:
         self._now_drained()
 
     async def close(self) -> None:
-        """Finish all submitted operations; see the port."""
+        """Finish all submitted operations, as `core.ports.Lane` specifies."""
         self._process.check_alive()
         while self._busy or self._syncs:
             if self._draining is None:
@@ -186,8 +186,8 @@ class SimLane:
             return
         result, failure = self._perform(job.operation)
         if isinstance(failure, StorageError):
-            # The broker must learn of a failure at once. Otherwise the broker may shrink an ISR to
-            # itself after it has lost pages, and the fault budget does not allow for this.
+            # The broker must learn of a failure at once. If it learned late, the broker could
+            # shrink an ISR to itself after a loss of pages.
             rest_ns = 0
         self._scheduler.after(rest_ns, self._process, self._deliver, job, result, failure)
 
@@ -224,7 +224,7 @@ class SimLane:
 
     def _now_drained(self) -> None:
         draining, self._draining = self._draining, None
-        if draining is not None:  # `close` checks again for waiting operations
+        if draining is not None:  # `close` then checks for further operations
             draining.resolve(None)
 
     def _attributed(self, error: OSError) -> StorageError:

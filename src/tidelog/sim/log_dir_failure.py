@@ -1,9 +1,9 @@
 """Failed and slow log directories, and the operator who repairs them (D1, D6, D13).
 
-From some call on, the calls of a failed directory fail with one errno. An operator later restarts
-the broker with the same disk, or with an empty one in its place. The fault budget decides when the
-directory may fail and when its replicas may be lost. Pages that a failed sync dropped are lost at
-the restart in any case.
+Once the failure has begun, all calls of the failed directory fail with one errno. An operator later
+restarts the broker with the same disk, or with an empty disk in its place. The fault budget decides
+when the directory may fail and when its replicas may be lost. Pages that a failed sync dropped are
+lost at the restart in any case.
 
 A slow directory takes some milliseconds for each operation: more than a quick directory, but little
 enough that clients' work does not pile up. An operator restarts brokers that gave up a slow
@@ -30,7 +30,7 @@ DEVICE_ERRNOS: Final = (
 CHANGES: Final = frozenset(
     ("pwritev", "truncate", "rename", "unlink", "mkdir", "rmdir", "remove_tree")
 )
-#: Range in ns of the time of an operation, above the profile's threshold.
+#: Range in ns of the time of an operation on a slow directory, above the profile's threshold.
 _SLOW_OPERATION_NS: Final = (5 * NS_PER_MS, 9 * NS_PER_MS)
 _LOOK_NS: Final = 500 * NS_PER_MS
 
@@ -87,7 +87,7 @@ class LogDirFailure:
 
     def _set_failed(self, is_failed: bool) -> None:
         self._disk.is_failed = is_failed
-        # Another copy of a replica may count now.
+        # After a failure or a repair, the broker may keep another copy of a replica.
         self._disk.names_changed = True
 
     def cancel(self) -> None:
@@ -96,9 +96,9 @@ class LogDirFailure:
             self._disk.fault = None
 
     def repair(self, *, is_emptied: bool) -> bool:
-        """Restart the broker with the same disk or with an empty one; return whether it was done.
+        """Restart the broker with the same or an empty disk; return whether the disk works again.
 
-        The budget may refuse both kinds of restart for now.
+        The fault budget may refuse either kind of restart for now.
         """
         if not self.has_begun:
             self.cancel()

@@ -27,7 +27,7 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 #: Number of events at one instant that indicates callbacks in an endless loop.
 MAX_EVENTS_AT_ONE_INSTANT = 200_000
-#: The heap is rebuilt when it holds more cancelled events than this, and than live ones.
+#: Minimum number of cancelled events for a rebuild of the heap, once they outnumber live events.
 _MIN_CANCELLED_TO_REBUILD = 4096
 #: Node id of events that belong to no node (faults, the run's own timers).
 NO_NODE = -1

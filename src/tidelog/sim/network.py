@@ -46,8 +46,8 @@ class Host:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_up = True
-        #: Whether the host's processes accept new connections. If the processes do not, the kernel
-        #: accepts connections and bytes that no process reads.
+        #: Whether the host's processes accept new connections. If the processes accept none, the
+        #: kernel accepts connections and bytes that no process reads.
         self.is_serving = True
         self.listeners: dict[int, SimListener] = {}
         self.next_port = _FIRST_EPHEMERAL_PORT
@@ -354,7 +354,7 @@ class SimNetwork:
     # For connections
 
     def arrival_ns(self, link: Link) -> int:
-        """Return when an item sent now arrives, apart from the order of its pipe."""
+        """Return when an item sent now arrives, if no earlier item delays it."""
         delay_ns = BASE_DELAY_NS + int(self.draw.expovariate(1.0) * MEAN_EXTRA_DELAY_NS)
         if link.extra_ns or link.spread_ns:
             delay_ns += link.extra_ns + self.draw.randrange(link.spread_ns + 1)

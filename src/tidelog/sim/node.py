@@ -1,8 +1,9 @@
 """A simulated node: its lasting state, and the incarnations of its process.
 
-Every port handle belongs to one incarnation. Port calls are counted, and a planned crash strikes at
-one of them. After death each call raises NodeDead and has no effect. Dead coroutines are held until
-the run ends, so that none of their `finally` blocks acts (DESIGN.md, rule 5).
+Every port handle belongs to one incarnation. Calls of ports are counted, and a planned crash
+strikes at one of these calls. After death each call raises NodeDead and has no effect. Dead
+coroutines are held until the run ends, so that none of their `finally` blocks acts (DESIGN.md, rule
+5).
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class NodeServices(ABC):
 
     @abstractmethod
     def open_lane(self, incarnation: Incarnation, directory: str) -> Lane:
-        """Return the lane of a log directory for one incarnation."""
+        """Return the `core.ports.Lane` of a log directory for one incarnation."""
 
     @abstractmethod
     def loss_of(self, node_id: int, wanted: Loss) -> Loss:
@@ -123,7 +124,7 @@ class Incarnation:
         self.struck_disks: dict[SimDisk, bool] = {}
         #: Called at the beginning of each turn, which is an event of the incarnation.
         self.on_turn: list[Callable[[], None]] = []
-        #: Called in order at the death, with the loss of the disks.
+        #: Called in order when the process dies, with the loss of its disks.
         self.on_death: list[Callable[[Loss], None]] = []
         self._strike: Strike | None = None
         self._waiting: list[TimedCall] = []
@@ -135,7 +136,7 @@ class Incarnation:
             raise NodeDead(f"node {self.node_id}.{self.number}: {self.end_reason}")
 
     def port_call(self, name: str) -> None:
-        """Count a call through a port; raise NodeDead if the node is dead or dies at this call."""
+        """Count a call of a port; raise NodeDead if the node is dead or dies at this call."""
         if not self.alive:
             raise NodeDead(f"node {self.node_id}.{self.number}: {self.end_reason}")
         self.port_calls += 1
@@ -175,8 +176,7 @@ class Incarnation:
         self.simulator.note(self.node_id, "death", f"{loss.name} {reason}")
         self._held.extend(self._waiting)
         self._waiting.clear()
-        # The list only protects the tasks from garbage collection, so the order of the weak set
-        # does not matter.
+        # `_held` only protects tasks from garbage collection, so their order does not matter.
         self._held.extend(asyncio.all_tasks(self.loop))
         for callback in self.on_death:
             callback(loss)
@@ -201,7 +201,7 @@ class Incarnation:
             self._waiting.clear()
 
     def defer(self, event: TimedCall) -> None:
-        """Keep a due event for `resume`; keep an event of a dead process only from collection."""
+        """Keep a due event until `resume`; hold the event of a dead process until the run ends."""
         if self.alive:
             self._waiting.append(event)
         else:
@@ -227,8 +227,8 @@ class Incarnation:
 def _end_coroutine(ended: object) -> None:
     """Close a coroutine that will not run any more.
 
-    A coroutine that never ran may have coroutines among its arguments. These coroutines are closed,
-    too, because Python would warn that they were never awaited.
+    A coroutine that never ran may have coroutines among its arguments. Coroutines among the
+    arguments are closed, too, because Python would warn that they were never awaited.
     """
     if not inspect.iscoroutine(ended):
         return
@@ -367,7 +367,7 @@ class NodeRandom:
 
 
 class NodeTracer:
-    """`core.ports.Tracer` of one incarnation; it feeds the run's trace and its followers."""
+    """`core.ports.Tracer` of one incarnation; it feeds the run's trace and the checkers."""
 
     __slots__ = ("_incarnation", "_simulator")
 

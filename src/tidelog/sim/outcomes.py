@@ -24,7 +24,7 @@ _ACKS_ALL: Final = -1
 #: Minimum number of running brokers with a record that the loss of one disk cannot take.
 _SAFE_COPIES: Final = 2
 
-#: Unit and meaning of each outcome; less is better in every one.
+#: Unit and meaning of each outcome; a lower value is always better.
 OUTCOMES: Final[Mapping[str, tuple[str, str]]] = {
     "isr_changes": ("changes", "ISR shrinks and expansions"),
     "leader_elections": ("elections", "elections of another leader"),

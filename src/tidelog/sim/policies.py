@@ -1,8 +1,8 @@
 """Policies: named settings of a cluster, applied to the profile of a run, so that runs compare.
 
 A policy changes the brokers and nothing of the faults or the clients: a seed under two policies has
-the same fault plan and the same workload. Runs differ from the first moment at which the setting
-matters. A further policy is one more entry of `POLICIES`.
+the same fault plan and the same workload. Runs under two policies differ from the first moment at
+which the settings matter. A further policy is one more entry of `POLICIES`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from tidelog.core.dataclass import dataclass
 from tidelog.sim.profiles import Profile
 
-#: Level below which leaders write the ISR into the store themselves (A12).
+#: Protocol level below which leaders write the ISR into the store themselves (A12).
 _DIRECT_LEVEL: Final = "2.6"
 _PENDING: Final = "follower.fetch.pending.reads.insync.enable"
 _MIN_ISR: Final = "min.insync.replicas"

@@ -31,4 +31,4 @@ class Process(EventOwner, Protocol):
         """Raise NodeDead after death."""
 
     def port_call(self, name: str) -> None:
-        """Count a call through a port; raise NodeDead if the node is dead or dies at this call."""
+        """Count a call of a port; raise NodeDead if the node is dead or dies at this call."""

@@ -2,11 +2,11 @@
 
 A short text names a reduction (`play=2-4,9;partitions=1;groups=no`), so that a seed and a text
 determine a run. The faults of a reduced run are faults of the whole run, at the same times and with
-the same draws. For this, the whole run is made first and its faults are recorded. Omitted work
-changes the traffic, and so the delays of all later messages. `links=N` draws other delays, which
-gives a reduction several chances to show the same violation.
+the same draws. The whole run is made first to record its faults. Omitted work changes the traffic,
+and so the delays of all later messages. `links=N` draws other delays, which gives a reduction
+several chances to show the same violation.
 
-Brokers are not reduced: the rules are about three replicas and min.insync.replicas 2.
+Brokers are not reduced, because the rules assume three replicas and min.insync.replicas 2.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Only:
     def needs_whole(self) -> bool:
         """Whether the reduced run needs the faults of the whole run.
 
-        An earlier end of the faults alone changes nothing before that end.
+        A reduction that only ends the faults earlier does not need the whole run.
         """
         return replace(self, until_ms=None) != Only()
 
@@ -95,7 +95,7 @@ class Only:
 
 
 _DEFAULTS: Final = {field.name: field.default for field in fields(Only)}
-#: Names in the text, by field.
+#: Names of the fields in the text of a reduction.
 _KEYS: Final = {name: name.removesuffix("_ms") for name in _DEFAULTS}
 _EXAMPLE: Final = "faults=crash_leader,slow_link;limit=12;partitions=1;groups=no"
 

@@ -1,7 +1,7 @@
 """The result of one run, sums over many runs, and the minimum that a search must reach.
 
-Results are plain values, so that workers can return them. Sums list the counters that are too low
-to prove anything (`shortfalls`), and the interesting states that no run reached.
+Results are plain values, so that workers can return them. `Totals` lists the counters that are too
+low to prove anything, and the interesting states that no run reached.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RunResult:
     policy: str = ""
     #: Partitions of the steady topic.
     partitions: int = 0
-    #: Number of faults of each kind that were played and found a target.
+    #: Number of injected faults that found a target, by kind.
     faults: dict[str, int] = field(default_factory=dict)
     #: Number of acknowledged changes of each kind while faults happened.
     churn: dict[str, int] = field(default_factory=dict)
@@ -49,8 +49,9 @@ class RunResult:
 
 
 MARKED_SEEDS: Final = 500
-#: Counters in the order in which they are printed, each with its minimum over that many seeds of
-#: the default profile. A search below these minimums has hardly tested the important cases.
+#: Counters in the order in which they are printed, each with its minimum over `MARKED_SEEDS` seeds
+#: of the default profile. A search with counters below their minimums has hardly tested the
+#: important cases.
 COUNTERS: Final[Mapping[str, int]] = {
     "leader elections": 500,
     "truncations": 100,
@@ -123,7 +124,7 @@ class Totals(Sums):
     def shortfalls(self) -> list[str]:
         """Return the counters below their minimum, each with its value.
 
-        The minimum grows with the number of runs of the default profile.
+        A counter's minimum grows with the number of runs of the default profile.
         """
         return [
             f"{name}: {self.counters[name]}, at least {wanted} expected of"

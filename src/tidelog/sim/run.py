@@ -1,8 +1,8 @@
 """One run from one seed: a cluster, clients, faults and checks; many runs and their sums.
 
 The brokers start and topics are created. Clients work while faults happen. After the faults,
-everything must be in sync, acknowledged and read within a minute. Then the responses to clients are
-judged as a history. A run ends at its first violation.
+everything must be in sync, acknowledged and read within a minute. In the end, the responses to
+clients are judged as a history. A run ends at its first violation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidelog.sim.workload.record_churn import COMPACTED_TOPICS
 
 BROKERS: Final = 3
 START_LIMIT_NS: Final = 30 * NS_PER_S
-#: Clients whose links faults affect, too: the administrator, a writer, the reader, a member.
+#: Clients with links that faults may affect: the administrator, a writer, the reader, a member.
 _CLIENTS_CUT_OFF: Final = (101, 102, 104, 105)
 
 #: Name for a mix of profiles: the default profile for every second seed, the others in turn.
@@ -295,8 +295,8 @@ def run_seed(
 
     `on_history` gets the history of the clients, `observe` gets the run before it begins. With
     `limit_events` the run ends soon after that number of events, and later phases are not judged.
-    `chosen`, `only` and `policy` are as for SeedRun. Raises ReductionError for an `only` that names
-    no reduction.
+    `chosen` and `policy` are as for `SeedRun`; `only` is the text of a reduction. Raises
+    ReductionError for an `only` that names no reduction.
     """
     if profile == MIXED:
         profile = profile_of(seed)
@@ -330,7 +330,7 @@ def whole_run(
 
 
 def reduced_run(whole: RunResult, played: Sequence[Played], only: Only) -> RunResult:
-    """Make a reduction of a whole run."""
+    """Make the run of a reduction of a whole run."""
     return _run(
         lambda: SeedRun(
             whole.seed,

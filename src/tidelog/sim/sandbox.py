@@ -2,7 +2,7 @@
 
 During a run, standard library functions that reach out of the process raise SandboxError while an
 event of a node is executed. The running loop identifies an event of a node, and a running loop
-belongs to one thread. So the sandbox does not restrict other threads (a progress bar) and the run
+belongs to one thread. The sandbox restricts neither other threads (a progress bar) nor the run
 itself between events. An audit hook catches the calls that Python audits, however they were
 imported. Other functions are replaced by name in their modules; for names imported before, a test
 reads the syntax trees (`tests/tidy/test_forbidden_calls.py`). The sandbox also records each
@@ -72,7 +72,7 @@ _LOOP_NAMES: Final = (
 class SandboxError(AssertionError):
     """The error of a simulated node that used a real resource.
 
-    Code must not catch it (rule 9 of DESIGN.md).
+    Code must not catch this error (rule 9 of DESIGN.md).
     """
 
 

@@ -42,7 +42,7 @@ class Pair:
     """Runs with a kind of fault and a kind of churn."""
 
     runs: int = 0
-    #: Number of these runs that reached each interesting state.
+    #: Number of the pair's runs that reached each interesting state.
     marks: dict[str, int] = field(default_factory=dict)
 
 
@@ -51,7 +51,7 @@ class Coverage:
     """Coverage of any number of runs without mutants."""
 
     profiles: dict[str, ProfileCoverage] = field(default_factory=dict)
-    #: Pairs by kind of fault, then by kind of churn.
+    #: Pairs of a kind of fault and a kind of churn, by both kinds.
     pairs: dict[str, dict[str, Pair]] = field(default_factory=dict)
 
     @property
@@ -190,12 +190,12 @@ def _parts(value: Any, where: str, wanted: Iterable[str] = ()) -> dict[str, Any]
 
 
 def _counts(value: Any, where: str) -> dict[str, int]:
-    """Return a part as numbers by name."""
+    """Return a part of the document as numbers by name."""
     return {name: _count(each, f"{where}.{name}") for name, each in _parts(value, where).items()}
 
 
 def _count(value: Any, where: str) -> int:
-    """Return a part as a number."""
+    """Return a part of the document as a number."""
     if type(value) is not int or value < 0:
         raise _CoverageError(f"{where} is {_short(value)}, a whole number from 0 expected")
     return value

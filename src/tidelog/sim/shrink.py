@@ -1,11 +1,12 @@
 """The search for a small reduction of a run with a violation: less workload, fewer faults.
 
 The search ends the run after the violation, then leaves out faults in halves and quarters and parts
-of the workload, one by one. Then the search leaves out smaller parts of the faults (delta
-debugging), and again parts of the workload. Finally the search halves the time for faults, if the
-violation came after that time. A reduction counts if it shows a violation of the same kind. Any
-change draws other delays for all later messages, so each step has several chances (`links`). The
-module chooses the runs; its caller provides the function that makes them and their limit.
+of the workload, one by one. After halves and quarters, the search leaves out smaller parts of the
+faults (delta debugging), and again parts of the workload. Finally the search halves the time for
+faults, if the violation came after that time. A reduction counts if it shows a violation of the
+same kind. Any change draws other delays for all later messages, so each step has several chances
+(`links`). The module chooses the runs; its caller provides the function that makes them and their
+limit.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tidelog.sim.results import RunResult
 
 #: Number of words that identify a kind of violation.
 _KIND_WORDS: Final = 5
-#: Number of delay streams for a step that leaves out much; other steps have one stream.
+#: Number of runs, each with other delays, of a step that leaves out much; other steps have one.
 _CHANCES: Final = 3
 #: Maximum number of runs of a search.
 MOST_RUNS: Final = 200

@@ -272,7 +272,7 @@ class SimBroker:
     def stop(self, loss: Loss) -> None:
         """Shut the broker down as an operator does.
 
-        A power loss may follow at once: E3 promises that the log survives it.
+        The shutdown may end in a power loss, because E3 promises that the log survives.
         """
         if self.life is not None:
             self._cluster.simulator.scheduler.after(0, self.life, self._begin_stop, self.life, loss)
@@ -303,8 +303,8 @@ class SimBroker:
     def _has_left_unsynced(self, broker: Broker) -> bool:
         """Return whether the shutdown left a directory unsynced that the broker had given up.
 
-        E3 promises nothing for such a directory. The fault budget knows of failed disks, but not of
-        slow or hanging disks.
+        E3 promises nothing for a directory that was given up. The fault budget knows of failed
+        disks, but not of slow or hanging disks.
         """
         given_up = broker.replicas.failed
         return any(disk.root in given_up and not disk.is_failed for disk in self.logs.disks)

@@ -104,7 +104,7 @@ class SimCluster:
         self._attach()
 
     def _check_more(self, run: CheckedRun) -> None:
-        """Add the checkers that follow the brokers; some are for the profiles that need them."""
+        """Add the checkers that follow the brokers; some checkers serve only certain profiles."""
         simulator, settings = self.simulator, self.settings
         profile, config = settings.profile, settings.of(1)
         #: Checker of commits with `flush.before.ack` (V69).
@@ -112,8 +112,9 @@ class SimCluster:
         self.replication.on_committed.append(self.synced.committed)
         self.answers = AnswerChecker(run, settings.session_timeout_ms)
         simulator.on_note.append(self.answers.noted)
-        #: Checker of responses that wait for the next leader (V83), if the profile uses it. This
-        #: checker replaces the checker of pauses, which profiles without pauses do not need.
+        #: Checker of responses that wait for the next leader (V83), if the profile uses it.
+        #: `LeaderWaitChecker` replaces the checker of pauses, which profiles without pauses do not
+        #: need.
         self.leader_waits = LeaderWaitChecker(run, config) if profile.watches_leader_waits else None
         #: Checker of followers' ISR membership, if leaders count pending reads.
         self.in_sync: InSyncChecker | None = None
@@ -133,8 +134,8 @@ class SimCluster:
         if profile.leaders_hear:
             # The leaders' view of ISRs is checked if nothing delays commands (A9).
             IsrViewChecker(run, lambda ns, callback: simulator.scheduler.after(ns, None, callback))
-        #: Checker of `max.connections` (L1), if crowds of clients reach the limit. This checker
-        #: replaces the checker of pauses, too.
+        #: Checker of `max.connections` (L1), if crowds of clients reach the limit.
+        #: `ConnectionChecker` replaces the checker of pauses, too.
         self.connections: ConnectionChecker | None = None
         if "max.connections" in profile.properties:
             precision_ms = config.connections_max_idle_ms // TICKS + 1
@@ -196,7 +197,7 @@ class SimCluster:
     def is_ending(self, broker: SimBroker) -> None:
         """Check a broker that dies in the middle of an event, up to its death.
 
-        Other nodes may have learned of the event's part before the death.
+        Other nodes may have learned of changes that the event made before the death.
         """
         self.replication.after_event(broker)
 
@@ -337,8 +338,8 @@ class SimCluster:
         """Record that a broker could not start; an operator will start the broker again."""
         self._last_start_error[broker.node_id] = "".join(traceback.format_exception(error))
         self.simulator.note(broker.node_id, "start failed", repr(error))
-        # A broker takes a damaged epoch of a log's last batch for an epoch that an older store has
-        # lost.
+        # If the leader epoch in a log's last batch is damaged, the broker assumes that an older
+        # copy of the store was restored.
         is_doubtful = broker.was_damaged and isinstance(error, OlderStoreError)
         if is_doubtful or isinstance(error, (DamagedLog, ConfigError)):
             if broker.was_damaged:
@@ -366,8 +367,8 @@ class SimCluster:
         """Return whether D3 leaves a partition to an operator: its ISR is up and has no log.
 
         The creation of the replicas was interrupted, which published state cannot distinguish from
-        a loss. The answer is right only if no record was ever committed. If a record was committed,
-        records are lost, and `health` reports the partition.
+        a loss. A wait for an operator is right only if no record was ever committed. If a record
+        was committed, records are lost, and `health` reports the partition.
         """
         state = self.published.partitions.get(key)
         if state is None or state.leader >= 0:
@@ -412,8 +413,8 @@ class SimCluster:
     def _unannounced(self) -> str:
         """Return the first ISR that some broker shows clients differently; empty if there is none.
 
-        A leader that writes a state node itself has to announce it to the controller (A12). Without
-        such leaders, the controller knows every state, because it writes all states.
+        A leader that writes a state node itself has to announce it to the controller (A12). If no
+        leader writes state nodes, the controller knows every state, because it writes all states.
         """
         if not self.settings.levels:
             return ""

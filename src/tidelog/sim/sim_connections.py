@@ -8,9 +8,9 @@ items. A vanished connection accepts bytes until its buffer is full, and neither
 before its kernel gives up. The death of a process resets its connections and may lose items in
 flight.
 
-Each item is one whole frame, and a read takes all that has arrived: most runs need no more. A link
-that splits its bytes cuts items anywhere, takes only a part of some sends, and is read in pieces.
-Bytes of items are immutable copies.
+On most links, each item is one whole frame, and a read takes all that has arrived. A link that
+splits its bytes cuts items anywhere, takes only a part of some sends, and is read in pieces. Bytes
+of items are immutable copies.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from tidelog.sim.process import Process
 GIVE_UP_NS = (8 * NS_PER_S, 30 * NS_PER_S)
 #: Range of the time in ns before the peers of a host that lost power get a reset.
 POWER_LOSS_SILENCE_NS = (NS_PER_MS, 5 * NS_PER_S)
-#: Bytes that the kernels of both sides buffer. They take a whole send while they have any room.
+#: Bytes that the kernels of both sides buffer. The kernels take a whole send while they have any
+#: room.
 KERNEL_BUFFER_BYTES = 256 * limits.KIB
-#: After `close_reading`, how long the peer may take queued bytes.
+#: Time in ns for which the peer may take queued bytes after `close_reading`.
 LINGER_NS = NS_PER_S
-#: Greatest delay of a piece of split bytes behind its own, and of the rest of a split send.
+#: Maximum additional delay of a piece of split bytes, and of the rest of a partial send.
 _PIECE_DELAY_NS = 4 * NS_PER_MS
 #: Share of the sends on a splitting link of which the kernel takes only a part.
 _PARTIAL_SENDS = 0.25
@@ -47,7 +48,7 @@ RESET = object()
 
 
 class ConnectionHandler(StreamHandler, Protocol):
-    """The frames of one side."""
+    """The handler of frames on one side of a connection."""
 
     @property
     def queued_bytes(self) -> int:
@@ -93,7 +94,7 @@ class ConnectionNetwork(Protocol):
         """The scheduler of the run."""
 
     def arrival_ns(self, link: Link) -> int:
-        """Return when an item sent now arrives, apart from the order of its pipe."""
+        """Return when an item sent now arrives, if no earlier item delays it."""
 
     def forget(self, endpoint: ConnectionEnd) -> None:
         """Remove a closed endpoint."""
@@ -115,9 +116,9 @@ class Link:
 
     def __init__(self) -> None:
         self.cut = False
-        #: Sends and reads end anywhere, and reads may have the rest of one frame and the next.
+        #: Whether sends and reads end anywhere, also within frames.
         self.splits = False
-        #: Nothing is lost and nothing arrives; the TCP windows fill up.
+        #: Whether the link holds all bytes back without a loss, while the TCP windows fill up.
         self.clogged = False
         #: Constant part of a delay spike, added to each delay.
         self.extra_ns = 0
@@ -186,7 +187,7 @@ class Pipe:
         return self.in_flight_bytes >= KERNEL_BUFFER_BYTES
 
     def put_split(self, data: bytes) -> None:
-        """Send bytes in pieces that arrive by themselves, or with what was sent later."""
+        """Send bytes in pieces, each of which arrives alone or together with later bytes."""
         draw = self._network.cuts
         position = 0
         for cut in _cuts(draw, len(data)):
@@ -225,7 +226,7 @@ class Pipe:
         self._schedule()
 
     def reset_by_timeout(self) -> None:
-        """Reset the connection if the direction is still cut, as the sender's kernel gives up."""
+        """Reset the connection if its link is still cut, because the sender's kernel gives up."""
         if self.link.cut and self._items and not self.source.is_gone:
             self._items.clear()
             self.source.lost("connection timed out")
@@ -285,7 +286,7 @@ class Pipe:
 
 
 def _cuts(draw: random.Random, size: int) -> list[int]:
-    """Return where bytes of this size are cut, in order; the last cut is their end.
+    """Return the ascending positions at which `size` bytes are cut; the last position is the end.
 
     Many cuts are within the size of a frame at the beginning, or just before the end.
     """
@@ -334,15 +335,15 @@ class ConnectionEnd:
         self.handler: ConnectionHandler | None = None
         #: Whether the end of reading is reported, or about to be.
         self.is_gone = False
-        #: Whether sends have ended, too.
+        #: Whether both reading and sending have ended.
         self._is_closed = False
         self.is_reading = True
         self._established = established
         #: The beginning of a frame that was sent; the rest of it follows.
         self._unframed = b""
-        #: Whether a link that splits bytes has carried any: items are whole frames no more.
+        #: Whether a splitting link has carried data, so that items are no longer whole frames.
         self._has_split = False
-        #: Whether the kernel takes bytes: not while it has taken only a part of a send.
+        #: Whether the kernel takes bytes; False for a while after it took only a part of a send.
         self._is_taking = True
         self._on_writable: Callable[[], None] | None = None
         self._linger: TimedCall | None = None
@@ -357,7 +358,7 @@ class ConnectionEnd:
         return self.peer_name
 
     def has_ended(self) -> bool:
-        """Return whether the connection is gone, which its owner always knows already."""
+        """Return whether the connection has ended; in the simulation, its owner already knows."""
         return self.is_gone
 
     def send(self, data: Buffer, /) -> int:
@@ -368,7 +369,7 @@ class ConnectionEnd:
         """Take copies of bytes, all of them while the kernels have room."""
         data = b"".join(buffers)
         if self._is_closed:
-            return len(data)  # as if the news of the reset were still under way
+            return len(data)  # as if the reset had not arrived yet
         if self.outgoing.is_full or not self._is_taking:
             raise BlockingIOError
         if self.outgoing.link.splits:
@@ -383,7 +384,7 @@ class ConnectionEnd:
         return len(data)
 
     def _part_of(self, data: bytes) -> bytes:
-        """Return what the kernel takes of bytes, which may be a part of them."""
+        """Return the bytes that the kernel takes: all, or a first part of them."""
         draw = self._network.cuts
         if len(data) > 1 and draw.random() < _PARTIAL_SENDS:
             self._is_taking = False
@@ -393,7 +394,7 @@ class ConnectionEnd:
         return data
 
     def _put_frames(self, data: bytes) -> None:
-        """Send whole frames, one item each; the beginning of another one waits for its rest."""
+        """Send each whole frame as one item; keep the beginning of an incomplete frame."""
         position = 0
         while len(data) - position >= _SIZE_BYTES:
             size = int.from_bytes(data[position : position + _SIZE_BYTES], "big", signed=True)
@@ -417,7 +418,7 @@ class ConnectionEnd:
         self._on_writable = None
 
     def pause_reading(self) -> None:
-        """Leave bytes in the kernels."""
+        """Stop reading, so that bytes stay in the kernels."""
         self.is_reading = False
 
     def resume_reading(self) -> None:
@@ -434,7 +435,7 @@ class ConnectionEnd:
             self._linger = self._network.scheduler.after(LINGER_NS, self.process, on_over)
 
     def close(self, reason: str) -> None:
-        """Close after the bytes that were taken."""
+        """Close the connection after the bytes that the kernel has taken."""
         if not self._is_closed:
             self._close()
             if self._unframed:
@@ -481,7 +482,7 @@ class ConnectionEnd:
             self._read()
 
     def _read(self) -> None:
-        """Read what has arrived; where the link splits bytes, the rest in an event of its own."""
+        """Read what has arrived; if the link splits bytes, read the rest in a separate event."""
         while self._waiting and self.is_reading and not self.is_gone:
             splits = self.incoming.link.splits
             self._read_once(in_pieces=splits)

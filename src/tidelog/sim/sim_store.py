@@ -2,9 +2,9 @@
 
 The client implements `metadata.store.MetadataStore`. While the store is unreachable, requests wait
 for at most a session timeout. If the connection breaks, the outcome of a transaction is unknown,
-and a read is sent again. The client renews the session only while the node's loop proves that it
-turns (`beat`). Every message arrives as an event of the node, so a paused or dead node gets no
-messages.
+and a read is sent again. The client renews the session only while calls of `beat` prove that the
+node's event loop runs. Every message arrives as an event of the node, so a paused or dead node gets
+no messages.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _RECONNECTS = 60
 
 @dataclass(slots=True)
 class WriteStrike:
-    """A planned strike at the `countdown`-th transaction from now with an operation on `path`.
+    """A planned fault at the `countdown`-th transaction from now with an operation on `path`.
 
-    An operation is a check or a write of the node `path`. `strike` is called before the client
-    sends the transaction, or, with `is_applied`, after the store applied it and before the store
-    responds.
+    An operation is a check or a write of the node `path`. The client calls `strike` before it sends
+    the transaction. With `is_applied`, `strike` is called after the store applied the transaction
+    and before the store responds.
     """
 
     countdown: int
@@ -71,7 +71,7 @@ class WriteStrike:
     strike: Callable[[], object]
 
     def meets(self, ops: Sequence[Op]) -> bool:
-        """Count a transaction; return whether the strike hits this transaction."""
+        """Count a transaction on `path`; return whether the planned fault hits it."""
         if all(op.path != self.path for op in ops):
             return False
         self.countdown -= 1
@@ -86,7 +86,7 @@ class _Request:
     sent_ms: int = 0
 
     def names(self, path: str) -> bool:
-        """Return whether the request reads, checks or writes that node, or lists its children."""
+        """Return whether the request reads, checks or writes a node, or lists its children."""
         message = self.message
         match message:
             case Transact():
@@ -102,8 +102,8 @@ class _Request:
 class SimStoreClient:
     """The store client of one incarnation.
 
-    `latency` draws the delay of a message in ms. `alive` is called first in every port call and
-    raises NodeDead if the incarnation is dead. `reachable` returns whether node and store can
+    `latency` draws the delay of a message in ms. Every call of the client first calls `alive`,
+    which raises NodeDead if the incarnation is dead. `reachable` returns whether node and store can
     communicate. The store notices the death of the process (`crashed()`) after `detect_ms`; None
     means at the session timeout.
     """
@@ -144,7 +144,7 @@ class SimStoreClient:
         self._openers: list[asyncio.Future[None]] = []
         self._reconnect_timer: TimerHandle | None = None
         self._next_loss = LostMessage.NOTHING
-        #: The planned strike at a later write.
+        #: The planned fault at a later transaction.
         self.write_strike: WriteStrike | None = None
         #: Path of a node about which the next response never reaches the caller; empty for none.
         #: The withheld response breaks the contract, as a client library with a defect would.
@@ -208,7 +208,7 @@ class SimStoreClient:
         """End the session; an unreachable store notices at the session timeout."""
         self._alive()
         if self._session is not None and self._connection is not None and self._reachable():
-            # If the message is lost, the session ends at its timeout.
+            # If the request to end the session is lost, the session ends at its timeout.
             with contextlib.suppress(OutcomeUnknown, StoreUnavailable, SessionExpired):
                 await self._ask(End())
         self._over(StoreUnavailable("the store is closed"))
@@ -343,7 +343,7 @@ class SimStoreClient:
             return
         self._session = session
         self._connection = connection
-        # From here on the server may use the connection; watches that fired before come first.
+        # From this call on the server may use the connection; notices of fired watches come first.
         session.connected(connection)
         if is_new:
             self._renewal_timer(life)

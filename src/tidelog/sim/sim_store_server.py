@@ -343,8 +343,7 @@ class SimStoreServer:
     def put_back(self, copy: Tree) -> None:
         """Replace the store by an older copy, as an operator does, which ends every session.
 
-        The copy's ephemeral nodes are removed without commit callbacks, because no session owns
-        them.
+        The older copy's ephemeral nodes go without commit callbacks, because no session owns them.
         """
         self._sessions.clear()
         self.tree = copy.copy()

@@ -1,10 +1,10 @@
-"""Frames over a simulated connection: those of the real transport, guarded and watched.
+"""Frames over a simulated connection: the real transport, with traces and checks.
 
-A `SimTransport` is the production's `FrameTransport` on a `ConnectionEnd`. Its calls count as port
-calls of the node's process, where a planned crash may strike. Frames that a handler receives are
-traced and shown to the watch of the run. They must be those that the other side sent, in order.
-Bytes of frames that their handler does not keep are overwritten after the read event, as the next
-bytes would overwrite them.
+A `SimTransport` is the production's `FrameTransport` on a `ConnectionEnd`. Calls of a
+`SimTransport` count as calls of a port (`core.ports`), where a planned crash may strike. Frames
+that a handler receives are traced and shown to the watch of the run. Received frames must be the
+frames that the other side sent, in order. Bytes of frames that their handler does not keep are
+overwritten after the read event, as the next bytes would overwrite them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _WholeReader(FrameReader):
         return self._view[self._end :]
 
     def received(self, nbytes: int) -> list[memoryview]:
-        """Return the frames that are complete; report bytes that are none."""
+        """Return the frames that are complete; report bytes that are no frame."""
         try:
             return super().received(nbytes)
         except FrameError as error:
@@ -53,7 +53,7 @@ class _WatchedHandler:
         self._handler = handler
 
     def frames_received(self, frames: list[memoryview]) -> None:
-        """Trace the frames, and pass them on."""
+        """Trace the frames, and pass them to the handler."""
         self._transport.received(frames)
         self._handler.frames_received(frames)
 
@@ -96,7 +96,7 @@ class SimTransport(FrameTransport):
         """Open the handler of a connection that is established."""
         self._network = network
         self._end_point = end
-        #: The frames of the last read event with any, and whether they stay in use after it.
+        #: The frames of the last read event that had frames, and whether the handler keeps them.
         self._frames: list[memoryview] = []
         self._is_kept = False
 
@@ -117,7 +117,7 @@ class SimTransport(FrameTransport):
             self._network.frame_watch.received(self._end_point, frames)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handle bytes that have arrived; overwrite the frames that no handler keeps."""
+        """Handle bytes that have arrived; then overwrite frames that the handler does not keep."""
         super().buffer_updated(nbytes)
         if self._end_point.is_accepted and not self._is_kept:
             for frame in self._frames:
@@ -125,7 +125,7 @@ class SimTransport(FrameTransport):
         self._frames = []
 
     def _check(self, frames: list[memoryview]) -> None:
-        """Compare frames that arrived with those that the other side sent."""
+        """Compare frames that arrived with the frames that the other side sent."""
         end = self._end_point
         for frame in frames:
             sent = end.incoming.sent_frames.popleft() if end.incoming.sent_frames else None
@@ -137,7 +137,7 @@ class SimTransport(FrameTransport):
                 )
 
     def _no_frame(self, error: str) -> None:
-        """Judge a frame that the reader refuses: the other side may have sent one too large."""
+        """Report a frame that the reader refuses, unless the other side sent a too large frame."""
         end = self._end_point
         if all(len(sent) <= self._max_frame_bytes for sent in end.incoming.sent_frames):
             self._network.violate(f"{end.name} reads {error} from {end.peer_name}")
@@ -145,7 +145,7 @@ class SimTransport(FrameTransport):
     # Transport
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Send bytes, as a port call."""
+        """Send bytes, as a call at which the node may die."""
         end = self._end_point
         end.process.port_call("network.send")
         if end.is_gone:
@@ -157,7 +157,7 @@ class SimTransport(FrameTransport):
         super().send(parts)
 
     def keep_frames(self) -> None:
-        """Keep the frames of this read event valid after it."""
+        """Keep the frames of the current read event valid after the event."""
         self._end_point.process.check_alive()
         self._is_kept = True
         super().keep_frames()
@@ -178,11 +178,11 @@ class SimTransport(FrameTransport):
         super().resume_reading()
 
     def close(self, reason: str) -> None:
-        """Close the connection, as a port call."""
+        """Close the connection, as a call at which the node may die."""
         self._end_point.process.port_call("network.close")
         super().close(reason)
 
     def abort(self, reason: str) -> None:
-        """Reset the connection, as a port call; bytes under way are lost."""
+        """Reset the connection, as a call at which the node may die; bytes under way are lost."""
         self._end_point.process.port_call("network.close")
         super().abort(reason)

@@ -68,7 +68,7 @@ class Simulator(NodeServices):
         return found
 
     def open_lane(self, incarnation: Incarnation, directory: str) -> Lane:
-        """Return the lane of a log directory for one incarnation."""
+        """Return the `core.ports.Lane` of a log directory for one incarnation."""
         incarnation.port_call("lane.open")
         if not directory.startswith("/"):
             raise ConfigError(f"log directory {directory!r}: an absolute path is expected")
@@ -154,7 +154,7 @@ class Simulator(NodeServices):
     def run_while(self, unfinished: Callable[[], bool], limit_ns: int) -> bool:
         """Run while `unfinished()` holds.
 
-        Return False if the limit or a violation came first, or if no event was left.
+        Return False if the limit was reached, an invariant was violated, or no event was left.
         """
         scheduler = self.scheduler
         while unfinished():
@@ -180,7 +180,7 @@ class CollectorPaused:
     """A context without automatic collection of reference cycles, for the time of simulated runs.
 
     With automatic collection, memory use would decide the instants of collections, and a collected
-    coroutine runs its `finally` blocks. Earlier objects are frozen meanwhile, so that the
+    coroutine runs its `finally` blocks. Objects from before the runs are frozen, so that the
     collection at the end visits only objects of the runs.
     """
 

@@ -1,7 +1,7 @@
 """Suggestions for a mistyped name: the known names, the most similar first.
 
-Error messages about faults, profiles, reductions and mutants use them. If there are many names, a
-message has only the similar names, and the command that lists all.
+Error messages about faults, profiles, reductions and mutants use the suggestions. If there are many
+names, a message has only the similar names, and the command that lists all.
 """
 
 from __future__ import annotations

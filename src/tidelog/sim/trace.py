@@ -48,7 +48,7 @@ class Trace:
             self._flush()
 
     def line(self, time_ns: int, node: int, kind: str, detail: str) -> None:
-        """Record an event at a port or in a broker's state."""
+        """Record an event of a node, or of the state of its broker."""
         text = f"{time_ns} {node} {kind} {detail}"
         self._block.append(text)
         self.recent.append(text)
