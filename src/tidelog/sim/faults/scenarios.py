@@ -249,7 +249,7 @@ def unreadable_partition(context: FaultContext) -> Scenario:
 def controller_lost_at_each_write(context: FaultContext) -> Scenario:
     """Crash the controller before and after its first write, its second write, and so on.
 
-    Each crash is at a later write than the previous crash, until the faults end.
+    The scenario goes through these writes in order, until the faults end.
     """
     cluster = context.cluster
     turn = context.draw.randrange(2 * MAX_CONTROLLER_WRITE)
