@@ -1,9 +1,8 @@
 """A simulated node: its lasting state, and the incarnations of its process.
 
 Every port handle belongs to one incarnation. Calls of ports are counted, and a planned crash
-strikes at one of these calls. After death each call raises NodeDead and has no effect. Dead
-coroutines are held until the run ends, so that none of their `finally` blocks acts (DESIGN.md, rule
-5).
+strikes at a counted call. After death each call raises NodeDead and has no effect. Dead coroutines
+are held until the run ends, so that none of their `finally` blocks acts (DESIGN.md, rule 5).
 """
 
 from __future__ import annotations
