@@ -1,7 +1,7 @@
 """Columns of tables, declared by the attributes of the tables' rows.
 
-The commands and the reports declare their tables with these columns. The printing code decides how
-a cell looks.
+The commands and the reports declare the columns of their tables with this module. The printing code
+decides how a cell looks.
 """
 
 from __future__ import annotations

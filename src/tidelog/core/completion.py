@@ -2,7 +2,7 @@
 
 A future always costs a turn of the loop, but most file operations on a fast disk are done when
 `submit` returns (DESIGN.md, rule 3). A completion that is done runs its callbacks at once and in
-order. A pending completion runs its callbacks on the loop when the lane delivers the result.
+order. A pending completion runs its callbacks on the loop when the operation's result arrives.
 Completions are not thread-safe: only the loop may resolve them.
 """
 
@@ -19,7 +19,7 @@ class Completion(Generic[T]):
     """Result of one operation: pending, a value, or an error.
 
     Each append makes several completions, so `done` and `error` are attributes, not calls. Only
-    this class sets these two attributes.
+    this class sets `done` and `error`.
     """
 
     __slots__ = ("_callbacks", "_value", "done", "error")

@@ -167,7 +167,7 @@ def _unknown_keys(properties: Mapping[str, str]) -> list[str]:
         if key in UNSUPPORTED_KEYS or key.startswith(LISTENER_KEY_PREFIX):
             warnings.append(f"{key} is a key of Kafka that is not supported here: it has no effect")
             continue
-        import difflib  # 150 KiB that few brokers need
+        import difflib  # `difflib` takes 150 KiB, and few brokers need it
 
         near = difflib.get_close_matches(key, supported, n=1, cutoff=0.8)
         hint = f"; did you mean {near[0]}?" if near else ""

@@ -66,7 +66,7 @@ def check_together(config: BrokerKeys, warnings: list[str]) -> None:
 
 
 #: Keys whose values the operating system or ZooKeeper reads as a path, a host or a node's name,
-#: which a NUL would end. In other text (`broker.rack`) Kafka accepts a NUL.
+#: which a NUL would end. Kafka accepts a NUL in the values of other keys, such as `broker.rack`.
 _TAKEN_BY_THE_SYSTEM = (
     "log.dir",
     "log.dirs",

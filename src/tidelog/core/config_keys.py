@@ -63,7 +63,7 @@ class Key:
         return f"{self.meaning} Takes {self.expected}.{note}"
 
 
-#: Characters that Java's `trim` removes from the ends of a text; and blanks of Java's patterns.
+#: Characters that Java's `trim` removes from the ends of a text; `_BLANKS` are Java's `\s`.
 _TRIMMED = "".join(map(chr, range(ord(" ") + 1)))
 _BLANKS = " \t\n\v\f\r"
 

@@ -66,7 +66,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     for number, raw in enumerate(_LINE_ENDS.split(text), 1):
         line = raw.lstrip(_BLANKS)
         if not joined and (not line or line[0] in "#!"):
-            continue  # skipped even after a line of only a backslash
+            continue  # a blank line or a comment, even after a line of only a backslash
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
             joined = (joined or "") + line[:-1]
@@ -121,7 +121,7 @@ def parse_toml(text: str) -> dict[str, str]:
     Lists become comma lists, booleans `true` and `false`. Raises ConfigError for invalid TOML and
     for values that have no text form (dates, tables in lists).
     """
-    import tomllib  # 500 KiB that brokers with a server.properties do not need
+    import tomllib  # `tomllib` takes 500 KiB, and only brokers with a TOML file need it
 
     try:
         document = tomllib.loads(text)

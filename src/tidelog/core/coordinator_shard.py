@@ -73,8 +73,9 @@ class CoordinatorShard(Protocol):
 
     When a leadership begins, the shell makes a shard for the leader epoch. The shell calls `replay`
     with every record from the log start to the log end (G1) in order, except control records and
-    records of other kinds. The shell calls `loaded` when the high watermark has reached that log
-    end. An earlier call could show clients uncommitted state, which the next failover might lose.
+    records of other kinds. The shell calls `loaded` when the high watermark has reached the log end
+    of the replay. If the shell called `loaded` earlier, clients could see uncommitted state, which
+    the next failover might lose.
 
     The shell carries out effects in order. Each ticket gets exactly one `Reply`, from the call of
     `ask` or from a later call. Each name has at most one timer, which must not fire early by the
@@ -82,8 +83,8 @@ class CoordinatorShard(Protocol):
 
     The shell writes a `CoordinatorAppend` with acks=all, only in its leader epoch, in the order of
     effects. Each append has exactly one outcome, `committed` or `failed`, reported by its number.
-    For a batch in the log, `timed_out` may be reported once before the outcome. Either the batch
-    was not replicated in time (REQUEST_TIMED_OUT), or the ISR is too small
+    Before the outcome, `timed_out` may be reported once for a batch in the log that was not
+    replicated in time (REQUEST_TIMED_OUT), or whose ISR is too small
     (NOT_ENOUGH_REPLICAS_AFTER_APPEND). `failed` comes after all effects of a call, so that effects
     never nest. After `unload`, no outcome is reported.
     """

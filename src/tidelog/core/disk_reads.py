@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tidelog.core.ports import Clock
 
-#: A directory that finishes no read for this time gets no read of a fetch until it finishes one. A
-#: fetch that has waited for this time responds without the missing records. `HUNG_MS` is below the
-#: timeouts of clients and followers (`request.timeout.ms`, `replica.socket.timeout.ms`: 30 s).
+#: Time without a finished read after which a log directory gets no further reads for fetches until
+#: a read finishes. A fetch that has waited for `HUNG_MS` responds without the missing records.
+#: `HUNG_MS` is below the timeouts of clients and followers (`request.timeout.ms`,
+#: `replica.socket.timeout.ms`: 30 s).
 HUNG_MS: Final = 10_000
 
 
@@ -77,7 +78,8 @@ class DiskReads:
             assert not reads.size_bytes, "what was read is given back"
             del self._directories[directory]
         waiting = self._waiting.get(directory)
-        # Each fetch tries once; a fetch that must wait again goes to the end of the queue.
+        # Let each waiting fetch try once; a fetch that must wait again goes to the end of the
+        # queue.
         for _ in range(len(waiting or ())):
             if not waiting or not self.may_begin(directory):
                 break

@@ -1,9 +1,9 @@
 """Dynamic configuration, which changes while brokers run (KIP-226, KIP-339).
 
 The store holds a mapping of key to text for each entity. `altered` applies the operations of a
-request to such a mapping. `check_topic` and `check_broker` check the result. `broker_config`
-applies the stored settings over a broker's own configuration. A value comes from the first of these
-layers that sets it: the topic, the broker (`/config/brokers/N`), all brokers
+request to the mapping of an entity. `check_topic` and `check_broker` check the altered settings.
+`broker_config` applies the stored settings over a broker's own configuration. A value comes from
+the first of these layers that sets it: the topic, the broker (`/config/brokers/N`), all brokers
 (`/config/brokers/<default>`), the broker's configuration at start, the default. This module does no
 I/O.
 """
@@ -292,9 +292,9 @@ def check_broker(
 ) -> None:
     """Raise KafkaError(INVALID_REQUEST), as in Kafka, unless the settings of `after` are valid.
 
-    A key that needs a restart and a bad value are rejected. A key without effect is accepted if
-    Kafka accepts it, which includes every key that Kafka does not know. `for_all` says that the
-    settings apply to all brokers.
+    A setting is rejected if its key takes effect only at a restart, or if its value is bad. A key
+    without effect is accepted if Kafka accepts it, which includes every key that Kafka does not
+    know. `for_all` says that the settings apply to all brokers.
     """
     known = dynamic_keys()
     kept: dict[str, str] = {}

@@ -1,7 +1,8 @@
 """The leader epochs of one log, with their start offsets (KIP-101, KIP-279).
 
-`log` persists these entries, and `replication` decides by them. Entries rise strictly in epoch and
-in start offset. An epoch ends where the next epoch starts; the last epoch ends at the log end.
+`log` persists the entries of epochs, and `replication` decides by them. Entries rise strictly in
+epoch and in start offset. An epoch ends where the next epoch starts; the last epoch ends at the log
+end.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ class LeaderEpochs:
         if index == len(self._epochs):
             return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)
         if index == 0:
-            # The requested epoch precedes the first epoch of this log. So this log has no record of
-            # the requested epoch, which ends where the first epoch begins.
+            # The requested epoch precedes the first epoch of this log. So the log has no record of
+            # the requested epoch, which counts as ended where the first epoch begins.
             return EpochEnd(requested_epoch, self._starts[0])
         return EpochEnd(self._epochs[index - 1], self._starts[index])
 
@@ -116,8 +117,8 @@ class LeaderEpochs:
 
         The entry of the record before `start_offset` stays and keeps its start offset, which Kafka
         moves to `start_offset`. A follower whose log ends at `start_offset` in an earlier epoch may
-        have diverged below `start_offset`. Only the true start of the epoch reveals the divergence
-        (V67).
+        have diverged below `start_offset`. Only an entry with the epoch's true start offset reveals
+        the divergence (V67).
         """
         keep_from = bisect_left(self._starts, start_offset) - 1
         if keep_from <= 0:

@@ -1,7 +1,7 @@
 """Differences between Kafka 3.9 and tidelog in what a `server.properties` may contain.
 
 A test generates files and compares tidelog with Kafka's own loader and KafkaConfig, so that the
-list is complete. The reference of configuration keys shows these tables.
+list is complete. The reference of configuration keys shows the tables of this module.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The wait of a partition without a leader for the brokers that may lead it (E4, E6).
 
 Members are the ISR and the eligible leader replicas. A member that provably has all committed
-records becomes leader as soon as it is registered. Without such a member, `quorum` members must
-register, so that the controller can compare their logs. The controller determines the state of the
-wait, and all brokers report it. The numbers are part of tidelog's own fields of UpdateMetadata and
-DescribeTopicPartitions.
+records becomes leader as soon as it is registered. If no member provably has all committed records,
+`quorum` members must register, so that the controller can compare their logs. The controller
+determines the state of the wait, and all brokers report it. The numbers of reasons and statuses are
+part of tidelog's own fields of UpdateMetadata and DescribeTopicPartitions.
 """
 
 from __future__ import annotations

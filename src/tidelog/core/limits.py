@@ -11,45 +11,47 @@ MIB = 1024 * KIB
 #: `socket.request.max.bytes`, with Kafka's default. A request is one frame, held in memory.
 MAX_REQUEST_BYTES = 100 * MIB
 #: `queued.max.request.bytes`: bytes of the requests that all connections are receiving; Kafka's
-#: default is no limit. Two of the largest requests fit, or 5 batches of 1 MiB in flight from each
-#: of 50 producers. A machine with 4 GB still has room for several brokers.
+#: default is no limit. The default has room for two of the largest requests, or for 5 batches of 1
+#: MiB in flight from each of 50 producers. With this default several brokers fit on a machine with
+#: 4 GB.
 QUEUED_REQUEST_BYTES = 256 * MIB
-#: Size above which a request that lists names or partitions has its entries counted. A smaller
-#: request cannot hold more entries than a larger one may list.
+#: Size above which a request that lists names or partitions has its entries counted. A request
+#: below this size cannot hold more entries than `MAX_LISTED_ENTRIES`.
 LISTING_REQUEST_BYTES = MIB
 #: Entries that a large request may list, summed over its arrays. Each entry costs the loop
-#: microseconds, so more entries could block the loop for longer than the session timeout. A longer
-#: request is refused with the API's error for each entry.
+#: microseconds, so more entries could block the loop for longer than the session timeout. A request
+#: with more entries is refused with the API's error for each entry.
 MAX_LISTED_ENTRIES = 100_000
-#: Entries up to which a broker refuses a longer request entry by entry; above, it closes the
-#: connection.
+#: Entries of a too long request up to which a broker refuses each entry; with more entries, the
+#: broker closes the connection.
 MAX_REFUSED_ENTRIES = 250_000
-#: Size of a response to a request that this process sends. Its fetches ask for at most 10 MiB,
-#: which one batch may exceed.
+#: Size of a response to a request that this process sends. Followers' fetches ask for at most 10
+#: MiB, which one batch may exceed.
 MAX_RESPONSE_BYTES = 256 * MIB
 #: Size of a connection's first receive buffer, which grows with the bytes that really arrive.
 RECEIVE_BUFFER_BYTES = 256 * KIB
 #: Total size of the receive buffers above 64 KiB that a process keeps for reuse.
 RECEIVE_POOL_BYTES = 16 * MIB
 #: Total size of the buffers for reads from the page cache that a log directory keeps for reuse. The
-#: buffers suffice for six readers of 1 MiB each and their pending responses; slow readers need new
-#: buffers.
+#: kept buffers suffice for six readers of 1 MiB each and their pending responses; reads for slow
+#: readers allocate new buffers.
 READ_POOL_BYTES = 16 * MIB
 #: `max.connections`. Each connection costs a file descriptor and a receive buffer.
 MAX_CONNECTIONS = 4096
 #: Requests of one connection without a response, above which the broker stops reading from the
 #: connection (Kafka mutes it at one).
 MAX_IN_FLIGHT_PER_CONNECTION = 256
-#: How long a request may wait to begin while its broker cannot know the cluster's state. The time
-#: is below the request timeouts of clients, which then try another broker.
+#: How long a request may wait to begin while its broker cannot know the cluster's state. This time
+#: is shorter than clients' request timeouts, so that clients get an error in time to try another
+#: broker.
 MAX_REQUEST_HOLD_MS = 10_000
 #: Queued response bytes of one connection, above which the broker reads no further request from it.
-#: So a slow reader delays only itself.
+#: So a client that reads slowly delays only itself.
 MAX_SEND_QUEUE_BYTES = 16 * MIB
-#: Metadata and FindCoordinator responses that may wait for the next leaders, about 1 KiB each.
-#: Further responses are sent at once.
+#: Metadata and FindCoordinator responses that may wait for the next leaders, about 1 KiB each. If
+#: so many responses wait already, the broker responds at once.
 MAX_HELD_ANSWERS = 1_000
-#: Partitions in the responses that wait for next leaders. One turn of the loop may make all these
+#: Partitions in the responses that wait for next leaders. One turn of the loop may make all waiting
 #: responses, at some 5 µs for each partition.
 MAX_HELD_PARTITIONS = 20_000
 #: `queued.max.response.bytes`: unread response bytes over all connections of clients, and again
@@ -64,8 +66,8 @@ MAX_FETCH_SESSION_PARTITIONS = 200_000
 #: checks larger batches.
 MAX_DECOMPRESSED_ON_LOOP_BYTES = 2 * MIB
 #: Cost of batch checks in a burst on the loop, in decompressed bytes, which take about 10 ms. The
-#: usual batches of clients have at most 1 MB of records. A thread checks such batches only if many
-#: arrive together.
+#: usual batches of clients have at most 1 MB of records. A thread checks batches of usual size only
+#: if many arrive together.
 LOOP_CHECK_BURST_BYTES = 4 * MIB
 #: Long-term rate of batch checks on the loop, about a third of the loop's time.
 LOOP_CHECK_BYTES_PER_MS = 128 * KIB
@@ -87,33 +89,33 @@ MESSAGE_MAX_BYTES = MIB + 12
 #: Longest topic name (rule V24).
 MAX_TOPIC_NAME_CHARS = 249
 #: Partitions of one CreateTopics or AlterPartition request, which bounds one decision of the
-#: controller. An AlterPartition request may have more if its sender hosts more partitions.
+#: controller. An AlterPartition request may have more partitions if its sender hosts more.
 MAX_PARTITIONS_PER_REQUEST = 10_000
 #: Preferred replicas that one decision elects; other partitions need their leaders meanwhile.
 MAX_PREFERRED_ELECTIONS_PER_DECISION = 500
 #: Leaderships that one automatic step returns to preferred replicas, one second before the next
-#: step. For each, clients refresh metadata and reconnect.
+#: step. For each leadership that returns, clients refresh metadata and reconnect.
 MAX_AUTOMATIC_ELECTIONS_PER_STEP = 200
 #: Partitions whose leadership one decision transfers away from a broker in controlled shutdown. The
 #: controller sends the commands of one decision while it writes the states of the next.
 MAX_HAND_OVERS_PER_DECISION = 500
 #: Queued states of deleted topics' partitions for a broker that does not respond, about 300 bytes
-#: each. Above this limit, the controller replaces the broker's queue by the full state.
+#: each. If more states are queued, the controller replaces the broker's queue by the full state.
 MAX_SUPERSEDED_STATES = 10_000
 #: Logs whose ends one GetReplicaLogInfo response reports, as in Kafka.
 MAX_LOG_ENDS_PER_REQUEST = 1_000
-#: Partitions in one DescribeReplicas response, about 200 bytes for each replica. The number equals
-#: the default of DescribeTopicPartitions.
+#: Partitions in one DescribeReplicas response, about 200 bytes for each replica. Kafka has the same
+#: default for the partitions of a DescribeTopicPartitions response.
 MAX_DESCRIBED_PARTITIONS = 2_000
 #: Events queued for `__cluster_events`, about 600 bytes each. The events of a failover of 10,000
 #: partitions fit; events beyond the limit are dropped and counted.
 MAX_CLUSTER_EVENTS_QUEUED = 20_000
 #: New leaderships of one broker for which the broker times the takeover at once, about 700 bytes
-#: each. Above this limit, it times an even sample of leaderships.
+#: each. Of more new leaderships, the broker times an even sample.
 MAX_TAKEOVERS_WATCHED = 1_000
 #: Log directories that clients chose for replicas that the broker does not host yet, about 200
-#: bytes each. Above this limit, the broker forgets the oldest choices and places those replicas
-#: itself.
+#: bytes each. If clients chose more, the broker forgets the oldest choices and chooses the
+#: directories of their replicas itself.
 MAX_PREFERRED_LOG_DIRS = 100_000
 #: Buffers of one writev/pwritev (IOV_MAX of Linux).
 MAX_IOVECS = 1024
@@ -125,12 +127,12 @@ MAX_REFUSED_PRODUCERS_PER_PARTITION = 10_000
 #: seconds.
 MAX_PARTITIONS_WITH_EARLY_BATCHES = 1_000
 #: How long a broker expects a producer to resend a batch that was refused with a retriable error.
-#: Clients resend within a second or two. After this time the producer has given up the batch and
-#: the batches in flight behind it.
+#: Clients resend within a second or two. A producer that has not resent the batch in this time has
+#: given up the batch and the batches in flight behind it.
 REFUSED_BATCH_AWAITED_MS = 30_000
 #: How long a batch that is in the log but was refused blocks later batches of its producer, if
-#: another leader may have acknowledged it. Batches that were in flight with it arrive within this
-#: time.
+#: another leader may have acknowledged it. Batches that were in flight with the refused batch
+#: arrive within this time.
 STORED_BATCH_AWAITED_MS = 3_000
 #: How long a new leader that gets a producer's later batch first waits for earlier batches that the
 #: former leader refused. Clients resend refused batches within a second or two.

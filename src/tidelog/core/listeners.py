@@ -115,7 +115,7 @@ def _check_distinct_ports(key: str, text: str, found: Mapping[str, Endpoint]) ->
 
 def _ip_version(host: str) -> int:
     """Return 4 or 6 for an IP address, 0 for a host name or an empty host."""
-    import ipaddress  # 400 KiB that few brokers need
+    import ipaddress  # `ipaddress` takes 400 KiB, and few brokers need it
 
     try:
         return ipaddress.ip_address(host).version

@@ -1,10 +1,10 @@
 """Counts of one log directory's file operations, and of its slow ones (D13).
 
-The lane of a directory counts the operations, because only the lane knows how long the disk took.
-Outside the lane, an operation also waits for other operations and for the loop. The lane counts two
-kinds of operations. Writes are appends and other short operations, for which clients and followers
-wait. Reads are reads from the device. The lane does not count syncs, deletions and recovery,
-because their time depends on their size.
+Operations are counted where the directory's thread runs them (`core.ports.Lane`), because only
+there the time is that of the disk. A caller's time also has the wait for other operations and for
+the loop. Only writes and reads are counted. Writes are appends and other short operations, for
+which clients and followers wait. Reads are reads from the device. Syncs, deletions and recovery are
+not counted, because their time depends on their size.
 
 Counting an operation costs a comparison and an addition. Each kind of count has one writer at a
 time: writes run on the loop or on one thread, and reads on another thread.
@@ -37,20 +37,21 @@ class OperationCounts(NamedTuple):
 
     @property
     def operations(self) -> int:
-        """Number of operations of both kinds."""
+        """Number of writes and reads."""
         return self.writes + self.reads
 
     @property
     def slow(self) -> int:
-        """Number of slow operations of both kinds."""
+        """Number of slow writes and slow reads."""
         return self.slow_writes + self.slow_reads
 
 
 class OpenAges(NamedTuple):
     """How long the write, the read and the other operation under way have been running.
 
-    An age is 0 if no operation of the kind is open, and at least 1 if one waits for a thread. Other
-    operations are syncs, deletions and further operations that are not counted.
+    An age is 0 if no operation of the kind is under way; an operation that waits for a thread has
+    an age of at least 1. Other operations are syncs, deletions and further operations that are not
+    counted.
     """
 
     write_ns: int = 0
@@ -59,7 +60,7 @@ class OpenAges(NamedTuple):
 
 
 class OperationTimes:
-    """The counts of one lane: the lane's thread counts, and the loop reads and calls `report`."""
+    """The counts of one log directory: its thread counts, the loop reads and calls `report`."""
 
     __slots__ = (
         "is_report_due",

@@ -2,8 +2,8 @@
 
 `tidelog.runtime` has the real ports, and `tidelog.sim` the simulated ones; both start the same
 composition (DESIGN.md, rule 2). In simulation a port handle belongs to one incarnation of a node.
-After that incarnation crashed, every call raises NodeDead and has no effect (rule 5). The metadata
-store's port is `tidelog.metadata.store.MetadataStore`.
+After the crash of the incarnation that owns a port handle, every call of the handle raises NodeDead
+and has no effect (rule 5). The metadata store's port is `tidelog.metadata.store.MetadataStore`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Random(Protocol):
 
 
 class Handle(Protocol):
-    """An open file, opaque to its users, who set its path after a rename."""
+    """An open file, opaque to its users, except that they set `path` after a rename."""
 
     path: str
 
@@ -84,7 +84,7 @@ class Files(Protocol):
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Set the time of a file's last modification; a write or truncation sets it again.
 
-        A later fsync of the file makes it durable.
+        The new time becomes durable with the next fsync of the file.
         """
 
     def truncate(self, handle: Handle, size_bytes: int) -> None: ...
@@ -93,7 +93,8 @@ class Files(Protocol):
     def sync_volume(self, path: str) -> None:
         """Make everything on the volume of a path durable, including names.
 
-        A single sync replaces the syncs of thousands of files. Failures are those of fsync.
+        One call (syncfs) replaces the syncs of thousands of files. The call fails with the same
+        errors as fsync.
         """
 
     def rename(self, old: str, new: str) -> None: ...
@@ -121,7 +122,7 @@ class Files(Protocol):
 
 
 class Work(Enum):
-    """Where a lane may run an operation."""
+    """Where a lane (the queue of a log directory's file operations) may run an operation."""
 
     #: On the loop while the directory is fast, else on the directory's thread; in order of
     #: submission.
@@ -138,14 +139,14 @@ class Work(Enum):
     #: order. A device combines the syncs of many files only if they are requested together (V69).
     SYNC = "sync"
     #: The check of a large batch, always on a thread without file calls, so that computation and
-    #: file calls never delay each other. Each directory runs one such operation at a time.
+    #: file calls never delay each other. Each directory runs one COMPUTE operation at a time.
     COMPUTE = "compute"
 
 
 class Lane(Protocol):
-    """The lane through which all file operations of one log directory go (DESIGN.md, rule 3).
+    """The lane of a log directory: the queue of its file operations (DESIGN.md, rule 3).
 
-    Operations use only `Files` and captured values; the lane delivers results on the loop. An
+    An operation uses only `Files` and captured values, and its result is delivered on the loop. An
     OSError becomes a StorageError that names directory, call, path, errno and time.
     """
 
@@ -171,15 +172,16 @@ class Lane(Protocol):
     def abandon(self, error: StorageError) -> None:
         """Fail every unfinished and every later operation with `error`; called on the loop.
 
-        The lane of a hanging device is abandoned. Operations that have not begun never begin. The
-        operation under way may still take effect, like an operation of a dead process.
+        The broker abandons the file operations of a device that hangs. Operations that have not
+        begun never begin. The operation under way may still take effect, like an operation of a
+        dead process.
         """
 
     async def close(self) -> None:
         """Finish submitted operations and end the thread.
 
         Operations that callbacks submit meanwhile are finished, too, such as closing a file. A
-        later submission raises RuntimeError.
+        `submit` after `close` raises RuntimeError.
         """
 
 
@@ -199,9 +201,9 @@ class StreamHandler(Protocol):
 class ByteStream(Protocol):
     """The bytes of one connection, without frames: a socket, or a replacement of a socket.
 
-    The stream reads into its handler's buffer unless reading is paused. The stream queues no bytes
-    that it cannot send, so the handler has the queue. Calls after `close` have no effect, except
-    that sends may raise OSError.
+    The stream reads into its handler's buffer unless reading is paused. The stream queues no bytes:
+    the handler must keep the bytes that the stream could not send. Calls after `close` have no
+    effect, except that sends may raise OSError.
     """
 
     @property
@@ -258,8 +260,8 @@ class FrameHandler(Protocol):
     def send_queue_changed(self, sent_bytes: int) -> None:
         """Note that the kernel took `sent_bytes` of queued bytes; 0 if new bytes were queued.
 
-        This call also comes after `connection_lost`, while queued bytes are sent, and when none
-        remain.
+        The transport calls this method even after `connection_lost`: while queued bytes are sent,
+        and when none remain.
         """
 
 
@@ -277,7 +279,7 @@ class Transport(Protocol):
     def has_ended(self) -> bool:
         """Whether the peer has closed or reset the connection, even before `connection_lost`.
 
-        A busy loop learns of the end later than the kernel.
+        If the loop is busy, `connection_lost` comes later than the kernel knows of the end.
         """
 
     @property
@@ -380,7 +382,8 @@ class Ports:
     tracer: Tracer
     #: Registers a callback that runs first in every turn of the loop, before the turn's events.
     on_turn: Callable[[Callable[[], None]], None]
-    #: Opens the lane of a log directory; raises ConfigError for an unusable directory.
+    #: Opens the lane (the queue of file operations) of a log directory; raises ConfigError if the
+    #: directory is unusable.
     open_lane: Callable[[str], Lane]
     #: Ends the node at once without clean-up, like a crash, and logs the reason.
     halt: Callable[[str], None]

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tidelog.core.clock import Clock
     from tidelog.core.config import BrokerConfig
 
-#: Size up to which requests take no room in the budget. `max.connections` such requests are 256
-#: MiB.
+#: Size up to which requests take no room in the budget. If each of `max.connections` connections
+#: sends a request of this size, the requests take 256 MiB.
 SMALL_REQUEST_BYTES: Final = 64 * KIB
 #: Bytes that a connection with a half-received request must receive while others wait for room.
 MIN_PROGRESS_BYTES: Final = MIB
@@ -67,7 +67,7 @@ class _Room:
         self.waiting: deque[BudgetShare] = deque()
 
     def has(self, size_bytes: int) -> bool:
-        """Return whether a request of this size fits; a request without others always fits."""
+        """Return whether a request of this size fits; any request fits into an empty budget."""
         return self.used_bytes == 0 or self.used_bytes + size_bytes <= self.max_bytes
 
 
@@ -92,7 +92,7 @@ class ReceiveBudget:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of all requests that hold room now."""
+        """Total size of the requests that hold room in the budgets now."""
         return self._writes.used_bytes + self._others.used_bytes
 
     @property
@@ -111,7 +111,7 @@ class ReceiveBudget:
         return BudgetShare(self, peer, on_room, close)
 
     def room(self, api_key: int) -> _Room:
-        """Return the budget of an API's requests: Produce's or the one for all others."""
+        """Return the budget for an API's requests; all APIs but Produce share one budget."""
         return self._writes if api_key == _PRODUCE else self._others
 
     def wait(self, share: BudgetShare, room: _Room, size_bytes: int) -> None:
@@ -188,7 +188,7 @@ class BudgetShare:
     def reserve(self, size_bytes: int, api_key: int) -> bool:
         """Reserve room for a request that has begun to arrive; return whether reading may continue.
 
-        If not, the connection must not be read until the budget calls `on_room`.
+        After False, the connection must not be read until the budget calls `on_room`.
         """
         if self._closed:
             return True
@@ -270,7 +270,7 @@ class BudgetShare:
         self._on_room()
 
     def begin_progress(self, now_ms: int) -> None:
-        """Start a new period of progress."""
+        """Start a new period of `PROGRESS_MS`, in which the request must make progress."""
         self._begun_ms = now_ms
         self._since_begun = 0
 

@@ -7,12 +7,12 @@ wait for an earlier response of their connection do not count either.
 
 The less room the budget has, the fewer records a fetch gets (`grant_bytes`), but at least one
 batch. So no fetch waits for peers that do not read their responses, nor for another fetch's disk
-(`disk_reads`). Responses to other requests never wait. But while room is short, a connection with
-unread bytes begins no further request. At the limit, the broker closes connections whose peers read
-nothing. Only when the limit is exceeded by a quarter do fetches wait. All fetches in one turn of
-the loop read at most `MAX_TURN_BYTES` together; further fetches read in the next turns
-(docs/adr/0067). This module uses no sockets: connections report the bytes that they hold, and the
-budget resumes fetches.
+(`disk_reads`). Only fetches wait for room; responses to requests of other APIs never wait. But
+while more than half of the budget is used, a connection with many unread bytes begins no further
+request. At the limit, the broker closes connections whose peers read nothing. Fetches wait only
+while the used bytes exceed the limit by a quarter. All fetches in one turn of the loop read at most
+`MAX_TURN_BYTES` together; further fetches read in the next turns (docs/adr/0067). This module uses
+no sockets: connections report the bytes that they hold, and the budget resumes fetches.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tidelog.core.limits import KIB, MAX_IN_FLIGHT_PER_CONNECTION, MAX_SEND_QUEU
 if TYPE_CHECKING:
     from tidelog.core.ports import Clock
 
-#: Bytes of records that the fetches of one turn of the loop read from the page cache. Reading them
-#: with checksums takes 10 ms. A single fetch gets no more either.
+#: Bytes of records that the fetches of one turn of the loop read from the page cache. To read so
+#: many bytes and to check their checksums takes 10 ms. A single fetch gets at most as many bytes.
 MAX_TURN_BYTES: Final = 16 * MIB
 #: A fetch gets an eighth of the free room: many slow readers share the room, and a single reader is
 #: not slowed down.
@@ -40,9 +40,9 @@ LEAST_GRANT_BYTES: Final = MIB
 SHORT_GRANT_BYTES: Final = 64 * KIB
 #: Unread bytes of a connection above which it begins no further request while room is short.
 SHORT_QUEUE_BYTES: Final = 64 * KIB
-#: Bytes up to which responses that wait for an earlier response of their connection do not count. A
-#: client that sends several requests at once always has such responses; on 4,096 connections they
-#: hold 16 MiB.
+#: A connection's waiting responses do not count while they have at most this many bytes: each waits
+#: for an earlier response of the connection. A client that sends several requests at once always
+#: has waiting responses; on 4,096 connections the uncounted bytes are 16 MiB.
 UNCOUNTED_BYTES: Final = 4 * KIB
 #: Pending requests of one connection while fetches wait for their turn, as many as an idempotent
 #: producer has in flight.
@@ -51,7 +51,8 @@ SHORT_IN_FLIGHT: Final = 5
 _DUE_AT_ONCE: Final = 100
 #: Time without a byte read after which the broker may close a connection to free memory for others.
 STALLED_MS: Final = 10_000
-#: Bytes of reads after which the budget checks the turn of the loop; fewer bytes need no check.
+#: Bytes that the fetches of one turn of the loop may read before the budget checks
+#: `MAX_TURN_BYTES`.
 _TURN_STEP_BYTES: Final = 2 * MIB
 _CHECK_MS: Final = 1_000
 #: Least time between two log lines about unread responses.
@@ -174,7 +175,7 @@ class ResponseRoom:
             fetch = next(iter(waiting))
             del waiting[fetch]
             if fetch.unread_bytes() > SHORT_QUEUE_BYTES:
-                granted = SHORT_GRANT_BYTES  # the connection already holds its part
+                granted = SHORT_GRANT_BYTES  # the connection already holds much of the budget
             fetch.resume(granted)
         if waiting and not self.is_exhausted and not self._is_looking:
             self._is_looking = True
@@ -200,7 +201,8 @@ class ResponseRoom:
         self.max_in_flight = SHORT_IN_FLIGHT if self._waiting else MAX_IN_FLIGHT_PER_CONNECTION
         self.queue_limit_bytes = MAX_SEND_QUEUE_BYTES if used < most // 2 else SHORT_QUEUE_BYTES
         if used >= most:
-            # A check can free nothing if no connection holds bytes, so it is not urgent then.
+            # A check frees room only if a connection holds bytes; otherwise the check is not
+            # urgent.
             self._begin_checks(is_urgent=used >= 2 * most and bool(self.holders))
         if was_exhausted and not self.is_exhausted and self._waiting and not self._is_looking:
             self._is_looking = True

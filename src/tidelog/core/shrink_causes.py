@@ -1,7 +1,7 @@
 """Causes for which a replica left the ISR.
 
 The leader knows the cause of a shrink that it requested (V62). The controller knows the cause of a
-shrink that it made itself (V10, V43, D3). The numbers are part of tidelog's own fields of
+shrink that it made itself (V10, V43, D3). The causes' numbers are part of tidelog's own fields of
 AlterPartition and UpdateMetadata.
 """
 
@@ -13,8 +13,8 @@ from enum import IntEnum
 class ShrinkCause(IntEnum):
     """The cause for which a replica left the ISR."""
 
-    #: The replica left before the current controller was elected, or a leader of Kafka's removed
-    #: it.
+    #: The replica left the ISR before the current controller was elected, or a leader that runs
+    #: Kafka removed the replica.
     UNKNOWN = 0
     #: The replica fetches, but was not caught up for replica.lag.time.max.ms, or lags too many
     #: bytes behind.
@@ -34,7 +34,8 @@ class ShrinkCause(IntEnum):
     #: network failed.
     SESSION = 7
     #: The leader's disk did not finish the read for the replica's last fetch within half of
-    #: replica.lag.time.max.ms. So the leader is slow, not the follower (KIP-501).
+    #: replica.lag.time.max.ms. This cause shows that the leader is slow, not the follower
+    #: (KIP-501).
     LEADER_READ = 8
     #: The replica is in a log directory that has failed (KIP-112).
     OFFLINE = 9

@@ -114,7 +114,7 @@ class TopicConfig:
         "while they are outside the ISR."
     )
 
-    # Refused by Kafka too, in a cluster without tiered storage or with ZooKeeper.
+    # Keys of tiered storage: Kafka refuses them too, without tiered storage or with ZooKeeper.
     remote_storage_enable: bool = only(False, "Records stay on the brokers' disks.", "false")
     remote_log_copy_disable: bool = only(False, "There are no remote records.", "false")
     remote_log_delete_on_disable: bool = only(False, "There are no remote records.", "false")
@@ -211,7 +211,7 @@ def _read(configs: Mapping[str, str | None]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key in sorted(configs):
         if key not in declared:
-            import difflib  # 150 KiB that few brokers need
+            import difflib  # `difflib` takes 150 KiB, and few brokers need it
 
             near = difflib.get_close_matches(key, declared, n=1, cutoff=0.8)
             hint = f"; did you mean {near[0]}?" if near else ""

@@ -20,7 +20,7 @@ ZERO_TOPIC_ID: TopicId = bytes(16)
 NO_LEADER = -1
 NO_EPOCH = -1
 NO_BROKER_EPOCH = -1
-#: The stamp that stands for no known transaction of the metadata store (E8).
+#: The value for a missing stamp: the store has no node `/brokers/stamps/N` of the broker (E8).
 NO_STAMP = -1
 
 #: Isolation levels of consumers (KIP-98).
@@ -97,10 +97,10 @@ class CleanEpochs(NamedTuple):
     """Broker epochs of registrations since which a broker has provably lost no record (E3, E7).
 
     `last` is the broker epoch of the last registration, or -1. `earlier` are the epochs of the
-    registrations before it, the newest last. Each incarnation shut down cleanly, or only its
-    session ended. The earlier epochs matter if no controller recorded the registrations in between.
-    The epochs are listed one by one, because an epoch between two of them may belong to an
-    incarnation with another disk.
+    registrations before the last one, the newest last. Each incarnation with a listed epoch shut
+    down cleanly, or only its session ended. A state node may still record an `earlier` epoch, if no
+    controller recorded the later registrations. The epochs are listed one by one, because an epoch
+    between two of them may belong to an incarnation with another disk.
     """
 
     last: int = NO_BROKER_EPOCH
@@ -134,9 +134,9 @@ class BrokerInfo:
 
 
 #: Least number of leader epochs that every partition skips after the store was restored from an
-#: older copy (E8). No leader since that copy can have had a higher epoch. The broker draws a random
-#: number between this and twice this, so that a second restore of the same copy skips another
-#: number.
+#: older copy (E8). No leader elected since the copy was made can have a leader epoch higher by more
+#: than this. The number of skipped epochs is drawn at random between this value and its double, so
+#: that a second restore of the same copy skips another number.
 LEAST_EPOCHS_SKIPPED: Final = 1 << 16
 
 
@@ -145,19 +145,22 @@ class StoreWentBack:
     """The node `/brokers/store_went_back`: the store was restored from an old copy (E8)."""
 
     broker_id: int
-    #: The transaction of the broker's last stamp, which its log directories hold.
+    #: Transaction in which the broker last wrote its node `/brokers/stamps/N` (its stamp), as its
+    #: log directories recorded it.
     seen: int
-    #: The stamp that the store holds for the broker, or NO_STAMP.
+    #: Transaction in which the broker's stamp was written according to the store; NO_STAMP if the
+    #: store has no stamp.
     found: int
     timestamp_ms: int
     #: Number of leader epochs that each partition skips.
     skipped: int = LEAST_EPOCHS_SKIPPED
-    #: Transaction that wrote the node; no state that the store held before it proves anything.
+    #: Transaction that wrote the node; partition states that were in the store before this
+    #: transaction prove nothing.
     zxid: int = 0
 
     @property
     def name(self) -> str:
-        """An identifier of this mark, distinct even from marks with an equal transaction number."""
+        """An identifier of the node's content, distinct even if `zxid` is equal in two stores."""
         return f"{self.zxid}-{self.timestamp_ms}"
 
 
@@ -165,10 +168,10 @@ class StoreWentBack:
 class PartitionState:
     """Leader and ISR of one partition as published in its state node (rule V6).
 
-    `partition_epoch` is the version of the node. `isr_epochs` holds, in the order of `isr`, the
-    broker epoch under which each member was in sync (V10); None if the node lacks the key. `elr`
-    are the replicas that left a small ISR with every committed record (E1). `elr_epochs` holds the
-    broker epoch of each replica in `elr`, or -1 if it is not known.
+    `partition_epoch` is the version of the state node. `isr_epochs` holds, in the order of `isr`,
+    the broker epoch under which each member was in sync (V10); None if the node lacks the key.
+    `elr` are the replicas that left a small ISR with every committed record (E1). `elr_epochs`
+    holds the broker epoch of each replica in `elr`, or -1 if it is not known.
     """
 
     leader: int
@@ -185,14 +188,14 @@ class PartitionState:
     #: Whether the partition was removed; its node is kept for the epochs (V71).
     removed: bool = False
     #: The target replicas of a reassignment whose removed replicas have left the ISR for good
-    #: (V52). This list has no meaning once the topic node has another target.
+    #: (V52). `reassigned_to` has no meaning once the topic node has another target.
     reassigned_to: tuple[int, ...] = ()
     #: (leader epoch, partition epoch) of the first state of the partition's current incarnation;
     #: above zero if an earlier partition of that number was removed (V71).
     first_epochs: tuple[int, int] = (0, 0)
-    #: Whether the state is from a store that was restored from an older copy (E8). If so, no
-    #: recorded epoch proves a replica, and any assigned replica may have the committed records. The
-    #: election of the next leader clears this flag.
+    #: Whether the state is from a store that was restored from an older copy (E8). In an unproven
+    #: state no recorded epoch proves a replica, and any assigned replica may have the committed
+    #: records. The election of the next leader makes the state proven again.
     is_unproven: bool = False
     #: Transaction id of the node's last change, which detects bounces if isr_epochs is absent
     #: (V10).

@@ -1,6 +1,6 @@
 """Words for people that depend on a number: nouns, verbs, and the names of brokers.
 
-Messages of commands, plans and reports share them.
+Messages of commands, plans and reports use these functions.
 """
 
 from __future__ import annotations
