@@ -8,11 +8,11 @@ brokers run.
 
 `commands` judges the controller's commands, and `effects` are the actions that decisions request.
 
-`leader` is a leading replica, with each follower's `progress` and `lag`. Its `isr` loses members
-for the causes in `shrinks`; `direct_isr` writes ISR changes into the state node (A12). `watermark`
-computes the high watermark from log ends, or from `synced_offsets` under `flush.before.ack` (V69).
-`pending_reads` and `reads_under_way` are reads that have not finished (F5 to F7, F11). `takeover`
-measures the end of a failover (V80).
+`leader` is a leading replica, with each follower's `progress` and `lag`. Members leave the ISR
+(`isr`) for the causes in `shrinks`, and `direct_isr` writes ISR changes into the state node (A12).
+`watermark` computes the high watermark from log ends, or from `synced_offsets` under
+`flush.before.ack` (V69). `pending_reads` and `reads_under_way` are reads that have not finished (F5
+to F7, F11). `takeover` measures the end of a failover (V80).
 
 `follower` is a following replica, and `truncation` finds the offset at which its log diverges from
 the leader's log.

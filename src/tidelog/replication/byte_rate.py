@@ -3,10 +3,10 @@
 As in Kafka (SimpleRate), the rate is the bytes of the last `replication.quota.window.num` windows
 over the time since the oldest window began, at least the length of one window. A window begins with
 its first bytes. The bytes of one large read may exceed the limit for longer than all windows last.
-Kafka then forgets these bytes, so that low limits are exceeded for ever. tidelog carries the unpaid
-part of the throttled bytes over. So over any time, throttled bytes stay within the limit, plus one
-read and the credit of the windows. Times are monotonic milliseconds and arguments; no clock is
-read.
+Kafka forgets the bytes of expired windows, so that such reads exceed a low limit for ever. tidelog
+carries the throttled bytes above the limit over to later windows. So over any time, throttled bytes
+stay within the limit, plus one read and the bytes that the limit allows during the windows. Times
+are monotonic milliseconds and arguments; no clock is read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ByteRate:
         self._windows: deque[_Window] = deque()
         self._limit: int | None = None
         self._limit_set_ms = 0
-        #: Throttled bytes of earlier windows that the limit has not paid for yet.
+        #: Throttled bytes above the limit in expired windows, which count in later windows.
         self._carried = 0
 
     def limited(self, limit: int | None, now_ms: int) -> None:
@@ -73,15 +73,15 @@ class ByteRate:
         total = self._carried + further + sum(window.count for window in self._windows)
         elapsed_ms = self._elapsed_ms(now_ms)
         if self._carried:
-            # The credit of the first window is already spent.
+            # Carried bytes were above the limit, so the first window gets no minimum length.
             elapsed_ms = now_ms - self._windows[0].begun_ms
         return total * _MS_PER_S > self._limit * elapsed_ms
 
     def recovers_in_ms(self, now_ms: int) -> int:
         """Return after how many ms the limit is not exceeded any more, if no bytes come.
 
-        The result is at least 1, and at most the length of all windows. With a limit of 0 the
-        result is the time of the next check.
+        The returned time is at least 1 ms, and at most the length of all windows. A limit of 0
+        stays exceeded, and the returned time is then only that until the next check.
         """
         if self._limit is None:
             return 1
@@ -111,11 +111,11 @@ class ByteRate:
             end_ms = windows[0].begun_ms if windows else first.begun_ms + self.span_ms
             self._carried = self._left(first, end_ms, self._carried)
             if self._carried and not windows:
-                # With a limit of 0 the bytes stay unpaid, however often all windows pass.
+                # With a limit of 0 the carried bytes stay, however often all windows expire.
                 windows.append(_Window(end_ms if self._limit else now_ms))
 
     def _left(self, window: _Window, end_ms: int, carried: int) -> int:
-        """Return the throttled bytes that the limit has not paid for when a window expires."""
+        """Return the throttled bytes above the limit that remain when a window expires."""
         if self._limit is None or window.begun_ms < self._limit_set_ms:
             return 0
         paid = self._limit * (end_ms - window.begun_ms) // _MS_PER_S
@@ -123,5 +123,5 @@ class ByteRate:
 
 
 def _time_of(count: int, limit: int) -> int:
-    """Return the milliseconds in which the limit pays for bytes, rounded up."""
+    """Return the milliseconds in which the limit allows `count` bytes, rounded up."""
     return -(-count * _MS_PER_S // limit)

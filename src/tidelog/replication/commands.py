@@ -23,8 +23,8 @@ EPOCH_DURING_DELETE = -2
 #: Leader epoch of a StopReplica from an old controller, which sends no epoch to compare.
 NO_STOP_EPOCH = -1
 
-#: Number of correlation ids, which start again after the highest id. If two ids are further apart
-#: than half of this range, the lower id is the later one.
+#: Number of correlation ids, which start again after the highest id. If two correlation ids differ
+#: by more than half of this number, the lower id is the later one.
 _CORRELATION_IDS = 1 << 31
 
 #: If strays are more than this share of a broker's replicas, and at least this number, their
@@ -48,11 +48,11 @@ class Placement(Enum):
     KEEP = "keep"
     #: The replica is not on this broker, and may be created empty.
     CREATE = "create"
-    #: The replica is not on this broker, although it leads or is in sync. Its log was lost, and an
+    #: The replica is not on this broker, although it leads or is in sync: its log was lost, and an
     #: empty replica must not take its place (D3).
     LOST = "lost"
-    #: The replica is not on this broker, but may be in a failed log directory. The broker creates
-    #: no replica (D3).
+    #: The replica is not on this broker, but may be in a failed log directory, so the broker
+    #: creates no replica (D3).
     OFFLINE = "offline"
     #: This broker has a replica of another topic of the same name (V23).
     OTHER_TOPIC = "other topic"
@@ -140,9 +140,9 @@ def placement(
         and topic_id_matches(offline.topic_id, topic_id)
         and (is_member or leader_epoch <= offline.leader_epoch)
     ):
-        # The controller repeats a creating command whose response was lost. The replica that the
-        # first command created may have been in sync since, and counts until the controller learns
-        # of the failure.
+        # The controller repeats a command that creates a replica if its response was lost. The
+        # created replica may have joined the ISR before its directory failed, and stays a member
+        # until the controller learns of the failure.
         return Placement.OFFLINE
     if is_new:
         return Placement.CREATE
@@ -180,10 +180,10 @@ def is_nameless_leftover(
 ) -> bool:
     """Return whether a replica may belong to an earlier topic of the name and must make room (V23).
 
-    The topic id of such a replica did not survive a crash. A replica that has been in sync belongs
-    to the commanded topic. The controller names no other replica as in sync, except the replicas
-    with which a new topic begins. For any other replica the topic is unknown, and the leader epochs
-    of two topics look alike.
+    A replica without a topic id lost the id in a crash. A replica that has been in sync belongs to
+    the commanded topic. The commanded ISR also names the replicas of a new topic, which are empty.
+    The topic of a replica outside the ISR is unknown, because the leader epochs of two topics look
+    alike.
     """
     if own_topic_id != ZERO_TOPIC_ID:
         return False
@@ -202,10 +202,10 @@ def is_of_former_life(
 ) -> bool:
     """Return whether a replica is of a removed partition whose number is in use again (V71).
 
-    The topic id is the same, but the leader epochs of the present incarnation are all above those
-    of the former incarnation. `own_leader_epoch` is the epoch of the last command obeyed,
-    `latest_log_epoch` the epoch of the last record; -1 means that there is none. A log without both
-    epochs has no records, and makes room if an empty log is to be created.
+    Both incarnations of the partition have the same topic id, but all leader epochs of the present
+    one are above those of the former one. `own_leader_epoch` is the epoch of the last command
+    obeyed, `latest_log_epoch` the epoch of the last record; -1 means that there is none. If both
+    epochs are -1, the log has no records, and makes room if the command creates the replica.
     """
     known = max(own_leader_epoch, latest_log_epoch)
     if known >= 0:
@@ -233,7 +233,7 @@ def strays(
 
 
 def deletion_waits(stray_count: int, hosted_count: int) -> bool:
-    """Return whether so many strays are deleted only after an operator's confirmation (V35).
+    """Return whether the deletion of `stray_count` strays needs an operator's confirmation (V35).
 
     `hosted_count` is the number of the broker's replicas before the command, strays included.
     """

@@ -83,7 +83,7 @@ def _may_join(member: int, change: IsrChange, registered: Mapping[int, int]) -> 
 
     The registration may change before the write; the recorded epoch then shows the change (V10). A
     follower that sends no broker epoch only has to be registered, as in Kafka. The leader proposes
-    such a follower only in response to a fetch.
+    a follower without a broker epoch only in response to a fetch.
     """
     counted = _counted(change)[member]
     return member in registered and counted in (NO_BROKER_EPOCH, registered[member])

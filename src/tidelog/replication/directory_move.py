@@ -59,7 +59,7 @@ def next_step(present: LogExtent, future: LogExtent) -> Step:
             present.epochs, end, latest_epoch, future.log_end_offset
         )
     except KafkaError:
-        # The present replica has none of these records.
+        # The present replica has none of the future replica's records.
         return Step(StepKind.RESTART, start)
     if diverging is not None:
         offset = truncation.truncation_offset(diverging, future.epochs, future.log_end_offset)

@@ -1,10 +1,10 @@
 """Effects: the actions that a replica's decision requests of its broker, in order.
 
-Effects are small slotted values without behaviour. The broker runs the effects (`leader_effects`
-in `tidelog.broker.replicas.hosting`, `followed_partition` in `fetching`), and the model checker
-interprets them. The effects of the hot path carry no values, because their state is the replica's
-own. These effects are shared, so that no object is allocated when a batch is appended or a follower
-fetches.
+Effects are small slotted values without behaviour. The broker runs the effects (`leader_effects` in
+`tidelog.broker.replicas.hosting`, `followed_partition` in `fetching`), and the model checker
+interprets them. Effects of appends and of follower fetches carry no values, because the broker
+reads the values from the replica. All replicas share one object of each of these effects, so that
+no append or fetch allocates one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class WithdrawAlterPartition:
 class RetryAlterPartition:
     """A change whose outcome is unknown, which the broker requests again later (A2).
 
-    The broker waits for `after_ms` first, while the controller holds the change back (A11).
+    If the controller holds the change back, the broker requests it again only after `after_ms`
+    (A11).
     """
 
     change: IsrChange
@@ -75,7 +76,7 @@ class TruncateTo:
 
 @dataclass(slots=True)
 class TruncateFullyAndStartAt:
-    """A drop of the follower's log, which starts over at `offset`; `truncated` is due (V67)."""
+    """A drop of the follower's whole log, to restart at `offset`; `truncated` is due next (V67)."""
 
     offset: int
 

@@ -141,8 +141,8 @@ class FollowerReplica:
     def not_appended(self, error: ErrorCode) -> Effects:
         """Record that the records of the response find no room now, and retry later (D14).
 
-        The leader's high watermark and log start are valid all the same, and the log start makes
-        room on this replica.
+        The response's high watermark and log start are valid without its records, and a higher log
+        start makes room on this replica.
         """
         assert self.is_busy, "records are appended for one answer at a time (V33)"
         self.is_busy = False
@@ -153,10 +153,11 @@ class FollowerReplica:
         """Return the effects that are due after a pause, before the next fetch.
 
         A failed effect may have changed the log, and a fetch from the old position would then fail
-        for ever. A longer log has records whose flush failed: the records are flushed before the
-        position follows the log. A shorter log was truncated in part: it is a prefix of the former
-        log, and the position follows the log at once. Damage that could not be truncated before is
-        truncated now (V68).
+        for ever. If the log is longer than the position, a flush of its last records failed: the
+        records are flushed before the position follows the log. If the log is shorter than the
+        position, it was truncated in part: it is a prefix of the former log, and the position
+        follows the log at once. A damaged end of the log that could not be truncated before the
+        pause is truncated now (V68).
         """
         if self.is_busy:
             return NOTHING

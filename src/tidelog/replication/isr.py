@@ -3,11 +3,11 @@
 The leader proposes, and the controller decides (A1 to A9). Until an outcome is known, every state
 that may be true counts: the maximal ISR is the union of all these states. An expansion counts at
 once (A7), a shrink only when it is confirmed (A6). Only one request per partition waits at the
-controller at a time. If that request gets no response, a newer change may supersede its change, and
-then both changes count. A change leaves the union by a newer partition epoch, or because the
-controller responded that the change was not and will not be made (A8). A change that was not sent
-is replaced. This module does not know follower state or time, except in the checks for joining and
-leaving the ISR (V62, V63). `docs/internals/isr.md` shows the transitions in a diagram.
+controller at a time. If a request gets no response, a newer change may supersede the requested
+change, and then both changes count. A change leaves the union by a newer partition epoch, or
+because the controller responded that the change was not and will not be made (A8). A change that
+was not sent is replaced. This module does not know follower state or time, except in the checks for
+joining and leaving the ISR (V62, V63). `docs/internals/isr.md` shows the transitions in a diagram.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tidelog.replication.shrinks import IsrShrink
 NOT_MADE = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 #: Errors after which the change may have been made, this leader is not current, or the controller
 #: cannot read the topic. The leader waits for the controller's next command for the partition, and
-#: still counts the change (A3). If that command shows no newer state, the leader requests the
-#: change again.
+#: still counts the change (A3). If the controller's next command shows no newer state, the leader
+#: requests the change again.
 WAIT_FOR_COMMAND = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.INVALID_REQUEST,
@@ -43,10 +43,11 @@ class Awaits(Enum):
 
     #: No change is in flight.
     NOTHING = "nothing"
-    #: The response to the change's request. The leader sends no other request for the partition.
+    #: The response to the change's request; until then the leader sends no other request for the
+    #: partition.
     RESPONSE = "response"
-    #: The next request, as the last request got no response that settles the change (A2). A newer
-    #: change may supersede the repetition (A8).
+    #: The next request, as the last request got no response that settles the change (A2). The
+    #: leader may request a newer change instead of repeating the request (A8).
     REPETITION = "repetition"
     #: The controller's next command for the partition (A3).
     COMMAND = "command"
@@ -163,7 +164,8 @@ def left_to_command(state: IsrState, change: IsrChange) -> IsrState:
 def command_repeated(state: IsrState) -> IsrState:
     """Record a command with the known partition epoch, for which changes in flight waited (A3).
 
-    The command settles no change: the controller may still accept a request that is under way (A8).
+    A repeated command settles no change: the controller may still accept a request that is under
+    way (A8).
     """
     assert state.awaits is Awaits.COMMAND, "only a change can be left to a command (A3)"
     return replace(state, awaits=Awaits.REPETITION)
@@ -189,7 +191,7 @@ def committed(isr: Iterable[int], partition_epoch: int) -> IsrState:
 
 
 def confirmed_as_known(state: IsrState, change: IsrChange, isr: Iterable[int]) -> IsrState:
-    """Return the state after a response that `change` already holds, at the known epoch (A4).
+    """Return the state after a response that the known partition epoch already has `change` (A4).
 
     The response settles only `change`: earlier changes on the same epoch may still be accepted
     (A8).
@@ -200,8 +202,9 @@ def confirmed_as_known(state: IsrState, change: IsrChange, isr: Iterable[int]) -
 def reached(log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
     """Return whether a log is long enough to join the ISR (V63).
 
-    The log must reach the high watermark and the current leader epoch. Below the start of that
-    epoch there may be committed records that the leader's own high watermark has not reached.
+    The log must reach the high watermark and the start of the current leader epoch. Below the start
+    of the current leader epoch, there may be committed records above the leader's own high
+    watermark.
     """
     return log_end_offset >= high_watermark and log_end_offset >= epoch_start_offset
 

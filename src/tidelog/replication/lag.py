@@ -25,8 +25,8 @@ def progress_of(follower: FollowerProgress, leader_end_offset: int, now_ms: int)
     """Return the progress of a follower by the leader's monotonic clock."""
     since_fetch_ms = _since(follower.last_fetch_ms, now_ms)
     if follower.log_end_offset < 0:
-        # The follower has not fetched in this leadership: a member has a grace period, which is no
-        # progress (V31).
+        # The follower has not fetched in this leadership, so its progress is unknown; a member of
+        # the ISR still has its grace period (V31).
         return Progress(-1, -1, since_fetch_ms, follower.pending_reads(now_ms))
     lag_records = max(0, leader_end_offset - follower.log_end_offset)
     lag_ms = _since(follower.caught_up_ms(), now_ms) if lag_records else 0

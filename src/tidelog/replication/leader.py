@@ -1,11 +1,12 @@
 """A leading replica: follower progress, ISR, high watermark (V31, V60 to V65, A4 to A9, F1 to F4).
 
 One object is one leadership, that is one leader epoch. No earlier knowledge of followers survives
-into a new leadership, because a log may have been truncated in between (V31). A leader that leads
-on keeps what it knows of its own reads (F7). Follower fetches and appends are the hot path, which
-allocates nothing unless the state changes. The leader does not know the log's contents, the
-network, or the store; the time is an argument. The caller reports the outcome of a proposed ISR
-change. Errors are responses to the requesting follower, raised as KafkaError.
+into a new leadership, because a log may have been truncated in between (V31). A leader that
+continues under a new leader epoch keeps the state of its own reads (F7). Follower fetches and
+appends are the hot path, which allocates nothing unless the state changes. The leader does not know
+the log's contents, the network, or the store; the time is an argument. The caller reports the
+outcome of a proposed ISR change. Errors are responses to the requesting follower, raised as
+KafkaError.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from tidelog.replication.progress import NEVER_MS, FollowerProgress
 from tidelog.replication.reads_under_way import ReadsUnderWay
 from tidelog.replication.shrinks import shrink_of
 
-#: Minimum time between two proposals of a follower that the controller refused. Such a follower is
-#: shutting down or re-registering, and would otherwise be proposed again with each fetch.
+#: Minimum time between two proposals of a follower that the controller refused. A follower that the
+#: controller refused is shutting down or re-registering; without this pause, the leader would
+#: propose it again with each of its fetches.
 REFUSED_JOIN_BACKOFF_MS = 500
 
 
@@ -122,12 +124,13 @@ class LeaderReplica:
         self.max_lag_ms = max_lag_ms
         self.max_lag_bytes = max_lag_bytes
         #: Whether the leader was elected from outside the ISR, and published state does not record
-        #: its recovery yet. Its epoch begins at its log end, so the next ISR change reports the
-        #: recovery at once (A3).
+        #: its recovery yet. A recovering leader's epoch begins at its log end, so the next ISR
+        #: change reports the recovery at once (A3).
         self.is_recovering = recovery_state == RECOVERING
         #: Whether published state names eligible replicas outside the ISR. Each eligible replica
         #: may be elected with the records committed so far. So the leader commits no more records
-        #: until the controller has cleared these replicas, whatever minimum this leader knows (E1).
+        #: until the controller has cleared the eligible replicas, whatever `min.insync.replicas`
+        #: the leader knows (E1).
         self.has_eligible = has_eligible
         #: Whether replicas count with their synced offsets; `synced_offset` is the leader's own
         #: (V69).
@@ -170,9 +173,9 @@ class LeaderReplica:
         Raises KafkaError UNKNOWN_LEADER_EPOCH for a replica that is not assigned, as the assignment
         may be newer than the leader's. Raises NOT_LEADER_OR_FOLLOWER for a fetch of an earlier
         incarnation of the follower's broker. Raises the same error for a fetch without a broker
-        epoch, if a fetch with a broker epoch arrived within `max_lag_ms`. After that time the
-        broker counts as restarted at a protocol level without broker epochs. Source:
-        Partition.followerReplicaOrThrow.
+        epoch, if a fetch with a broker epoch arrived within `max_lag_ms`. If no fetch with a broker
+        epoch arrives for `max_lag_ms`, the broker counts as restarted at a protocol level without
+        broker epochs. Source: Partition.followerReplicaOrThrow.
         """
         follower = self.followers.get(replica_id)
         if follower is None:
@@ -235,7 +238,7 @@ class LeaderReplica:
     def fetch_refused(self, replica_id: int, now_ms: int) -> None:
         """Record a follower's fetch under another leader or broker epoch, which does not count.
 
-        Such a fetch explains why a member falls out of sync although it fetches.
+        A refused fetch explains why a member falls out of sync although it fetches.
         """
         follower = self.followers.get(replica_id)
         if follower is not None:
@@ -296,11 +299,13 @@ class LeaderReplica:
         """Apply a command of this same leader epoch; a repeated command resets nothing (V31, A9).
 
         A change that waits for a command is requested again after a command with the partition
-        epoch on which the change builds. That command settles nothing, and no other command need
-        follow (A3). The caller has checked that the command is current (V30).
+        epoch on which the change builds. A command with a known partition epoch settles no change,
+        and the controller need not send another command (A3). The caller has checked that the
+        command is current (V30).
         """
         if partition_epoch == self.isr.partition_epoch and self.isr.awaits is Awaits.COMMAND:
-            # The controller has made no change, and publishes no newer state by itself.
+            # The controller has not made the change, and publishes no newer state without a new
+            # request.
             self.isr = isr_rules.command_repeated(self.isr)
             return self._go_on(now_ms)
         if partition_epoch <= self.isr.partition_epoch:
@@ -323,8 +328,8 @@ class LeaderReplica:
         """Record that the request for `change` got no response that settles the change (A2, A8).
 
         The change still counts. The leader examines every replica, as a newer change may now
-        supersede this one. Otherwise the leader requests the change again, after `held_ms` if the
-        controller holds the expansion back for so long (A11).
+        supersede `change`. If no newer change does, the leader requests `change` again, after
+        `held_ms` if the controller holds the expansion back for so long (A11).
         """
         if self.isr.awaits is not Awaits.RESPONSE or self.isr.in_flight[-1] != change:
             return NOTHING
@@ -352,8 +357,8 @@ class LeaderReplica:
 
         A response for another leadership, or older than the known state, is ignored. If a response
         has the partition epoch that the leader already has, the proposed state is valid, and
-        `change` is no longer in flight. Such a response ends no other change in flight (A8), and is
-        ignored if `change` had ended before.
+        `change` is no longer in flight. A response with the known partition epoch ends no other
+        change in flight (A8), and is ignored if `change` had ended before.
         """
         if leader_epoch != self.leader_epoch or partition_epoch < self.isr.partition_epoch:
             return NOTHING
@@ -419,9 +424,9 @@ class LeaderReplica:
     def continues(self, former: LeaderReplica, now_ms: int) -> None:
         """Keep what this broker knew of its reads in its former leadership (F7, F11).
 
-        Another broker may have led in between, and followers may have truncated their logs. Reads
-        say nothing about logs and only keep a member in the ISR. The high watermark waits for the
-        log end of every member in any case (F8).
+        Another broker may have led between the two leaderships, and followers may have truncated
+        their logs. Pending reads prove nothing about a follower's log and only keep a member in the
+        ISR. The high watermark waits for the log end of every member in any case (F8).
         """
         self.reads_under_way = former.reads_under_way
         for follower in self._others:
@@ -511,7 +516,7 @@ class LeaderReplica:
     def _go_on(self, now_ms: int, held_ms: int = 0) -> Effects:
         """Examine every replica; request an open change again unless it is superseded.
 
-        The repetition waits for `held_ms`.
+        The repeated request waits for `held_ms`.
         """
         effects = self.examine(now_ms)
         again = isr_rules.repetition(self.isr)
@@ -520,9 +525,9 @@ class LeaderReplica:
     def _not_made(self, change: IsrChange, now_ms: int) -> Effects:
         """Drop `change`, which the controller has not made and never will (A8).
 
-        A follower that the change would have added is not proposed for a moment, and the rest of
-        the change is proposed again. Without such a follower the same change would result, so it
-        waits for the next examination.
+        A follower that `change` would have added is not proposed for `REFUSED_JOIN_BACKOFF_MS`, and
+        the rest of `change` is proposed again. If `change` would have added no follower, the same
+        change would result, so the leader waits for the next examination.
         """
         self.isr = isr_rules.not_made(self.isr, change)
         self._mark()
@@ -544,7 +549,7 @@ class LeaderReplica:
         """Return whether a follower that has not fetched just now may join the ISR (V63).
 
         The progress of a follower without a broker epoch may come from an earlier incarnation than
-        the registered one. So only its next fetch proves that it has the log.
+        the registered one. So only the follower's next fetch proves that it has the log.
         """
         return follower.counted_broker_epoch != NO_BROKER_EPOCH and self._may_join(follower, now_ms)
 

@@ -5,9 +5,9 @@ A follower cannot catch up faster than its leader reads. With
 its fetch, and is caught up when that read is done. One object holds the reads of one fetch session.
 A response leaves when all reads of its fetch are done, so a slow read delays every partition of the
 session. A pending read ends when the disk has read, or vanishes with the follower's connection. A
-pending read does not count once its request is older than `replica.socket.timeout.ms`, or for
-another broker epoch. This module knows no partition, log or ISR; times are monotonic milliseconds
-of the leader's own clock. Source: KIP-501.
+pending read does not count if its fetch is older than `replica.socket.timeout.ms` or has another
+broker epoch than the follower now. This module knows no partition, log or ISR; times are monotonic
+milliseconds of the leader's own clock. Source: KIP-501.
 """
 
 from __future__ import annotations
@@ -87,10 +87,11 @@ class PendingReads:
         self._dropped.pop(number, None)
 
     def reads_since_ms(self, broker_epoch: int, fetched_ms: int) -> int:
-        """Return since when the disk reads for a fetch that arrived at `fetched_ms` or later.
+        """Return the arrival of the oldest fetch since `fetched_ms` for which the disk still reads.
 
-        Returns `NEVER_MS` if the disk reads for no such fetch. The result explains why a follower
-        makes no progress, and includes dropped and old fetches; it never keeps a follower in sync.
+        Returns `NEVER_MS` if the disk reads for no fetch since `fetched_ms`. The arrival explains
+        why a follower makes no progress, but never keeps a follower in sync, because dropped and
+        old fetches count here, too.
         """
         reads = (*self._under_way.values(), *self._dropped.values())
         return min(
@@ -119,7 +120,7 @@ class PendingReads:
         )
 
     def done_ms(self, broker_epoch: int, since_ms: int) -> int:
-        """Return when the reads of such a fetch were last done, `NEVER_MS` if never (F6)."""
+        """Return when reads for a fetch of `broker_epoch` were last done, else `NEVER_MS` (F6)."""
         done = self._done
         if done.broker_epoch == broker_epoch and done.received_ms >= since_ms:
             return self._done_ms

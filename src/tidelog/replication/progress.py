@@ -1,12 +1,13 @@
 """Follower progress as the leader sees it: the follower's log end, and since when it keeps up.
 
 This module implements F1 to F4. A follower is caught up at the time of a fetch whose offset reaches
-the leader's current LEO. The follower was caught up at the time of its previous fetch if the offset
-reaches the LEO of that time. So a follower that is always a little behind a busy leader stays in
-sync. Times are monotonic milliseconds of the leader's own clock. The module does not know the ISR:
-the leader sets three flags that cache what the hot path needs of the ISR. If the leader counts
-pending reads, its own slow reads do not put a follower out of sync (F5 to F7, `pending_reads`).
-Only these reads survive from a leadership to its continuation on the same broker (V31).
+the leader's current LEO. If the offset only reaches the LEO at the time of the previous fetch, the
+follower was caught up at that time. So a follower that is always a little behind a busy leader
+stays in sync. Times are monotonic milliseconds of the leader's own clock. The module does not know
+the ISR: the leader sets three flags that cache what the hot path needs of the ISR. If the leader
+counts pending reads, its own slow reads do not put a follower out of sync (F5 to F7,
+`pending_reads`). Only the pending reads survive from a leadership to its continuation on the same
+broker (V31).
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class FollowerProgress:
         #: Broker epoch that came with the last fetch.
         self.broker_epoch = NO_BROKER_EPOCH
         #: Broker epoch of the last fetch that reached the high watermark. The leader proposes the
-        #: follower for the ISR under this epoch (V63).
+        #: follower for the ISR under `counted_broker_epoch` (V63).
         self.counted_broker_epoch = NO_BROKER_EPOCH
         #: Time before which the leader does not propose the follower for the ISR, because the
         #: controller refused it.
@@ -95,7 +96,7 @@ class FollowerProgress:
         #: When the first fetch arrived for which `reads` count.
         self.reads_since_ms = NEVER_MS
         #: Whether the last fetch reached the leader's LEO, or the LEO at the arrival of the
-        #: previous fetch. The value is known only if `reads` count.
+        #: previous fetch. Without counted `reads` it is unknown and stays False.
         self.reached_previous_end = False
 
     def fetched(
@@ -153,8 +154,8 @@ class FollowerProgress:
     def has_pending_read(self, now_ms: int) -> bool:
         """Return whether the leader still reads for a fetch of a follower that kept up (F5, F7).
 
-        Such a follower is in sync, because it waits for the leader. The pending read says nothing
-        about the follower's log, so it never counts for the high watermark (F8).
+        A follower with a pending read is in sync, because it waits for the leader. The pending read
+        says nothing about the follower's log, so it never counts for the high watermark (F8).
         """
         return (
             self.reads is not None
@@ -170,7 +171,7 @@ class FollowerProgress:
         return self.reads_shown.count(self.broker_epoch, NEVER_MS, now_ms)
 
     def reads_since_ms_of_last_fetch(self) -> int:
-        """Return since when the leader's disk reads for the last fetch, `NEVER_MS` otherwise."""
+        """Return when the last fetch arrived if the disk still reads for it, else `NEVER_MS`."""
         if self.reads_shown is None:
             return NEVER_MS
         return self.reads_shown.reads_since_ms(self.broker_epoch, self.last_fetch_ms)
@@ -208,7 +209,7 @@ class FollowerProgress:
         )
 
     def forget_reads(self) -> None:
-        """Stop counting the follower's reads; a read that is done stays counted (F6)."""
+        """Count no further reads for the follower; keep the time of the last finished read (F6)."""
         self.last_caught_up_ms = self.caught_up_ms()
         self.reads = None
         self.reached_previous_end = False

@@ -1,8 +1,8 @@
 """Causes for which a leader removes a member from the ISR (V62, F1 to F4).
 
-The causes exclude each other. Refused fetches take precedence over reads of the leader's own disk,
-such reads over missing fetches, and missing fetches over slow ones. This module decides nothing:
-`isr.must_leave` decides which members leave.
+The causes exclude each other. The first cause that applies counts: refused fetches, slow reads of
+the leader's own disk, missing fetches, slow fetches. This module decides nothing: `isr.must_leave`
+decides which members leave.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tidelog.replication.progress import NEVER_MS, FollowerProgress
 
 @dataclass(frozen=True, slots=True)
 class IsrShrink:
-    """A member that a change removes from the ISR, and the cause; its times are of that moment."""
+    """A member that a change removes from the ISR, with the cause and the lag at that moment."""
 
     replica_id: int
     cause: ShrinkCause
-    #: Time since the follower was last caught up. For NO_FETCH it is the time since the last fetch,
-    #: and for LEADER_READ since the fetch for which the leader reads; -1 means never.
+    #: Time since the follower was last caught up. For NO_FETCH, the time since the last fetch; for
+    #: LEADER_READ, the time since the fetch for which the leader reads; -1 means never.
     behind_ms: int = -1
     #: Number of records that the follower lacks; -1 if its log end is not known.
     behind_records: int = -1
@@ -37,11 +37,11 @@ def shrink_of(
     elif (reads_since_ms := follower.reads_since_ms_of_last_fetch()) != NEVER_MS and (
         now_ms - reads_since_ms > max_lag_ms // 2
     ):
-        # The follower cannot send another fetch before the response to this one (KIP-501).
+        # A follower cannot send its next fetch before the response to its last fetch (KIP-501).
         cause, since_ms = ShrinkCause.LEADER_READ, reads_since_ms
     elif now_ms - follower.last_fetch_ms > max_lag_ms:
         cause = ShrinkCause.NO_FETCH
-        # A follower that never fetched from a new leader still had its grace period.
+        # A follower that never fetched from this leader was caught up when its grace period began.
         since_ms = max(follower.last_fetch_ms, follower.last_caught_up_ms)
     else:
         cause, since_ms = ShrinkCause.SLOW, follower.last_caught_up_ms

@@ -1,11 +1,11 @@
 """The end of a failover as a new leader sees it: the last phases of its latency budget (V80).
 
 One object is one leadership, from the moment at which the leader took its role. The object holds
-three times of each follower. They are the times of its first request under the new leader epoch, of
-the first response about a diverging log, and of the first fetch with a matching log. The object
-also holds the time at which the first record of the new epoch was committed, when acks=all is
-answered. Times are arguments, in ms of a clock that never goes back. The object decides nothing
-about the replica, and nothing waits for it.
+three times of each follower. The three times are those of the follower's first request under the
+new leader epoch, of the first response about a diverging log, and of the first fetch with a
+matching log. The object also holds the time at which the first record of the new epoch was
+committed, so that the leader acknowledged a Produce with acks=all. Times are arguments, in ms of a
+clock that never goes back. The object only measures: the replica's decisions do not depend on it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Takeover:
             times.diverged_ms = now_ms - self._begun_ms
 
     def fetched(self, replica_id: int, now_ms: int) -> bool:
-        """Record a fetch of a follower whose log matches; return whether it is the first one."""
+        """Record a fetch with a matching log; return whether it is the first of any follower."""
         times = self.connected(replica_id, now_ms)
         if times.fetched_ms != NEVER:
             return False
@@ -100,9 +100,9 @@ class Takeover:
     def phases_ms(self) -> dict[str, int]:
         """Return when each phase ended, in ms since the leader took its role.
 
-        NEVER stands for a phase that has not ended, or did not take place. `connect` ends when the
-        last follower so far has connected. `truncate` ends when the last follower that had to
-        truncate its log has fetched again.
+        NEVER stands for a phase that has not ended, or did not take place. `connect` ends with the
+        first request of the last follower that has connected so far. `truncate` ends when the last
+        follower that had to truncate its log has fetched again.
         """
         followers = self.followers.values()
         fetched = [times.fetched_ms for times in followers if times.fetched_ms != NEVER]

@@ -4,9 +4,9 @@ A broker has two sides of the throttle: the leader's side counts bytes sent to f
 follower's side counts bytes fetched. Only a replica outside the ISR of a throttled partition waits,
 and only while the side is above its rate. The throttle checks the rate before each read, so one
 read may exceed the rate. An administrator sets a rate and partitions, and reassignments bring their
-own rates. A partition is throttled by either of them, and the lowest rate counts. The throttle
-knows no request and no log; the time is an argument, in monotonic milliseconds. Source:
-ReplicationQuotaManager, ReplicaManager.shouldLeaderThrottle,
+own rates. A partition is throttled by the administrator's settings or by its reassignment, and the
+lowest rate counts. The throttle knows no request and no log; the time is an argument, in monotonic
+milliseconds. Source: ReplicationQuotaManager, ReplicaManager.shouldLeaderThrottle,
 ReplicaFetcherThread.shouldFollowerThrottle.
 """
 
@@ -88,7 +88,7 @@ class SideThrottle:
     __slots__ = ("_bytes", "_moves", "rate", "settings")
 
     def __init__(self, windows: int, window_ms: int, moves: MoveRates) -> None:
-        """Start with the partitions of `moves`; their rates count after `moves_changed`."""
+        """Throttle the partitions of `moves`; the rates of `moves` apply after `moves_changed`."""
         self._bytes = ByteRate(windows, window_ms)
         self._moves = moves
         #: The administrator's settings.

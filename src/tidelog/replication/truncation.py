@@ -39,17 +39,17 @@ def diverging_epoch(
     """Return where the follower's log diverges from the leader's; None if it is a prefix.
 
     The leader calls this function. Raises KafkaError OFFSET_OUT_OF_RANGE if the leader knows no end
-    of the epoch, or none of the follower's records. The follower then starts over from the leader's
-    log start (V67).
+    of the epoch, or none of the follower's records. After this error the follower starts over from
+    the leader's log start (V67).
     """
     if last_fetched_epoch < 0:
         return None
     if fetch_offset <= log_end_offset and epochs.covers(last_fetched_epoch, fetch_offset - 1):
-        return None  # the usual case needs no lookup
+        return None  # the follower's log ends within the leader's last epoch
     here = epochs.epoch_at(fetch_offset - 1)
     if NO_EPOCH < here < last_fetched_epoch <= epochs.latest_epoch:
-        # The epoch begins later in this log. No checksum covers the epoch of a batch, so only this
-        # comparison detects a damaged epoch.
+        # The follower's last epoch begins at a higher offset in the leader's log. No checksum
+        # covers the epoch of a batch, so only this comparison detects a damaged epoch.
         return epochs.end_offset_for(here, log_end_offset)
     end = epochs.end_offset_for(last_fetched_epoch, log_end_offset)
     if end.end_offset == UNDEFINED_OFFSET:
@@ -59,8 +59,8 @@ def diverging_epoch(
             f"{epochs.latest_epoch}",
         )
     if last_fetched_epoch < epochs.earliest_epoch and end.end_offset >= fetch_offset:
-        # The leader's records begin at or above this offset, so the follower's records below it
-        # cannot be compared.
+        # The leader's records begin at or above the fetch offset, so the follower's records below
+        # that offset cannot be compared.
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"nothing is known here of leader epoch {last_fetched_epoch}: the records begin at"
@@ -79,8 +79,9 @@ def below_log_start(
     The follower fetches at an offset of the leader's log, but all records of the follower are of
     earlier epochs than the leader knows. OFFSET_OUT_OF_RANGE would not help: a Kafka broker whose
     log ends at the leader's log start would then repeat the same fetch again and again. The
-    divergence makes a follower of either kind truncate below the log start, and then start over
-    there. Returns None for any other fetch.
+    divergence makes a follower, of Kafka or of tidelog, truncate below the leader's log start, and
+    then start over at the log start. Returns None if the leader knows an epoch of the follower, or
+    if the fetch is below the leader's log start.
     """
     if not 0 <= last_fetched_epoch < epochs.earliest_epoch or fetch_offset < log_start_offset:
         return None
@@ -91,8 +92,8 @@ def truncation_offset(diverging: EpochEnd, epochs: LeaderEpochs, log_end_offset:
     """Return the offset to which the follower truncates its log, at most its LEO.
 
     The follower calls this function with its own `epochs` and `log_end_offset`. If the follower
-    does not have the leader's epoch, it truncates to the end of its own largest epoch below that
-    epoch. The next fetch then compares the logs again.
+    does not have the leader's epoch, it truncates to the end of its own largest epoch below the
+    leader's. The follower's fetch after the truncation compares the logs again.
     """
     own = epochs.end_offset_for(diverging.leader_epoch, log_end_offset)
     if own.leader_epoch == NO_EPOCH:

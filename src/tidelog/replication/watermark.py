@@ -24,7 +24,8 @@ def high_watermark(
 ) -> int:
     """Return the offset up to which every counting replica has the log; -1 if one is unknown.
 
-    `log_end_offset` is the leader's. The leader decides whether to adopt the offset.
+    `log_end_offset` is the leader's. The leader decides whether to adopt the returned offset as
+    high watermark.
     """
     lowest = log_end_offset
     for follower in followers:
