@@ -1,8 +1,8 @@
 """Agenda: the partitions and reassignments that the next decision looks at.
 
-Several concerns add entries; the next decision removes them. Other state that lasts from one
-decision to the next belongs to its concern. The agenda is level-triggered: the decision about an
-entry follows from the image, so a superfluous entry costs one check.
+Several concerns add entries; the next decision removes them. All other state that lasts from one
+decision to the next is kept by its own concern. The agenda is level-triggered: the decision about
+an entry follows from the image, so a superfluous entry costs one check.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ class Agenda:
         self.reassignments: dict[TopicPartition, None] = {}
         #: Reassignments whose former replicas may have to be deleted (V52).
         self.departures: dict[TopicPartition, None] = {}
-        #: Whether the store may hold a node that requests reassignments or their cancel, or may be
-        #: done.
+        #: Whether to check the nodes of the store that request reassignments or their cancel.
         self.has_requests = False
 
     def __bool__(self) -> bool:
@@ -40,14 +39,14 @@ class Agenda:
     def look_at_reassignments(
         self, topic_partitions: Iterable[TopicPartition], image: Image
     ) -> None:
-        """Add the partitions of these that are being reassigned."""
+        """Add those of the given partitions that are being reassigned."""
         moving = image.moving
         self.reassignments.update(
             dict.fromkeys(partition for partition in topic_partitions if partition in moving)
         )
 
     def look_at_departures(self, topic_partitions: Iterable[TopicPartition], image: Image) -> None:
-        """Add the reassignments of these partitions, with the replicas that they leave behind."""
+        """Add the reassignments of the given partitions, with the replicas to be deleted."""
         for topic_partition in topic_partitions:
             if topic_partition in image.moving:
                 self.reassignments[topic_partition] = None

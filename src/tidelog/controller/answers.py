@@ -31,7 +31,8 @@ class Precedence(IntEnum):
     REASSIGNMENTS = 5
     REASSIGNMENTS_LISTED = 6
     PRODUCER_IDS = 7
-    #: Sent after the answers to DeleteTopics, which wait over several decisions.
+    #: Answers to controlled shutdowns follow those to DeleteTopics, which wait over several
+    #: decisions.
     CONTROLLED_SHUTDOWN = 8
 
 

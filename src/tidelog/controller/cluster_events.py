@@ -143,7 +143,7 @@ def store_went_back(
 def is_unclean(before: PartitionState, after: PartitionState) -> bool:
     """Return whether a leader was elected that may lack committed records (V13).
 
-    Such a leader is from outside the ISR, or is a member of the ISR that has lost its log.
+    An unclean leader is from outside the ISR, or is a member of the ISR that has lost its log.
     """
     if after.leader == NO_LEADER or after.leader_recovery_state != RECOVERING:
         return False
@@ -242,10 +242,10 @@ def first_fetch(
 def takeover(
     topic_partition: TopicPartition, topic_id: TopicId, leader_epoch: int, fields: Mapping[str, Any]
 ) -> ClusterEvent:
-    """Return the event that ends the watch over a new leader.
+    """Return the event of a new leader's takeover, with its times.
 
-    The watch ends when every live follower fetches from the leader and its first record is
-    committed, or after a time limit.
+    The event comes when every live follower fetches from the new leader and the first record of its
+    epoch is committed, or after a time limit.
     """
     return _of_leadership(TAKEOVER, topic_partition, topic_id, leader_epoch, fields)
 
@@ -272,7 +272,7 @@ def leader_awaited(
 ) -> ClusterEvent:
     """Return the event of a partition without a leader: which members are awaited (E4, E6).
 
-    `number` separates such events within a controller's term.
+    `number` distinguishes the waits for a leader within a controller's term.
     """
     text = topic_id_to_text(topic_id)
     fields = {
@@ -383,7 +383,8 @@ def log_dir_failed(
 ) -> ClusterEvent:
     """Return the event of a log directory that its broker gave up while it ran (D4).
 
-    `error` is the name of an errno. Of `replicas` that went offline the broker had led `led`.
+    `error` is the name of an errno. `replicas` replicas went offline, of which the broker had led
+    `led`.
     """
     fields = {
         "broker": broker_id,
@@ -411,8 +412,8 @@ def log_dir_slow(
 ) -> ClusterEvent:
     """Return the event of a log directory that turned slow (D13).
 
-    `number` separates such periods of a directory. `slow` of `operations` in the last window took
-    `threshold_ms` or longer.
+    `number` distinguishes the slow periods of a directory. `slow` of `operations` in the last
+    window took `threshold_ms` or longer.
     """
     fields = {
         "broker": broker_id,
@@ -452,7 +453,7 @@ def commands_behind(
 ) -> ClusterEvent:
     """Return the event of a broker that stopped acknowledging its commands, or resumed (V81).
 
-    `number` separates such periods within a controller's term.
+    `number` distinguishes the periods without acknowledgements within a controller's term.
     """
     fields = {
         "broker": broker_id,

@@ -55,9 +55,9 @@ class CommandBuilder:
     ) -> None:
         """Send all live replicas of a partition their roles.
 
-        The partition gets no role if it has no state or is to be deleted: a later role would create
-        the replica again (V22, V71). The brokers of `new_replicas` create their replicas, although
-        the other replicas exist (D3).
+        If the partition has no state or is to be deleted, no roles are sent, because a role sent
+        after the deletion would create the replica again (V22, V71). The brokers of `new_replicas`
+        create their replicas, although the other replicas exist (D3).
         """
         if not self._has_roles(topic_partition):
             return
@@ -77,7 +77,8 @@ class CommandBuilder:
     def stop_following(self, broker_id: int, topic_partition: TopicPartition) -> None:
         """Command a leaving broker to stop following a partition and keep the log (V43).
 
-        The stop replaces any role in the partition. A broker that leads the partition gets no stop.
+        The StopReplica replaces any role in the partition. A broker that leads the partition gets
+        no StopReplica.
         """
         image = self._image
         if broker_id not in image.brokers or not self._has_roles(topic_partition):
@@ -91,8 +92,9 @@ class CommandBuilder:
     def _may_not_lead(self, broker_id: int, topic_partition: TopicPartition) -> bool:
         """Return whether the state names a broker as leader that has restarted since (V10).
 
-        A leader below protocol level 2.7 may have written that state right before its end. The
-        election then met a conflict and follows with the next decision (A12).
+        A leader below protocol level 2.7 may have written the state right before its end. If that
+        write conflicted with the controller's election, the election follows with the next decision
+        (A12).
         """
         state = self._image.states[topic_partition]
         return state.leader == broker_id and incarnations.is_leader_restarted(
@@ -164,8 +166,8 @@ class CommandBuilder:
     ) -> None:
         """Add metadata of a partition with an unreadable state: in full commands, or to delete it.
 
-        A full command shows that the partition exists. Other commands leave unchanged what brokers
-        know of the partition, until its topic is deleted.
+        A full command shows that a partition with an unreadable state exists. Partial commands
+        leave unchanged what brokers know of such a partition, until its topic is deleted.
         """
         deleting = self._image.is_deleting(topic_partition.topic)
         if topic_partition not in self._image.unreadable_states or (
@@ -257,8 +259,8 @@ class CommandBuilder:
                     continue
                 role = known.get(topic_partition)
                 roles[topic_partition] = role or self._role(topic_partition, False)
-            # A replica without a role here is to be deleted, or its partition has no roles. If such
-            # a replica reappears, it is a stray (V45).
+            # A replica without a role in a full command is to be deleted, or its partition has no
+            # roles. If a replica without a role reappears, it is a stray (V45).
         roles.update(self._unreadable())
         commands.roles = roles
         commands.shown = everything

@@ -2,14 +2,14 @@
 
 `offer` queues events; `decide` takes all queued events and returns one `Decision`. When the
 decision's writes are done, `applied` changes the image and returns the messages and answers to
-send. One decision is in flight. Events that arrive during a decision are decided together on the
-applied image (DESIGN.md, rule 6).
+send. At most one decision is in flight. Events that arrive during a decision are decided together
+on the applied image (DESIGN.md, rule 6).
 
 The image changes at two times, and is read-only at all others. Readings of the store and answers of
 brokers are facts: `decide` applies them before it decides. `applied` applies the writes and the
 changes that follow from their commands, and builds commands last. Elections are level-triggered:
-the decision on a partition follows from the image alone. So the same code handles a conflict in the
-store, a new controller and a repeated event (V15, V41).
+the decision on a partition follows from the image alone. So a conflict in the store, a new
+controller and a repeated event need no code of their own (V15, V41).
 """
 
 from __future__ import annotations
@@ -335,7 +335,8 @@ class Controller:
     def key(self) -> tuple[object, ...]:
         """Return a value that is equal for controllers that will decide alike.
 
-        The model checker compares states by this value, which ignores events and tickets.
+        The model checker compares controllers by the returned value, which ignores events and
+        tickets.
         """
         return (
             self.image.key(),

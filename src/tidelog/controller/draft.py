@@ -60,7 +60,7 @@ class Draft:
         return index
 
     def replace_state(self, index: int, state: PartitionState, is_new: bool) -> None:
-        """Replace the state in a write of this decision that no AlterPartition waits for."""
+        """Replace the state in a write of this decision; no AlterPartition waits for the write."""
         write = self.decision.writes[index]
         assert isinstance(write, WritePartitionState) and not write.asked_by_leader
         self.decision.writes[index] = replace(write, state=state, is_new=write.is_new or is_new)

@@ -41,9 +41,9 @@ class LostLeaders:
     """Brokers that no longer lead, as one turn of the controller finds them."""
 
     brokers: Sequence[int]
-    #: Whether all of these brokers were leaving.
+    #: Whether all lost leaders were leaving brokers.
     is_shutdown: bool = False
-    #: When the first of these brokers showed signs of failure; None if no sign was seen.
+    #: When the first of the lost leaders showed signs of failure; None if no sign was seen.
     silent_since_ms: int | None = None
 
 

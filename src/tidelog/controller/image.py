@@ -119,7 +119,7 @@ class Image:
         return self._names.get(topic_id)
 
     def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
-        """Return the replicas that count; empty for a partition that does not exist.
+        """Return the replicas of a partition; empty for a partition that does not exist.
 
         A replica that a reassignment removes counts until the reassignment reaches its target
         (V52).
@@ -178,9 +178,9 @@ class Image:
     def closing(self, topic: str) -> range:
         """Return the partitions of a topic that accept no more records, before their removal.
 
-        These are the highest partitions, down to the first number whose removal is not requested,
-        and never partition 0 (V71). The range is empty while any partition of the topic is being
-        reassigned: removals wait for the end of the reassignment.
+        The returned partitions are the highest ones, down to the first number whose removal is not
+        requested, and never partition 0 (V71). The range is empty while any partition of the topic
+        is being reassigned: removals wait for the end of the reassignment.
         """
         removal, known = self.removals.get(topic), self.topics.get(topic)
         if removal is None or known is None or known.moves or self.is_deleting(topic):
@@ -336,7 +336,7 @@ class Image:
     # changing
 
     def apply(self, change: Change) -> None:
-        """Apply a fact to the image. Raises InvariantError while the image is read-only."""
+        """Apply a change to the image. Raises InvariantError while the image is read-only."""
         if self._is_read_only:
             raise InvariantError(f"the image changes while it is read: {change}")
         change.apply(self)

@@ -2,10 +2,11 @@
 
 A broker epoch is the creation transaction id of a registration. A broker id with another broker
 epoch is another incarnation of the broker. The state node of a partition records the broker epoch
-under which each ISR member was in sync. So any controller detects a bounce, also a controller that
-was elected after the bounce (V10). A registration may prove that the previous incarnation ended
-cleanly (E3), or that its process still runs (E7). The log of a member that bounced may be shorter
-than published state assumes. This module knows only the incarnations of leaders, not their roles.
+under which each ISR member was in sync. So any controller detects that a member restarted
+(bounced), even if the controller was elected after the restart (V10). A registration may prove that
+the previous incarnation ended cleanly (E3), or that its process still runs (E7). The log of a
+member that bounced may be shorter than published state assumes. This module knows only the
+incarnations of leaders, not their roles.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ Brokers = Mapping[int, BrokerInfo]
 def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
     """Return ISR members that have restarted since they were in sync, cleanly or not.
 
-    If no broker epoch is recorded for a member, a registration above the node's last modification
-    counts as a restart.
+    If no broker epoch is recorded for a member, a registration counts as a restart if its
+    transaction is later than that of the node's last modification.
     """
     restarted: tuple[int, ...] = ()
     for member, recorded in zip(state.isr, eligible_replicas.isr_epochs(state), strict=True):
@@ -37,8 +38,8 @@ def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...
 def is_leader_restarted(state: PartitionState, brokers: Brokers) -> bool:
     """Return whether the leader is alive in another incarnation than the elected one.
 
-    An election is then due, and the broker must not lead before the election: its log may be
-    shorter (V10).
+    If the leader has restarted, an election is due, and its broker must not lead before the
+    election, because its log may be shorter (V10).
     """
     leader = brokers.get(state.leader)
     if leader is None or state.leader not in state.isr:
@@ -53,10 +54,10 @@ def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
     """Return whether the recorded incarnation provably left its log unchanged.
 
     The process of that incarnation shut down cleanly (E3), or still runs under another registration
-    (E7). A broker may prove several such incarnations, because no controller need have recorded
-    each of them. A broker epoch that the broker does not name belongs to an incarnation with
-    another disk, even if the epoch lies between two named epochs. The present disk may then be
-    older, as a restored backup is.
+    (E7). A broker may give this proof for several incarnations, because no controller need have
+    recorded each of them. A broker epoch that the broker does not name belongs to an incarnation
+    with another disk, even if the epoch lies between two named epochs. The present disk may be
+    older than the disk of an unnamed incarnation, if it is a restored backup.
     """
     if recorded_epoch == NO_BROKER_EPOCH:
         return False
@@ -69,7 +70,7 @@ def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
 def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
     """Return ISR members that restarted without proof that they lost nothing.
 
-    The logs of these members may have lost records (V10).
+    The logs of the returned members may have lost records (V10).
     """
     restarted = restarted_members(state, brokers)
     if not restarted:
@@ -85,9 +86,9 @@ def proven_members(
 ) -> dict[int, int]:
     """Return the live members that provably have every committed record, with their live epochs.
 
-    Each of these members lives in the recorded incarnation, or lost nothing when that incarnation
-    ended (E6). Members of the ISR come first. `bounced` is the result of `bounced_members`, if the
-    caller has it.
+    Each returned member is alive in its recorded incarnation, or lost nothing when its recorded
+    incarnation ended (E6). Members of the ISR come first in the result. `bounced` is the result of
+    `bounced_members`, if the caller has it.
     """
     if bounced is None:
         bounced = bounced_members(state, brokers)

@@ -1,7 +1,7 @@
 """First and last published state of a partition (V20, V71).
 
-These are pure functions of the replicas and the live brokers. `elections` and `isr` derive the
-states in between.
+This module has pure functions of the replicas and the live brokers. `elections` and `isr` derive
+the states between the first and the last.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ class Order(ABC):
 class SendState(Order):
     """Send a published state to every broker, and roles to the partition's replicas.
 
-    A leader that asked for the state gets the state in its response instead: `has_roles` is False.
+    If a leader asked for the change, it gets the state in its response, and no roles are sent:
+    `has_roles` is False.
     """
 
     topic_partition: TopicPartition

@@ -60,8 +60,8 @@ def target_of(replicas: Sequence[int], move: Move) -> Replicas:
 def is_completing(state: PartitionState | None, replicas: Sequence[int], move: Move) -> bool:
     """Return whether a reassignment's target is already reached (V52).
 
-    Only the deletion of removed replicas, and the write of the topic's node, are then left to do. A
-    removed replica must not be in the ISR.
+    After the target is reached, only the deletion of removed replicas and the write of the topic's
+    node are left to do. A removed replica must not be in the ISR.
     """
     if state is None or not state.reassigned_to:
         return False
@@ -84,9 +84,9 @@ def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool)
     """Return the replicas that do not copy, as the move pauses or does not need them (R3, R10).
 
     Added replicas become superfluous by a cancel or another target, and are deleted when the move
-    ends. Members of the ISR continue to copy. Superfluous replicas that are eligible also continue,
-    because few other replicas may have the committed records. While the move pauses, eligible
-    replicas stop copying and keep their records.
+    ends. ISR members continue to copy, even while the move pauses. Superfluous replicas that are
+    eligible also continue, because few other replicas may have the committed records. While the
+    move pauses, eligible replicas stop copying and keep their records.
     """
     out = (*state.isr, *state.elr)
     found = dict.fromkeys(each for each in unwanted(replicas, move) if each not in out)
@@ -96,7 +96,7 @@ def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool)
 
 
 class LogEnd(NamedTuple):
-    """The end of a replica's log as its broker reported it; a greater pair has more (E6)."""
+    """The reported end of a replica's log; the log with the greater (epoch, end) has more (E6)."""
 
     #: Leader epoch of the last record; -1 for a log without records.
     leader_epoch: int

@@ -1,9 +1,9 @@
 """Brokers' answers to commands: replicas that exist, are missing or are stopped (D3, D4, V22, V52).
 
 An answer counts only under the broker's present registration. A broker also reports on its own that
-a log directory has failed. The controller then sends the broker all its roles, and the answers name
-the offline replicas (D4). A new controller learns of offline replicas in the same way, because it
-sends full commands (D8).
+a log directory has failed. After such a report, the controller sends the broker all its roles, and
+the broker's answers name the offline replicas (D4). A new controller sends full commands, and so
+learns of offline replicas from the answers, too (D8).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class StopReplicaAnswered(Event):
 class CommandsDropped(Event):
     """A broker must be sent a full command.
 
-    Either its backlog grew so large that part of it was dropped (V81), or a replica returned to the
-    broker (V35).
+    The broker's backlog of commands grew so large that part of it was dropped (V81), or a replica
+    returned to the broker (V35).
     """
 
     broker_id: int
@@ -109,9 +109,9 @@ class ReplicasStopped(Change):
 def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> None:
     """Record which replicas a broker has; check the partitions for which this is news.
 
-    A broker that reports a missing replica while it is no member answers an outdated command. The
-    controller sends the broker its role once more, to create the replica, because no other command
-    may follow for hours.
+    If a broker that is neither in the ISR nor eligible reports its replica missing, it answers an
+    outdated command. The controller sends the broker its role once more, to create the replica,
+    because no other command may follow for hours.
     """
     image = draft.image
     if not _is_current(event.broker_id, event.broker_epoch, image):

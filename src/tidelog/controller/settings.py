@@ -1,7 +1,7 @@
 """Settings that a controller gets when its term begins.
 
-Decisions depend on these values of the broker's configuration. Two of them, the cluster's
-unclean.leader.election.enable and min.insync.replicas, may change within the term.
+The settings are the values of the broker's configuration on which decisions depend. The cluster's
+unclean.leader.election.enable and min.insync.replicas may change within the term.
 """
 
 from __future__ import annotations

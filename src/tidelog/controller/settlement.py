@@ -29,5 +29,6 @@ class Settlement:
         self.agenda = agenda
         self.orders = list(orders)
         self.notices = notices.copy()
-        #: Changes the image; stored here, because thousands of writes call the method.
+        #: Applies a change to the image; an attribute, because thousands of writes call the
+        #: function.
         self.apply: Callable[[Change], None] = image.apply

@@ -3,9 +3,9 @@
 This module decides whether to accept a request, in which order to check the broker's partitions,
 and which leaderships remain. The leaderships are transferred first, in batches of one decision
 each; removals from ISRs follow. The result for each partition follows from published state and the
-live brokers, among which the leaving broker is marked (`elections`). The store is not read again.
-The module knows nothing of the broker's own retries, and forgets a broker when its registration
-ends.
+live brokers, among which the leaving broker is marked (`elections`). A controlled shutdown reads
+nothing from the store. The module knows nothing of the broker's own retries, and forgets a broker
+when its registration ends.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class StopFollowing(Order):
     rank: ClassVar[Rank] = Rank.CONTROLLED_SHUTDOWN
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the stops to the broker's commands."""
+        """Add the StopReplicas to the broker's commands."""
         for topic_partition in self.topic_partitions:
             builder.stop_following(self.broker_id, topic_partition)
 
@@ -154,7 +154,7 @@ class Shutdowns:
                 draft.order(StopFollowing(broker_id, batch.partitions))
 
     def settle(self, settlement: Settlement) -> list[tuple[int, Any]]:
-        """Answer brokers whose last partitions were decided.
+        """Return responses to brokers whose controlled shutdowns have no partition left to check.
 
         A partition that another writer has changed is first checked again.
         """
@@ -247,7 +247,7 @@ def next_batch(shutdown: Shutdown) -> ShutdownBatch:
 def remaining(image: Image, broker_id: int) -> list[TopicPartition]:
     """Return partitions that the broker leads and could still transfer if it waited.
 
-    In such a partition another replica is alive and not leaving, and has yet to catch up.
+    In each returned partition another replica is alive and not leaving, but has yet to catch up.
     """
     found = []
     for topic_partition in image.hosted_by(broker_id):

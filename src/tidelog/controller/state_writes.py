@@ -63,7 +63,7 @@ class StateUnreadable(Change):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasRemade(Change):
-    """Brokers are commanded to create the partition, so their earlier reports do not count (D3)."""
+    """Brokers are commanded to create the partition: reports of missing replicas are void (D3)."""
 
     topic_partition: TopicPartition
 
@@ -94,7 +94,7 @@ class WritePartitionState(Write):
         assert self.state.partition_epoch == self.expected_epoch + 1, f"not the next: {self}"
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Apply the content that the node has after the write or the conflict."""
+        """Apply the content of the state node after the write or the conflict."""
         if isinstance(outcome, Conflict):
             self._found(outcome, settlement)
         else:
@@ -176,7 +176,7 @@ def first_states(states: Mapping[int, PartitionState], mzxid: int) -> dict[int, 
 def send_first_states(
     topic: Topic, states: Mapping[int, PartitionState], settlement: Settlement
 ) -> None:
-    """Order the creation of the replicas of new partitions."""
+    """Command brokers to create the replicas of new partitions."""
     for partition, state in states.items():
         topic_partition = TopicPartition(topic.name, partition)
         settlement.orders.append(SendState(topic_partition, is_new=True))

@@ -1,10 +1,10 @@
 """A metadata store that lost its latest writes, so that its partition states prove nothing (E8).
 
 A broker that had seen a later store marks the store when it registers. State written before the
-mark comes from a restored copy of the store, or was decided from such state. So every assigned
-replica may have the committed records, and none is proven. The image adopts these states as
-unproven, and recovery by proof compares the logs of all replicas (E6). A state that is written
-after the mark counts as usual.
+mark (`/brokers/store_went_back`) comes from a restored copy of the store, or was decided from such
+state. So every assigned replica may have the committed records, and none is proven. The image
+adopts states older than the mark as unproven, and recovery by proof compares the logs of all
+replicas (E6). A state written after the mark proves replicas as usual.
 """
 
 from __future__ import annotations

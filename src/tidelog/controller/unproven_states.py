@@ -1,6 +1,6 @@
 """States of partitions without a proven replica, because the store lost its latest writes (E8).
 
-Every assigned replica is a member of such a partition, and its recorded epoch belongs to no
+In an unproven state every assigned replica is a member, and the recorded epochs belong to no
 registration. This module has pure functions: `store_went_back` decides which states become
 unproven.
 """
@@ -14,15 +14,16 @@ from typing import Final
 from tidelog.core.eligible_replicas import BOUNCED_EPOCH
 from tidelog.core.types import PartitionState
 
-#: `mzxid` of a state that differs from its node, so that the next decision writes the state.
+#: `mzxid` of a state in the image that its node does not hold yet, so that the next decision writes
+#: the state.
 NOT_WRITTEN: Final = -1
 
 
 def unproven(state: PartitionState, replicas: Sequence[int], epochs_skipped: int) -> PartitionState:
     """Return a state whose members are all assigned replicas, none of them proven.
 
-    Its leader epoch is above all epochs that the store may have lost, so that no epoch is assigned
-    twice.
+    The leader epoch of an unproven state is above all epochs that the store may have lost, so that
+    no epoch is assigned twice.
     """
     others = tuple(replica for replica in replicas if replica not in state.isr)
     return replace(

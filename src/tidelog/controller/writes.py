@@ -25,7 +25,8 @@ class Conflict:
     """Outcome of a rejected write: the node is not as expected.
 
     `state` is the content of a state node, None if the node is gone or cannot be read (`reason`).
-    `producer_ids` is the content of the node of producer ids, None in the same cases.
+    `producer_ids` is the content of the node of producer ids, None if this node is gone or cannot
+    be read.
     """
 
     state: PartitionState | None = None

@@ -1,14 +1,14 @@
 """Automatic election of preferred replicas: which leaderships return to them, and when (V46).
 
 A broker is out of balance when other brokers lead more than a given share of the partitions that
-prefer this broker. All of those partitions are then due. Leaderships return in steps of bounded
-size, so that clients do not all refresh their metadata at once. A broker that has returned gets its
-leaderships only after it has caught up. A broker has to catch up while it is outside the ISR of a
-partition with a live leader; it is then busy fetching. A broker need not catch up on partitions
-that are being reassigned, removed or deleted. The wait is bounded: the controller does not wait for
-a broker that joined no further ISR between two rebalance checks. An election that a client requests
-(V8) depends on the ISR alone. This module only reads the image; the caller times checks and steps,
-so the module knows no time.
+prefer this broker. All leaderships that other brokers hold for a broker out of balance return to
+it. Leaderships return in steps of bounded size, so that clients do not all refresh their metadata
+at once. A broker that has returned gets its leaderships only after it has caught up. A broker has
+to catch up while it is outside the ISR of a partition with a live leader; it is then busy fetching.
+A broker need not catch up on partitions that are being reassigned, removed or deleted. The wait is
+bounded: the controller does not wait for a broker that joined no further ISR between two rebalance
+checks. An election that a client requests (V8) depends on the ISR alone. This module only reads the
+image; the caller times checks and steps, so the module knows no time.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Balance:
     def look(self, image: Image, percentage: int) -> None:
         """Find brokers that are out of balance.
 
-        `percentage` is leader.imbalance.per.broker.percentage. A partition that waits since the
-        last check remains only if this check finds it again.
+        `percentage` is leader.imbalance.per.broker.percentage. A partition found by the last check
+        stays due only if this check finds it again.
         """
         self._slow = {
             broker_id: (epoch, looks - 1)
@@ -193,9 +193,9 @@ class Balance:
 def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
     """Return partitions to give back to their preferred replicas.
 
-    Another replica leads such a partition, and its preferred broker is alive and not leaving. The
-    preferred broker lacks the leadership of more than `percentage` of the partitions that prefer
-    it.
+    Another replica leads each returned partition, whose preferred broker is alive and not leaving.
+    The preferred broker lacks the leadership of more than `percentage` of the partitions that
+    prefer it.
     """
     preferring: dict[int, int] = {}
     elsewhere: dict[int, list[TopicPartition]] = {}
@@ -224,8 +224,8 @@ def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
 def behind(image: Image, broker_id: int) -> Iterator[TopicPartition]:
     """Yield the partitions on which a broker has to catch up.
 
-    Such a partition is assigned to the broker and has another live leader, and its ISR lacks the
-    broker.
+    Each of these partitions is assigned to the broker and has another live leader, and the broker
+    is not in its ISR.
     """
     return (
         partition

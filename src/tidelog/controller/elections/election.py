@@ -2,12 +2,13 @@
 
 An election is level-triggered: the decision follows from the published state and its circumstances
 alone. Every controller therefore decides the same, and deciding twice changes nothing. `None` means
-that no change is due. While a *proven* member is alive, bounced members leave the ISR before any
-election (V10), and so do members whose broker lost the replica (D3). A proven member of the ISR is
-elected, else a proven eligible replica (E2). While no proven member is alive, all members stay, and
-recovery by proof decides (E6). A leader that restarted gets a new leader epoch, also after a clean
-shutdown. A broker that is leaving is no candidate, and leaves every ISR in which a live broker
-stays. If no live broker would stay, a leaving leader leads until it stops (V43).
+that no change is due. A member is proven if it provably has every committed record, and bounced if
+it restarted without that proof. While a proven member is alive, bounced members leave the ISR
+before any election (V10), and so do members whose broker lost the replica (D3). A proven member of
+the ISR is elected, else a proven eligible replica (E2). While no proven member is alive, all
+members stay, and recovery by proof decides (E6). A leader that restarted gets a new leader epoch,
+also after a clean shutdown. A broker that is leaving is no candidate, and leaves every ISR in which
+a live broker stays. If no live broker would stay, a leaving leader leads until it stops (V43).
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ class Election:
 def elect(state: PartitionState, around: Circumstances) -> Election | None:
     """Return the state to publish now, None if the state can stay."""
     if state.elr and len(state.isr) >= around.minimum and _leads_on(state, around):
-        # The minimum is lower than when the eligible replicas left the ISR. The leader commits
-        # records without them once it learns of this write, and no other leader may commit any.
+        # The minimum is lower than when the eligible replicas left the ISR. Once the leader learns
+        # of this write, it commits records without the eligible replicas, and no other leader may
+        # commit any.
         return _elect(replace(state, elr=(), elr_epochs=()), around) or _without_eligible(
             state, around
         )
@@ -158,9 +160,10 @@ def elect_preferred(state: PartitionState, around: Circumstances) -> Election | 
 def elect_instead(
     state: PartitionState, around: Circumstances, slow: Sequence[int]
 ) -> Election | None:
-    """Elect another leader from the ISR, no member of `slow` (F11); None if no member can lead.
+    """Elect another ISR member that is not in `slow` (F11); None if no other member can lead.
 
-    The former leader stays in the ISR. A partition with a bounced member is left to `elect`.
+    The former leader stays in the ISR. If a member has bounced, the result is None, and `elect`
+    decides.
     """
     live = [member for member in state.isr if around.can_lead(member)]
     heirs = [member for member in live if member != state.leader and member not in slow]
@@ -176,9 +179,10 @@ def elect_without(
     """Remove a replica with a damaged log from the members (V68); None if no member can lead.
 
     If the damaged replica led, a live member of the ISR is elected, a member of `slow` only if
-    there is no other. Another leader stays, in the next leader epoch: so the replica's broker
-    learns that its replica is no member. The broker then truncates the log, so the replica is not
-    eligible either. A partition without a leader, or with a bounced member, is left to `elect`.
+    there is no other. If another replica leads, it leads on in the next leader epoch, by which the
+    broker of the damaged replica learns that the replica is no member. That broker truncates the
+    damaged log, so the replica is not eligible either. Without a leader, or with a bounced member,
+    the result is None, and `elect` decides.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, around.brokers):
         return None
@@ -195,8 +199,9 @@ def elect_without(
 def is_untouched(state: PartitionState, brokers: Brokers) -> bool:
     """Return whether the leader and the ISR are alive in their recorded incarnations, none leaving.
 
-    No change is due in such a state, unless a replica is absent or eligible. Nearly all partitions
-    that a new controller reads are untouched, and this check costs much less than `elect`.
+    An untouched state needs no change, unless a replica is absent or eligible. Nearly all
+    partitions that a new controller reads are untouched, and `is_untouched` costs much less than
+    `elect`.
     """
     recorded = state.isr_epochs
     if recorded is None or len(recorded) != len(state.isr):
@@ -273,8 +278,8 @@ def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
     """Return the epoch of a new leader, above the epochs that any lost store has assigned (E8).
 
     The state has skipped epochs after the store was restored. A log with a later epoch comes from
-    an earlier restore of the same backup that skipped more epochs. Leaders of that restore may have
-    had epochs of which no log has a record.
+    an earlier restore of the same backup that skipped more epochs. Leaders elected after the
+    earlier restore may have had epochs of which no log has a record.
     """
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)
@@ -310,8 +315,9 @@ def _kept_epochs(
 ) -> tuple[int, ...]:
     """Return the epochs to record for the members that stay in a partition without a leader.
 
-    Without a recorded epoch, the node's last modification shows which members bounced (V10). This
-    write changes the last modification, so it records the epochs that are known so far.
+    Without a recorded epoch, the node's last modification shows which members bounced (V10). The
+    write without a leader changes the node's last modification, so it records the epochs that are
+    known so far.
     """
     recorded = eligible_replicas.members(state)
     bounced = incarnations.bounced_members(state, brokers)
@@ -319,8 +325,8 @@ def _kept_epochs(
     for member in survivors:
         epoch = recorded[member]
         if epoch == NO_BROKER_EPOCH:
-            # A broker that registers from now on may do so before this write, and would look
-            # unchanged.
+            # If the broker registers again before the state is written, the node's last
+            # modification would not show that.
             is_here = member in brokers and member not in bounced
             epoch = brokers[member].broker_epoch if is_here else BOUNCED_EPOCH
         kept.append(epoch)

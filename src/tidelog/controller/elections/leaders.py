@@ -1,8 +1,8 @@
 """Elections for partitions whose circumstances changed, and ElectLeaders (V11, V13, D3).
 
-Elections are level-triggered: the decision follows from the image alone. So the same code handles a
-conflict in the store, a new controller and a repeated event (V15, V41). ElectLeaders requests go
-through the same code.
+Elections are level-triggered: the decision follows from the image alone. So a conflict in the
+store, a new controller and a repeated event need no code of their own (V15, V41). ElectLeaders
+requests use the code of automatic elections.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class ElectLeadersAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class UncleanChanged(Change):
-    """A topic's own unclean.leader.election.enable has changed; None if the topic has none."""
+    """A topic's own unclean.leader.election.enable has changed, or was removed (None)."""
 
     name: str
     unclean: bool | None
 
     def apply(self, image: Image) -> None:
-        """Set the value, unless the topic is gone."""
+        """Set `unclean` of the topic, unless the topic is gone."""
         topic = image.topics.get(self.name)
         if topic is not None:
             image.topics[self.name] = replace(topic, unclean=self.unclean)
@@ -87,13 +87,13 @@ class UncleanChanged(Change):
 
 @dataclass(frozen=True, slots=True)
 class MinimumChanged(Change):
-    """A topic's own min.insync.replicas has changed; None if the topic has none."""
+    """A topic's own min.insync.replicas has changed, or was removed (None)."""
 
     name: str
     min_insync_replicas: int | None
 
     def apply(self, image: Image) -> None:
-        """Set the value, unless the topic is gone."""
+        """Set the topic's min.insync.replicas, unless the topic is gone."""
         topic = image.topics.get(self.name)
         if topic is not None:
             image.topics[self.name] = replace(topic, min_insync_replicas=self.min_insync_replicas)
@@ -201,7 +201,8 @@ def _ask_for_replicas(
 ) -> bool:
     """Ask brokers whether they have a replica of a fresh partition (D3).
 
-    Returns False if a broker has a replica, so that brokers without a replica can leave the ISR.
+    Returns False if any broker reported its replica: then brokers without a replica may leave the
+    ISR.
     """
     presence = draft.image.presence(topic_partition)
     if any(found is not Presence.LOST for found in presence.values()):

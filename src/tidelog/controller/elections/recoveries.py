@@ -73,7 +73,7 @@ class AskForLogEnd(Order):
     rank: ClassVar[Rank] = Rank.LOG_END
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the question to the broker's commands."""
+        """Add the question for the log end to the broker's commands."""
         builder.ask_for_log_end(self.broker_id, self.topic_partition)
 
 

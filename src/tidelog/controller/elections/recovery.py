@@ -1,12 +1,12 @@
 """Recovery by proof: which member leads while no live member is proven to have its whole log (E6).
 
 Every committed record was on all members. The promise of acks=all allows that at most k - 1 members
-have lost unsynced data (k: the effective minimum). So one of any k members is intact. Of two logs,
-the log with the greater pair (last leader epoch, end offset) has every committed record of the
-other log. So the greatest log of k members has every committed record. The controller awaits all
-members for leader.recovery.wait.ms, and then asks the registered members for their log ends. After
-the store lost its latest writes, all replicas are members, and all but k - 1 of them must be
-registered (E8).
+have lost unsynced data (k: the effective minimum). So of any k members, at least one has kept all
+its records. Of two logs, the log with the greater pair (last leader epoch, end offset) has every
+committed record of the other log. So the greatest of k members' logs has every committed record.
+The controller awaits all members for leader.recovery.wait.ms, and then asks the registered members
+for their log ends. After the store lost its latest writes, all replicas are members, and all but k
+- 1 of them must be registered (E8).
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class RecoveryPlan:
     leader: int = NO_LEADER
     #: Members that must first report their log ends.
     asked: tuple[int, ...] = ()
-    #: Whether enough members are registered: the recovery now waits for more members, or for log
-    #: ends.
+    #: Whether enough members are registered, so that only further members or log ends are awaited.
     is_under_way: bool = False
 
 
@@ -76,11 +75,11 @@ def plan(state: PartitionState, around: Circumstances) -> RecoveryPlan:
 
 
 def _quorum(state: PartitionState, members: int, minimum: int) -> int:
-    """Return how many members must be registered; k if each member has every committed record.
+    """Return how many members must be registered: normally k, the effective `minimum`.
 
     In an unproven state all replicas are members, and each record was committed on at least k of
-    them. So all but k - 1 members must be registered: then one registered member has the record
-    (E8).
+    them (k: the effective minimum). So if all but k - 1 members are registered, at least one
+    registered member has the record (E8).
     """
     if state.is_unproven:
         return max(1, members - minimum + 1)
@@ -90,17 +89,18 @@ def _quorum(state: PartitionState, members: int, minimum: int) -> int:
 def _greatest(candidates: Sequence[int], heard: int, quorum: int, around: Circumstances) -> int:
     """Return the member with the greatest log, the first in assignment order if several have it.
 
-    `heard` members reported their log end, or count without a report: a member without the replica
-    has lost its data. Brokers of Kafka 3.9 report no log ends. If too few other members report
-    their log ends, the first member leads, as in Kafka. Such a partition has only Kafka's promise.
+    `heard` is the number of members that reported their log end, or that count without a report
+    because they lost the replica. Brokers of Kafka 3.9 report no log ends. If too few members
+    report their log ends, the first of `candidates` leads, as in Kafka. A partition whose logs
+    cannot be compared has only Kafka's guarantees.
     """
     known = {} if around.recovery is None else around.recovery.logs
     silent = [member for member in candidates if member not in known]
     logs = {member: known[member] for member in candidates if known.get(member, NO_LOG) != NO_LOG}
     if silent and (not logs or heard - len(silent) < quorum):
         return next(member for member in candidates if member in silent or member in logs)
-    # Records below the start of a log were committed, so a log that ends below this offset lacks
-    # some.
+    # Records below the start of a log were committed, so a log that ends below the greatest start
+    # lacks committed records.
     start = max((log.start_offset for log in logs.values()), default=0)
     complete = [
         member for member in around.replicas if member in logs and logs[member].end_offset >= start

@@ -2,14 +2,14 @@
 
 The leader that replaces a slow leader has every committed record, and the slow leader stays in the
 ISR. A broker that reported slow reads takes over from no other leader. The controller returns no
-leadership to such a broker before the second rebalance check after its report (`Balance`). So
-leadership does not move back and forth between slow brokers. If no other member can lead, the
+leadership to a broker before the second rebalance check after its report of slow reads (`Balance`).
+So leadership does not move back and forth between slow brokers. If no other member can lead, the
 leader stays.
 
 A leader on a full or slow disk is replaced like a leader with slow reads, but only the reported
-partitions avoid its broker. A request without partitions withdraws the report. A broker also names
-the followers on its slow disks: the controller avoids these followers as leaders and changes
-nothing else.
+partitions avoid its broker. A request without partitions withdraws the report. A broker also
+reports the followers on its slow disks: the controller avoids these followers as leaders and
+changes nothing else.
 
 A replica with a damaged log leaves the ISR and the eligible replicas first, and truncates its log
 afterwards. A leader that is alone in the ISR stays: its log is the only one.
@@ -129,7 +129,7 @@ def _replace_leader(
         )
     is_damaged = data.damaged_offset >= 0
     if data.is_unfit and not is_damaged and state.leader != sender:
-        return None  # a report of a follower
+        return None  # a follower on a full or slow disk
     if state.leader_epoch != data.leader_epoch or (state.leader != sender and not is_damaged):
         raise KafkaError(
             ErrorCode.FENCED_LEADER_EPOCH,

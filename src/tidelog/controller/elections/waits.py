@@ -87,7 +87,8 @@ def look_at(
 ) -> None:
     """Send all brokers the wait of a partition without a leader, if it has changed.
 
-    `is_news` means that this decision publishes a state, which carries the wait with it.
+    `is_news` means that this decision publishes a state of the partition, with which the wait is
+    sent.
     """
     wait = wait_of(state, around)
     if draft.image.waits.get(topic_partition) == wait:

@@ -54,8 +54,8 @@ class CreatePartitionsAsked(Event):
 class AdditionsRead(Event):
     """Requests read from `/admin/partitions_add`: the replicas by topic and number (V7).
 
-    An empty list leaves the choice of replicas to the controller. The seed is for the placement of
-    these replicas.
+    An empty list leaves the choice of replicas to the controller. The seed determines where the
+    controller places replicas that it chooses.
     """
 
     wanted: Mapping[str, Mapping[int, Sequence[int]]]
@@ -137,8 +137,8 @@ def number_unknown(name: str, settlement: Settlement) -> None:
 def create_partitions(asked: CreatePartitionsAsked, draft: Draft) -> bool:
     """Plan more partitions for each topic in a client's request (V70).
 
-    Returns False if another request in the same step of the controller changes the number of a
-    topic's partitions. A later step then handles this request.
+    Returns False, and leaves the request to a later step, if another request in the same step of
+    the controller changes the number of a topic's partitions.
     """
     request = asked.request
     counts = Counter(wanted.name for wanted in request.topics)
@@ -200,7 +200,7 @@ class Additions:
         self._wanted, self._seed = event.wanted, event.seed
 
     def write(self, draft: Draft) -> None:
-        """Carry out the requests that are possible now; report each state of others once."""
+        """Carry out the requests that are possible now; report once why others wait."""
         waiting: dict[str, str] = {}
         for name, wanted in self._wanted.items():
             gap = self._add(name, wanted, draft)
@@ -291,9 +291,9 @@ def _gap(name: str, count: int, wanted: Mapping[int, Sequence[int]]) -> str:
 
 
 def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartition]:
-    """Return partitions below these counts that the topics lack, with unknown former incarnations.
+    """Return topics' missing partitions, up to `counts`, with unknown former incarnations.
 
-    The list ends at the number of partitions that one request may add.
+    The list has at most as many partitions of a topic as one request may add.
     """
     found = []
     for name, count in counts.items():

@@ -2,8 +2,8 @@
 
 This module checks the sender; `isr` judges each partition. A conflict in the store becomes
 INVALID_UPDATE_VERSION for the leader (A3). An expansion that `expansions` holds back is judged
-again when its wait is over. The response does not name the held expansion, and its leader gets the
-outcome as a command (A11).
+again when its wait is over. The response omits an expansion that is held back, and the leader gets
+the outcome as a command (A11).
 """
 
 from __future__ import annotations
@@ -118,8 +118,9 @@ def _is_registered(broker_id: int, broker_epoch: int, draft: Draft) -> bool:
 def _names_too_many(request: AlterPartitionRequest, draft: Draft) -> bool:
     """Return whether a request names more partitions than its sender can lead (A2).
 
-    A leader proposes ISRs only for partitions that it hosts, or hosted a moment ago. A larger
-    request comes from no leader, and judging it would keep the controller from its other work.
+    A leader proposes ISRs only for partitions that it hosts, or hosted a moment ago. A request that
+    names more partitions comes from no leader, and judging it would keep the controller from its
+    other work.
     """
     named = sum(len(topic.partitions) for topic in request.topics)
     hosted = draft.image.count_hosted_by(request.broker_id)
@@ -141,10 +142,10 @@ def _find(asked: HeldExpansion, draft: Draft) -> TopicPartition | None:
 def _brokers_that_may_join(
     topic_partition: TopicPartition, state: PartitionState, image: Image
 ) -> Brokers:
-    """Return the live brokers without replicas that no target of a move wants in the ISR (R10).
+    """Return the live brokers, except replicas that no target of a move wants in the ISR (R10).
 
-    A tidelog leader proposes no such replica for the ISR. A Kafka leader may propose it, because
-    Kafka does not know this rule.
+    A tidelog leader proposes no unwanted replica for the ISR. A Kafka leader may propose an
+    unwanted replica, because Kafka does not know rule R10.
     """
     move = image.move(topic_partition)
     if move is None:
@@ -182,8 +183,8 @@ def _alter(
     wanted = isr.proposal(sender, asked.data, asked.version)
     published = image.states.get(topic_partition)
     if published is not None and wanted.partition_epoch > published.partition_epoch:
-        # No leader knows the epoch of a state that this decision is about to write. Such an epoch
-        # comes from another controller, or is invented (A3).
+        # No leader knows the epoch of a state that this decision is about to write. A partition
+        # epoch above the published one comes from another controller, or is invented (A3).
         return Result(subject, ErrorCode.NOT_CONTROLLER)
     replicas = image.replicas(topic_partition)
     minimum = _minimum(asked, replicas, draft.minimum(topic_partition))
@@ -230,10 +231,10 @@ def _alter(
 def _minimum(asked: HeldExpansion, replicas: Sequence[int], own: int) -> int:
     """Return the greater of the leader's effective minimum and the controller's `own` (E1).
 
-    The two values differ while brokers adopt a new `min.insync.replicas` one by one. The leader
-    commits by its own minimum. With a smaller minimum, the controller would drop replicas that have
-    every committed record. If the controller's minimum is greater, the leader commits nothing until
-    `elr` is cleared.
+    The leader's and the controller's minimum differ while brokers adopt a new `min.insync.replicas`
+    one by one. The leader commits by its own minimum. If the controller used a smaller minimum than
+    the leader, it would drop eligible replicas that have every committed record. If the
+    controller's minimum is greater, the leader commits nothing until `elr` is cleared.
     """
     return max(own, min(asked.data.minimum, len(replicas)))
 

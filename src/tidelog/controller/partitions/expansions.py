@@ -1,13 +1,13 @@
 """Expansions of ISRs that the controller holds back for a while, to merge them (A11).
 
-A broker that returns catches up on many partitions, one after the other. With
-`isr.expand.linger.ms` the controller collects the ISR expansions of these partitions and writes
-them together. The controller then needs fewer transactions of the metadata store, and sends the new
-states to the brokers once. A held expansion may still be accepted, so its leader continues to count
-the joining replica (A8). A newer proposal for the partition replaces a held expansion. The
-controller holds back no shrink, and no expansion of an ISR below the effective minimum. The
-controller also holds back no expansion of a partition that is being reassigned or whose leader
-shuts down. This module writes nothing: `alter_partition` judges the due expansions again.
+A broker that was down catches up on its partitions one after the other. With `isr.expand.linger.ms`
+the controller collects ISR expansions for a while and writes them together. Expansions written
+together need fewer transactions of the metadata store, and the controller sends their states to the
+brokers once. A held expansion may still be accepted, so its leader continues to count the joining
+replica (A8). A newer proposal for the partition replaces a held expansion. The controller holds
+back no shrink, and no expansion of an ISR below the effective minimum. The controller also holds
+back no expansion of a partition that is being reassigned or whose leader shuts down. This module
+writes nothing: `alter_partition` judges the due expansions again.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class HeldExpansions:
         return len(self._held)
 
     def hold(self, topic_partition: TopicPartition, expansion: HeldExpansion) -> bool:
-        """Hold an expansion in place of an earlier one; return whether it is the first one held."""
+        """Hold back an expansion of the partition; return whether none was held back before."""
         is_first = not self._held
         self._held[topic_partition] = expansion
         return is_first
 
     def take(self) -> dict[TopicPartition, HeldExpansion]:
-        """Remove and return all held expansions."""
+        """Remove and return all expansions that are held back."""
         held, self._held = self._held, {}
         return held
 

@@ -4,9 +4,10 @@ This module judges one partition of a request at a time against published state 
 brokers; the caller has checked the sender (A2). The order of the checks is that of Kafka's KRaft
 controller. The broker epochs of *all* members are compared (V63): a member of an earlier
 incarnation has not caught up in its present incarnation. A leader of Kafka's ZooKeeper mode sends
-no broker epochs. If such a leader adds a replica that may have restarted, the controller raises the
-leader epoch. Fetches that the leader counts under the new epoch come from the present incarnation.
-The leader takes some refusals for final, and the controller makes these final (A8).
+no broker epochs. If a leader that sends no broker epochs adds a replica that may have restarted,
+the controller raises the leader epoch. Fetches that the leader counts under the new leader epoch
+come from the replica's present incarnation. The leader takes some refusals for final, and the
+controller makes these final (A8).
 """
 
 from __future__ import annotations
@@ -152,8 +153,8 @@ def ineligible_members(
 ) -> tuple[int, ...]:
     """Return the proposed members that are not eligible.
 
-    Such a member is not alive in the incarnation that the leader counted (V63), or is leaving
-    (V43). A leader that is itself leaving stays a member, because it adds members to which
+    An ineligible member is not alive in the incarnation that the leader counted (V63), or is
+    leaving (V43). A leader that is itself leaving stays a member, because it adds members to which
     leadership can be transferred.
     """
     return tuple(
@@ -172,10 +173,9 @@ def _is_eligible(member: int, epoch: int, state: PartitionState, brokers: Broker
         return epoch == broker.broker_epoch
     if member in state.isr:
         return member not in incarnations.bounced_members(state, brokers)
-    # The broker registered before the present state was written. A leader proposes a follower
-    # without an epoch only in response to a fetch. The leader knew the present state at that fetch,
-    # so the present incarnation made the fetch. A Kafka leader also proposes such a follower only
-    # in response to a fetch.
+    # The broker registered before the present state was written. A leader, also Kafka's, proposes a
+    # follower without an epoch only in response to a fetch that came after it knew the present
+    # state. So the follower's present incarnation made the fetch that the leader counted.
     return broker.broker_epoch <= state.mzxid
 
 
@@ -225,10 +225,10 @@ def _refused_for_good(
     """Return a refusal after which the leader no longer counts the change (A8).
 
     This controller or another may judge another copy of the request later, with another view of the
-    live brokers. So the controller first advances the partition epoch on which the request builds,
-    by a write that a deposed controller cannot make. If the state records no broker epochs (V10),
-    or the request has none for a joining member (V63), the node's last modification separates
-    incarnations. The controller then leaves the node unchanged.
+    live brokers. So before a final refusal, the controller advances the partition epoch on which
+    the request builds, by a write that a deposed controller cannot make. If the state records no
+    broker epochs (V10), or the request has none for a joining member (V63), the controller leaves
+    the node unchanged, because the node's last modification separates incarnations.
     """
     epochs = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))
     joining = [epoch for member, epoch in epochs.items() if member not in state.isr]

@@ -1,10 +1,11 @@
 """ISR changes that leaders wrote into state nodes themselves (A12, A13).
 
-The controller did not decide on these changes and learns of them from notifications. A state that
-is newer than the image enters the image as a fact. Every broker gets the metadata; the leader knows
-the state, as after an AlterPartition. The controller then checks the partition for members that are
-dead, leaving or of an earlier incarnation (V10, V11). It also checks whether a reassignment of the
-partition is complete (A13).
+The controller does not decide on ISR changes that leaders write, and learns of them from
+notifications. A state that is newer than the image enters the image as a fact. Every broker gets
+the metadata of the new state; the leader gets no command, because it wrote the state. After the
+change, the controller checks the partition for members that are dead, leaving or of an earlier
+incarnation (V10, V11). The controller also checks whether a reassignment of the partition is
+complete (A13).
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def _changed(
     image = draft.image
     before = image.states.get(topic_partition)
     if before is None or before.partition_epoch >= found.partition_epoch:
-        # A partition without a known state is unreadable or new; other readings handle these cases
-        # (V35, V20).
+        # If the image has no state of the partition, its node was unreadable, or the partition is
+        # new; other code reads such nodes (V35, V20).
         return
     assigned = image.assigned(topic_partition)
     report = strangers_reported(topic_partition, found, assigned)

@@ -1,11 +1,12 @@
 """Removal of partitions from topics: which requests are rejected, which steps are due (V7, V71).
 
 Only the highest partitions are removed, so that numbers stay 0 to n-1. A request waits until all
-higher partitions are requested too. From then on the partition accepts no more records. A partition
-that is to be drained stays readable until every consumer group has reached its end. Then the
-partition's state becomes a tombstone, which is durable before any broker is commanded to delete its
-replica. When no live broker has a replica any more, the partition leaves the topic's node, and its
-request is removed with it.
+higher partitions are requested too. Once all higher partitions are requested too, the partition
+accepts no more records. A partition that is to be drained stays readable until every consumer group
+has reached its end. When no consumer group has to read it any more, the partition's state becomes a
+tombstone, which is durable before any broker is commanded to delete its replica. When no live
+broker has a replica any more, the partition leaves the topic's node, and its request is removed
+with it.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class RemovalCommanded(Change):
 class PartitionsClosed(Change):
     """The closed partitions of a topic, whose leaders were commanded to accept no more records.
 
-    The topic's other partitions are open.
+    Partitions of the topic that are not in `partitions` accept records.
     """
 
     name: str
@@ -194,7 +195,7 @@ class AdvanceRemoval(Order):
     rank: ClassVar[Rank] = Rank.PARTITION_REMOVAL
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the roles, the metadata of removed partitions, and the stops."""
+        """Add roles, metadata of removed partitions, and StopReplicas to the brokers' commands."""
         for topic_partition in self.redirected:
             builder.send_role(topic_partition, is_new=False)
         for topic_partition in self.ended:
@@ -236,7 +237,7 @@ class RemovePartitions(Write):
 
 
 def removals_read(event: RemovalsRead, image: Image) -> dict[TopicPartition, str]:
-    """Adopt stored removal requests; return the reasons of those that cannot be done."""
+    """Adopt stored removal requests; return the reasons of the impossible requests."""
     good, bad = accepted(event.wanted, image)
     image.apply(RemovalsRequested(good))
     return bad
@@ -269,8 +270,8 @@ def write_due(draft: Draft) -> None:
 def remove_partitions(asked: RemovePartitionsAsked, draft: Draft) -> bool:
     """Request the removal of the highest partitions of each topic in a client's request.
 
-    Returns False if another request in the same step of the controller changes the number of a
-    topic's partitions. A later step then handles this request.
+    Returns False, and leaves the request to a later step, if another request in the same step of
+    the controller changes the number of a topic's partitions.
     """
     request = asked.request
     counts = Counter(wanted.name for wanted in request.topics)
@@ -398,7 +399,7 @@ def refusal(topic_partition: TopicPartition, image: Image) -> str | None:
 def ready(name: str, image: Image) -> Iterator[int]:
     """Yield the partitions that can be removed now, the highest first.
 
-    Their states are readable, and no consumer group has to read them any more.
+    A partition is ready if its state is readable and no consumer group has to read it any more.
     """
     removal = image.removals[name]
     for partition in reversed(image.closing(name)):
@@ -423,7 +424,8 @@ def to_bury(name: str, image: Image) -> list[TopicPartition]:
 def to_command(name: str, image: Image) -> list[TopicPartition]:
     """Return partitions whose replicas are to be deleted now.
 
-    The tombstone is durable, and no broker was commanded yet.
+    The tombstones of these partitions are durable, and no broker was commanded to delete a replica
+    yet.
     """
     removal = image.removals[name]
     found = []
@@ -455,7 +457,7 @@ def to_drain(image: Image) -> list[TopicPartition]:
 def last_write(name: str, image: Image) -> RemovePartitions | None:
     """Return the write that removes partitions from the topic's node.
 
-    Returns None while a live broker still has a replica of them.
+    Returns None while a live broker still has a replica of the partitions.
     """
     removal, topic = image.removals[name], image.topics.get(name)
     if topic is None or not removal.done or image.is_deleting(name):
@@ -485,7 +487,7 @@ def has_work(image: Image) -> bool:
 def accepted(
     wanted: Mapping[str, Mapping[int, bool]], image: Image
 ) -> tuple[dict[str, dict[int, bool]], dict[TopicPartition, str]]:
-    """Return the stored requests that count, and those that cannot be done, with reasons."""
+    """Return the stored requests that are possible, and the impossible requests with reasons."""
     good: dict[str, dict[int, bool]] = {}
     bad: dict[TopicPartition, str] = {}
     for name, partitions in wanted.items():

@@ -1,10 +1,11 @@
 """Cancel of all reassignments, by `/admin/cancel_reassignment_in_progress` (R2, R5, R6, R19).
 
-An operator who creates this node cancels every reassignment under way that can still be rolled
-back. The topics' nodes are written first. The controller removes the node once every reassignment
-goes back or cannot be cancelled, and reports the reassignments that stay. While the node exists, no
-reassignment begins, and entries of `/admin/reassign_partitions` are dropped. So a controller that
-dies during the cancel leaves the same work to the next controller.
+An operator who creates the cancel node cancels every reassignment under way that can still be
+rolled back. The controller first writes the topics' nodes with the reassignments rolled back. The
+controller removes the cancel node once every reassignment goes back or cannot be cancelled, and
+reports the reassignments that stay. While the cancel node exists, no reassignment begins, and
+entries of `/admin/reassign_partitions` are dropped. So a controller that dies during the cancel
+leaves the same work to the next controller.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class CancelFound(Change):
     is_requested: bool
 
     def apply(self, image: Image) -> None:
-        """Record in the image whether the node exists."""
+        """Record in the image whether the cancel node exists."""
         image.cancels_all = self.is_requested
 
 
@@ -60,7 +61,7 @@ class ForgetCancel(Write):
     """Remove `/admin/cancel_reassignment_in_progress`: no reassignment is left to roll back."""
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Let reassignments begin again: the node is gone, whoever removed it."""
+        """Let reassignments begin again, even if another writer removed the cancel node."""
         settlement.apply(CancelFound(is_requested=False))
 
 
@@ -73,9 +74,8 @@ def cancel_read(event: CancelRead, image: Image, agenda: Agenda) -> None:
 def look_at_cancel(reassignments: ReassignmentsDraft) -> bool:
     """Turn all reassignments back; return whether the cancel must be checked again.
 
-    Another check is due while a reassignment was only now turned back, or is changed by this
-    decision in another way. The last check reports the reassignments that cannot go back, and
-    removes the node.
+    The cancel is checked again if this decision turns a reassignment back or changes one in another
+    way. The last check reports the reassignments that cannot go back, and removes the cancel node.
     """
     draft = reassignments.draft
     image = draft.image

@@ -2,9 +2,9 @@
 
 Copying replicas takes disk and network of the leader away from followers. So while fewer replicas
 than min.insync.replicas are in sync, the brokers that a reassignment adds do not copy
-(`reassignment.auto.pause.enable`). Only reassignments that began while enough replicas were in sync
-pause. A reassignment does not pause while one of its original replicas is offline, because the ISR
-then needs the added replicas, and their copying did not shrink the ISR.
+(`reassignment.auto.pause.enable`). A reassignment may pause only if enough replicas were in sync
+when it began. A reassignment does not pause while one of its original replicas is offline, because
+the ISR then needs the added replicas, and their copying did not shrink the ISR.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def settle(settlement: Settlement) -> None:
     """Command the added brokers to pause, or to continue, as was decided.
 
     A replica that leaves the ISR stops copying if its reassignment pauses, or no longer needs the
-    replica (R10). The leader proposed that change of the ISR, so the leader gets no other command.
+    replica (R10). The leader proposed the removal from the ISR, so the leader gets no command.
     """
     image = settlement.image
     for paused in settlement.notices.of(MovePaused):

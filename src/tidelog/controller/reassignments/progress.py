@@ -1,11 +1,11 @@
 """Reassignments in a decision: their begin, their steps and their end (V50, V52).
 
-A reassignment begins with two writes. The topic's node names all replicas from then on. The state
-is published under the next leader epoch, by which the replicas learn of the reassignment. A
-reassignment ends with a state that has only the target. Then the removed replicas are stopped and
-deleted, and the topic's node is written last. Each step follows from published state, so the next
-controller continues at the step where this controller stopped. A decision writes each partition and
-each topic's node at most once.
+A reassignment begins with two writes. The first write makes the topic's node name all replicas. The
+second write publishes the state under the next leader epoch, by which the replicas learn of the
+reassignment. A reassignment ends with a state that has only the target. After that state is
+written, the removed replicas are stopped and deleted, and the topic's node is written last. Each
+step follows from published state, so the next controller continues at the step where this
+controller stopped. A decision writes each partition and each topic's node at most once.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class DeleteReassignedReplicas(Order):
     rank: ClassVar[Rank] = Rank.REASSIGNMENT
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the stops to the brokers' commands."""
+        """Add the StopReplicas to the brokers' commands."""
         for broker_id in self.brokers:
             builder.delete_replica(broker_id, self.topic_partition, self.leader_epoch)
 
@@ -184,8 +184,8 @@ class ReassignmentsDraft:
     def is_free(self, topic_partition: TopicPartition) -> bool:
         """Return whether a partition is free to be changed by a reassignment.
 
-        The decision may so far change neither the partition nor the number of its topic's
-        partitions.
+        A partition is free if this decision has not yet changed the partition or the number of its
+        topic's partitions.
         """
         return (
             self.draft.written(topic_partition) is None
@@ -281,8 +281,8 @@ class ReassignmentsDraft:
             self._publish(topic_partition, state, dropped)
             return
         if goes_back:
-            # A cancel that waits began without new roles, so its superfluous replicas stop copying
-            # now.
+            # A cancel that must wait sent no roles when it began, so superfluous replicas are
+            # commanded now to stop copying.
             for order in pausing.roles_of_idle(topic_partition, move.removing, image):
                 self.draft.order(order)
         self._look_at_pause(topic_partition, records.before(full, move))
@@ -294,7 +294,7 @@ class ReassignmentsDraft:
         after: PartitionState,
         new_replicas: tuple[int, ...] = (),
     ) -> None:
-        """Write the state of a reassignment; members that leave the ISR are wanted by no target."""
+        """Write the state of a reassignment; no target wants the members that leave the ISR."""
         left = [member for member in before.isr if member not in after.isr]
         self.draft.write_state(
             WritePartitionState(
@@ -359,8 +359,7 @@ class ReassignmentsDraft:
             node.ids += sum(len(m.adding) + len(m.removing) + len(m.original) for m in under_way)
         if begun is not None:
             lists = node.lists + 4
-            # The node names added replicas twice, because they are also among the assigned
-            # replicas.
+            # The topic's node names an added replica twice: as added and as assigned.
             ids = node.ids + 2 * len(begun.adding) + len(begun.removing) + len(begun.original)
             assignments.check_size(lists, ids, max(self._image.brokers, default=0))
             node.lists, node.ids = lists, ids
@@ -387,7 +386,7 @@ def settle(settlement: Settlement) -> None:
         if brokers:
             order = DeleteReassignedReplicas(topic_partition, brokers, leader_epoch)
             settlement.orders.append(order)
-            # No decision is due before these brokers acknowledge the deletion, or are gone.
+            # No decision is due before the commanded brokers acknowledge the deletion, or are gone.
             agenda.reassignments.pop(topic_partition, None)
         else:
             agenda.reassignments[topic_partition] = None
@@ -404,6 +403,6 @@ def departing(topic_partition: TopicPartition, image: Image) -> tuple[int, ...]:
 
 
 def sweep(image: Image, agenda: Agenda) -> None:
-    """Add every reassignment to the agenda (V50)."""
+    """Let the next decision check every reassignment (V50)."""
     agenda.reassignments.update(image.moving)
     agenda.look_at_requests(image)

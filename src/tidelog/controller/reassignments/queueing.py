@@ -1,7 +1,7 @@
 """The queue of reassignments, which runs as many at a time as the limits allow (R8, R9).
 
 Entries begin in their order as other reassignments end. At most
-`reassignment.max.concurrent.partitions` run at a time, and at most
+`reassignment.max.concurrent.partitions` reassignments run at a time, and at most
 `reassignment.max.concurrent.partitions.per.broker` for each broker that gains or loses a replica.
 An entry stays until its reassignment is active, so that no controller loses the entry. Entries
 whose brokers are not alive wait, and later entries pass them. All entries wait while reassignments
@@ -9,8 +9,8 @@ are frozen.
 
 An entry for a partition that is being reassigned first rolls that reassignment back (R9). The
 rollback begins once enough slots are free for the entry, including the slots of the old
-reassignment. The entry then becomes the first of the queue, and its slots are reserved. So no
-reassignment is rolled back for an entry that would then wait.
+reassignment. When the rollback begins, the entry becomes the first of the queue, and its slots are
+reserved. So no reassignment is rolled back for an entry that would have to wait after the rollback.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Slots:
     def lack(self, brokers: Iterable[int], held: Collection[int] | None = None) -> str:
         """Return which slot is missing for a reassignment between these brokers, or "".
 
-        `held` are the brokers of the reassignment that the new one replaces.
+        `held` are the brokers of the reassignment that the checked reassignment replaces.
         """
         if self._free + (held is not None) <= 0:
             return "as many partitions are being moved as may be at a time"

@@ -1,7 +1,7 @@
 """Reassignment requests of clients: to move, cancel, queue or freeze (KIP-455, R8, R11).
 
 A client's request overrules the entries of nodes in the store for its partitions. The controller
-removes those entries first, because the next controller would otherwise carry them out.
+removes the overruled entries first, because the next controller would otherwise carry them out.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ class ReassignmentRequests:
     ) -> tuple[int, ...] | None:
         """Return the target of a cancel; None to drop only the entries in nodes.
 
-        The client cancels reassignments to the `ended` targets, or any reassignment if there are
-        none. A newer reassignment to another target continues.
+        The client cancels reassignments to the `ended` targets, or any reassignment if `ended` is
+        empty. A newer reassignment to another target continues.
         """
         image, waiting = self._image, self._stored.waiting(topic_partition)
         move, known = image.move(topic_partition), waiting
@@ -160,7 +160,7 @@ class ReassignmentRequests:
                 raise
             return None
 
-    # the queue, and the freeze
+    # requests for the queue, and to freeze reassignments
 
     def _enqueue(
         self,

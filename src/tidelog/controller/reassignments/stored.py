@@ -49,11 +49,10 @@ class Newer:
     """The newest request for a partition; it removes nodes' entries with another target (R20)."""
 
     target: tuple[int, ...]
-    #: Targets whose entries are removed; if empty, all entries with another target. A cancel ends
-    #: only reassignments that its client knew.
+    #: Throttle of the request, which the remaining entries adopt.
     throttle: int | None = None
-    #: Targets whose entries are removed, if there are any: a cancel ends only reassignments that
-    #: its client knew.
+    #: Targets whose entries are removed; if empty, all entries with another target are removed. A
+    #: cancel ends only reassignments that its client knew.
     ended: Collection[tuple[int, ...]] = ()
 
     def left(self, entry: ReassignmentEntry) -> ReassignmentEntry | None:
@@ -65,7 +64,7 @@ class Newer:
         return entry._replace(throttle=self.throttle)
 
     def goes(self, replicas: tuple[int, ...]) -> bool:
-        """Return whether an entry for these replicas is removed."""
+        """Return whether an entry with the target `replicas` is removed."""
         return replicas != self.target and (not self.ended or replicas in self.ended)
 
 
@@ -90,7 +89,7 @@ class Entries:
         found: RequestedReassignments | None,
         write: Callable[[Mapping[TopicPartition, ReassignmentEntry], int], Write],
     ) -> None:
-        """Take the entries found; `write` makes the write that keeps entries at a node version."""
+        """Take the entries found; `write(entries, version)` returns the write that keeps them."""
         self._draft = draft
         self._found = found
         self._write = write
@@ -119,7 +118,7 @@ class Entries:
             self._draft.decision.writes[self.index] = write
 
     def overrule(self, wanted: Wanted) -> None:
-        """Remove entries with an overruled target; other entries adopt the newest throttle."""
+        """Remove entries with an overruled target; give the remaining ones the newest throttle."""
         kept = {}
         for topic_partition, entry in self.left.items():
             newer = wanted.get(topic_partition)
@@ -241,7 +240,7 @@ class StoredRequests:
         image = self._image
         return image.move(topic_partition) is None and image.assigned(topic_partition) == target
 
-    # accepted requests, and the administrator's node
+    # accepted requests, and the node `/admin/reassign_partitions`
 
     def look_at_accepted(self) -> None:
         """Begin the reassignments of accepted requests; forget requests that are over (R12)."""
@@ -311,14 +310,15 @@ class StoredRequests:
             self._precede(entry)
         self._reassignments.begin(topic_partition, target, entry.throttle or None)
         begun = self._reassignments.begun(topic_partition)
-        # A change of the replicas' order takes effect at once, unless the write conflicts: the next
-        # check will show.
+        # If only the order of the replicas changes, the reassignment ends with its write; the next
+        # check shows whether the write conflicted.
         return entry if begun is None else entry._replace(original=begun.original)
 
     def _is_being_cancelled(self, topic_partition: TopicPartition, target: Replicas) -> bool:
         """Return whether an entry belongs to a reassignment that the cancel of all ends (R2).
 
-        Such an entry ends with its reassignment, and is not reported as rejected.
+        The entry of a cancelled reassignment ends with the reassignment, and is not reported as
+        rejected.
         """
         image = self._image
         move = image.move(topic_partition)

@@ -3,7 +3,7 @@
 There are five kinds of nodes: `/admin/reassign_partitions`, the queue
 `/admin/reassign_partitions_queue`, requests for one or for several partitions, accepted requests
 (`/admin/reassignments/T/P`) and the freeze `/admin/reassign_cancel`. Operators may write any of
-these nodes by hand. `stored` and `queueing` decide their meaning.
+these nodes by hand. `stored` and `queueing` decide what the nodes' requests mean.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ReassignmentsFound(Change):
     found: RequestedReassignments | None
 
     def apply(self, image: Image) -> None:
-        """Record the content of the node in the image."""
+        """Record the content of `/admin/reassign_partitions` in the image."""
         image.reassignments = self.found
 
 
@@ -99,16 +99,16 @@ class AcceptedFound(Change):
 
 @dataclass(frozen=True, slots=True)
 class KeepReassignments(Write):
-    """Keep these entries in `/admin/reassign_partitions` (R1).
+    """Keep only `entries` in `/admin/reassign_partitions` (R1).
 
-    The node is removed if no entry is left.
+    `/admin/reassign_partitions` is removed if no entry is left.
     """
 
     entries: Mapping[TopicPartition, ReassignmentEntry]
     expected_version: int
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Record the remaining entries in the image.
+        """Record the remaining entries of `/admin/reassign_partitions` in the image.
 
         A node that another writer has changed is read again when its watch fires.
         """
@@ -120,9 +120,9 @@ class KeepReassignments(Write):
 
 @dataclass(frozen=True, slots=True)
 class KeepQueue(Write):
-    """Keep these entries in the reassignment queue, or create the queue from them (R8).
+    """Keep only `entries` in the reassignment queue, or create the queue from them (R8).
 
-    The node is removed if no entry is left.
+    The queue's node is removed if no entry is left.
     """
 
     entries: Mapping[TopicPartition, ReassignmentEntry]
@@ -181,7 +181,7 @@ class ForgetAccepted(Write):
     is_last: bool = False
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Drop the accepted request from the image: its node is gone, whoever removed it."""
+        """Drop the accepted request from the image, even if another writer removed its node."""
         settlement.apply(AcceptedFound(self.topic_partition, None))
 
 
@@ -192,7 +192,7 @@ class ForgetRequestNode(Write):
     path: str
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Drop the request from the image: its node is gone, whoever removed it."""
+        """Drop the request from the image, even if another writer removed its node."""
         left = tuple(node for node in settlement.image.request_nodes if node.path != self.path)
         settlement.apply(RequestsFound(left))
 

@@ -2,10 +2,10 @@
 
 While replicas are being added, the assignment names all replicas: the target in its order, then the
 replicas to remove. The reassignment is complete when every replica of the target is in the ISR
-(V51). Then the controller publishes a state with only the target, under the next leader epoch. The
-published state names the target (`reassigned_to`), so no replica that is to be removed can rejoin
-the ISR under any controller (V52). A write that begins a move to another target removes replicas
-from the ISR that only an earlier target added (R10).
+(V51). For a complete reassignment, the controller publishes a state with only the target, under the
+next leader epoch. The published state names the target (`reassigned_to`), so no replica that is to
+be removed can rejoin the ISR under any controller (V52). A write that begins a move to another
+target removes replicas from the ISR that only an earlier target added (R10).
 
 A cancel turns a reassignment back to its original replicas (R3). A cancel copies no replica, so it
 ends at once by the same steps, which first put ISR and leader among the original replicas. A cancel
@@ -30,7 +30,7 @@ from tidelog.core.types import NO_LEADER, PartitionState
 def toward(
     target: Replicas, replicas: Replicas, move: Move | None, throttle: int = 0
 ) -> tuple[Replicas, Move | None]:
-    """Return the assignment that leads to `target`, and the reassignment, with its throttle (R4).
+    """Return the assignment and the reassignment that begin a move to `target` (R4).
 
     The reassignment is None if no replica is added or removed. Replicas that only an earlier target
     added are among the replicas to remove (R10). A reassignment whose target is the original
@@ -119,8 +119,8 @@ def rolled_back(
 
     `minimum` is the effective minimum of the original replicas. Returns None while the original
     replicas would be fewer live in-sync replicas than both the minimum and the present number.
-    Returns None while they would hold fewer of the copies that a recovery by proof needs (E1, E6).
-    Returns None if an election is due first.
+    Returns None while the original replicas would have fewer of the copies that a recovery by proof
+    needs (E1, E6). Returns None if an election is due first.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, brokers):
         return None
@@ -180,8 +180,8 @@ def completed(
         isr=tuple(member for member in state.isr if member in target),
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
-        # No member has bounced: a member that restarted kept its log, and counts in its present
-        # incarnation.
+        # The caller has excluded bounced members: a member that restarted kept its log, and counts
+        # in its present incarnation.
         isr_epochs=tuple(brokers[member].broker_epoch for member in state.isr if member in target),
         # The whole target is in the ISR, so no other replica is eligible (E1).
         elr=(),

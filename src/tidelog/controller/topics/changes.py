@@ -1,7 +1,7 @@
 """Facts about a whole topic: the topic was found, cannot be read, or is gone.
 
-A topic whose node cannot be read is known by its name only. The controller leaves its replicas and
-its metadata unchanged until the node is repaired (V35).
+A topic whose node cannot be read is known by its name only. The controller leaves the replicas and
+the metadata of an unreadable topic unchanged until its node is repaired (V35).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TopicUnreadable(Change):
     reason: str
 
     def apply(self, image: Image) -> None:
-        """Keep the topic's name only."""
+        """Drop all knowledge of the topic but its name."""
         image.remove_topic(self.name)
         image.unreadable[self.name] = self.reason
 

@@ -249,7 +249,7 @@ def _configs(wanted: CreatableTopic, defaults: TopicDefaults) -> Mapping[str, st
         )
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-    size_bytes = len(json.dumps(dict(configs)))  # not shorter than the stored form
+    size_bytes = len(json.dumps(dict(configs)))  # the stored form is not longer
     if size_bytes > MAX_CREATED_CONFIG_BYTES:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
@@ -273,7 +273,7 @@ def _placed(
 
 
 def _explicit_assignment(wanted: CreatableTopic, room: int) -> dict[int, tuple[int, ...]]:
-    """Return the replicas that a request chose (V21). Raises KafkaError if they are invalid.
+    """Return the replicas that a request chose (V21). Raises KafkaError if the choice is invalid.
 
     A broker has at most one replica of each partition (V5).
     """

@@ -2,7 +2,8 @@
 
 A topic to delete is queued below `/admin/delete_topics`. The controller commands every live broker
 with replicas of the topic to delete them. When all brokers have acknowledged, the topic's nodes are
-removed, and its request last. A client gets its response then, or when its timeout is over.
+removed, and its request last. A client gets its response when the nodes are gone, or when its
+timeout is over.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ class DeletionCommanded(Change):
 class DeleteTopicReplicas(Order):
     """Command brokers to delete the replicas of a topic, and to drop its partitions.
 
-    The replicas of a topic whose node cannot be read are unknown. Every broker then gets a full
-    command, and sets such replicas aside as strays (V35).
+    If the topic's node cannot be read, its replicas are unknown: every broker gets a full command,
+    and sets replicas of the topic aside as strays (V35).
     """
 
     name: str
@@ -105,7 +106,7 @@ class DeleteTopicReplicas(Order):
     rank: ClassVar[Rank] = Rank.TOPIC_DELETION
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the metadata of the deleted partitions, and the stops."""
+        """Add the metadata of the deleted partitions, and the StopReplicas, to the commands."""
         for topic_partition in self.topic_partitions:
             builder.send_metadata(topic_partition)
         for broker_id, held in self.replicas.items():
@@ -326,7 +327,7 @@ def _live_replicas(topic: Topic, image: Image) -> dict[int, tuple[TopicPartition
 def deletion_target(
     wanted: DeleteTopicState, image: Image, defaults: TopicDefaults
 ) -> tuple[str, TopicId]:
-    """Return name and id of the topic to delete. Raises KafkaError if it cannot be deleted."""
+    """Return name and id of the topic to delete. Raises KafkaError if the topic must stay."""
     if not defaults.deletion_enabled:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
     if wanted.name is None:

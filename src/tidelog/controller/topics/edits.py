@@ -1,9 +1,10 @@
 """Topics' nodes that another writer changed: which edits the controller adopts or ignores (V25).
 
 An edit of a topic's node counts as a request to add partitions, or to remove the highest ones, by
-the same checks. After any other edit, the controller keeps the topic as it knew it, and the topic's
-next requested change overwrites the edit. A controller that does not know the topic yet treats a
-node that contradicts its partitions' states as unreadable. This module writes nothing.
+the same checks. If an edit changes anything but the number of partitions, the controller keeps the
+topic as it knew it, and the topic's next requested change overwrites the edit. A controller that
+does not know the topic yet treats a node that contradicts its partitions' states as unreadable.
+This module writes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tidelog.core.types import PartitionState, TopicPartition, topic_id_to_text
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A topic as it counts from now on, with further changes and a report."""
+    """A topic as the controller adopts it from its node, with further changes and a report."""
 
     found: TopicFound
     changes: tuple[FormerFound | RemovalsAdded, ...] = ()
@@ -80,8 +81,8 @@ def is_another(known: Topic, found: TopicFound, image: Image) -> bool:
 def fault(found: TopicFound) -> str:
     """Return why the nodes of a topic that is new to this controller are faulty, or "".
 
-    To a new controller, every topic is new. Only an edit by hand leaves such a fault, because a
-    controller that moves or removes replicas keeps every ISR member in the topic's node. A
+    To a new controller, every topic is new. Only an edit by hand leaves the ISR outside the topic's
+    node, because a controller that moves or removes replicas keeps every ISR member in the node. A
     controller that followed a faulty node would set data aside that is still in use.
     """
     numbers = sorted(found.topic.assignments)
@@ -137,8 +138,8 @@ def _check(
 def _unreadable(found: TopicFound, image: Image) -> dict[int, str]:
     """Return the partitions that stay unchanged because of unreadable state nodes, with reasons.
 
-    A partition whose unreadable state node is gone by now is included. Such a partition is not new,
-    because the content of its state node is unknown.
+    A partition whose state node was unreadable and is now gone is included: it is not new, because
+    the node's last content is unknown.
     """
     name = found.topic.name
     before = {

@@ -1,8 +1,8 @@
 """Readings of topics' nodes and states: changes of the image, and what brokers are sent (V25).
 
-Readings are facts: they enter the image at once. The controller checks every partition of a topic
-that was read. A node that another writer changed counts as far as `edits` allows. If a topic may be
-new to brokers although no write of the topic is due, brokers get full commands (V35).
+What was read enters the image at once, because it is a fact. The controller checks every partition
+of a topic that was read. A node that another writer changed counts as far as `edits` allows. If a
+topic may be new to brokers although no write of the topic is due, brokers get full commands (V35).
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def _topic_read(found: TopicFound, draft: Draft, agenda: Agenda) -> None:
         draft.send_everything(image.brokers)
     _report_unreadable(taken, draft)
     image.apply(taken)
-    # The topic itself is applied first, because that drops the former incarnations of its
-    # partitions.
+    # The topic itself is applied before `changes`, because its application drops the former
+    # incarnations of its partitions.
     for change in changes:
         image.apply(change)
     topic = taken.topic
@@ -107,7 +107,7 @@ def _vanished(name: str, draft: Draft) -> None:
     """Drop a topic whose node another writer has removed (V25).
 
     Brokers get full commands without the topic at once, which make the topic's replicas strays. If
-    a deletion of the topic is under way, its replicas are deleted instead.
+    a deletion of the topic is under way, brokers delete the topic's replicas instead.
     """
     image = draft.image
     deletion = image.deletions.get(name)
@@ -120,9 +120,10 @@ def _vanished(name: str, draft: Draft) -> None:
 def _is_news_to_brokers(found: TopicFound, image: Image) -> bool:
     """Return whether brokers must be sent a topic even if no write of the topic is due.
 
-    Brokers need the topic in three cases. The topic could not be read before, and brokers may have
-    registered since. Another writer has restored the topic's nodes together with published states.
-    The topic has replaced another topic of the same name, whose replicas are strays.
+    Brokers must be sent a topic in three cases. First, the topic could not be read before, and
+    brokers may have registered since. Second, another writer has restored the topic's nodes
+    together with published states. Third, the topic has replaced another topic of the same name,
+    whose replicas are strays.
     """
     name = found.topic.name
     known = image.topics.get(name)
