@@ -6,7 +6,7 @@ Values: `dataclass` (whose methods are generated at their first use), `types`, `
 topics), `epochs`, `eligible_replicas`, `shrink_causes`, `leader_wait`, `authorization`,
 `protocol_level`, `string_hash`. Texts for people: `columns` (of tables) and `wording`.
 
-The outside and time: `ports`, with `clock`, declares everything outside that code from
+Outside world and time: `ports`, with `clock`, declares everything outside that code from
 `tidelog.broker` down can reach. `tasks`, `completion` and `pauses` behave equally under asyncio and
 under virtual time. `coordinator_shard` is the interface between a broker and its coordinators.
 

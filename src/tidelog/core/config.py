@@ -1,9 +1,9 @@
 """The configuration of one broker, read from server.properties and checked.
 
-`BrokerConfig` has the attributes of `broker_keys`. Its constructor checks each value, and the keys
-that depend on each other. An unsupported key of Kafka is named in `warnings`, or refused if
-ignoring the key would be dangerous. This module reads no file (`core.config_text` reads text) and
-looks up no host name.
+`BrokerConfig` has the attributes of `broker_keys`. The constructor of `BrokerConfig` checks each
+value, and the keys that depend on each other. An unsupported key of Kafka is named in `warnings`,
+or refused if ignoring the key would be dangerous. This module reads no file (`core.config_text`
+reads text) and looks up no host name.
 
 Rules: F9 (`replica.fetch.wait.max.ms` must be less than `replica.lag.time.max.ms`; the session
 timeout should be), D1 (`log.dirs` is a list), V17 (`controller.propagation.linger.ms`).

@@ -4,9 +4,9 @@ A disk read holds part of the budget of unread responses until the read ends. A 
 that hangs never ends. So the reads of one directory hold a bounded part of the budget, and the
 reads of all directories together at most half. A directory is blocked while it has used up its
 part, or has finished no read for `HUNG_MS`. From a blocked directory, fetches get only the records
-in the page cache. Fetches respond without the other records of a blocked directory, or try again
-when a read of the directory ends. This module accesses no log and no disk: fetches report their
-reads.
+in the page cache. Fetches respond without records of a blocked directory that only the disk has, or
+try again when a read of the directory ends. This module accesses no log and no disk: fetches report
+their reads.
 """
 
 from __future__ import annotations

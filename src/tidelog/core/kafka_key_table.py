@@ -1,7 +1,8 @@
 """The table of Kafka 3.9's broker keys that BrokerConfig does not declare.
 
-DescribeConfigs lists these keys, as in Kafka, and AlterConfigs checks their values. Source:
-ConfigDef and DynamicBrokerConfig of Kafka 3.9; a test compares this table with both classes.
+DescribeConfigs lists the keys of the table, as in Kafka, and AlterConfigs checks their values.
+Source: ConfigDef and DynamicBrokerConfig of Kafka 3.9; a test compares this table with both
+classes.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ MIB = 1024 * KIB
 MAX_REQUEST_BYTES = 100 * MIB
 #: `queued.max.request.bytes`: bytes of the requests that all connections are receiving; Kafka's
 #: default is no limit. The default has room for two of the largest requests, or for 5 batches of 1
-#: MiB in flight from each of 50 producers. With this default several brokers fit on a machine with
+#: MiB in flight from each of 50 producers. Several brokers with such budgets fit on a machine with
 #: 4 GB.
 QUEUED_REQUEST_BYTES = 256 * MIB
 #: Size above which a request that lists names or partitions has its entries counted. A request
@@ -22,8 +22,8 @@ LISTING_REQUEST_BYTES = MIB
 #: microseconds, so more entries could block the loop for longer than the session timeout. A request
 #: with more entries is refused with the API's error for each entry.
 MAX_LISTED_ENTRIES = 100_000
-#: Entries of a too long request up to which a broker refuses each entry; with more entries, the
-#: broker closes the connection.
+#: Number of entries up to which a broker refuses a too long request entry by entry; with more
+#: entries, the broker closes the connection.
 MAX_REFUSED_ENTRIES = 250_000
 #: Size of a response to a request that this process sends. Followers' fetches ask for at most 10
 #: MiB, which one batch may exceed.
@@ -48,8 +48,8 @@ MAX_REQUEST_HOLD_MS = 10_000
 #: Queued response bytes of one connection, above which the broker reads no further request from it.
 #: So a client that reads slowly delays only itself.
 MAX_SEND_QUEUE_BYTES = 16 * MIB
-#: Metadata and FindCoordinator responses that may wait for the next leaders, about 1 KiB each. If
-#: so many responses wait already, the broker responds at once.
+#: Metadata and FindCoordinator responses that may wait for the next leaders, about 1 KiB each.
+#: While this number of responses waits, the broker sends further responses at once.
 MAX_HELD_ANSWERS = 1_000
 #: Partitions in the responses that wait for next leaders. One turn of the loop may make all waiting
 #: responses, at some 5 µs for each partition.
@@ -111,7 +111,7 @@ MAX_DESCRIBED_PARTITIONS = 2_000
 #: partitions fit; events beyond the limit are dropped and counted.
 MAX_CLUSTER_EVENTS_QUEUED = 20_000
 #: New leaderships of one broker for which the broker times the takeover at once, about 700 bytes
-#: each. Of more new leaderships, the broker times an even sample.
+#: each. If there are more new leaderships, the broker times an even sample.
 MAX_TAKEOVERS_WATCHED = 1_000
 #: Log directories that clients chose for replicas that the broker does not host yet, about 200
 #: bytes each. If clients chose more, the broker forgets the oldest choices and chooses the

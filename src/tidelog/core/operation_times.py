@@ -1,10 +1,10 @@
 """Counts of one log directory's file operations, and of its slow ones (D13).
 
-Operations are counted where the directory's thread runs them (`core.ports.Lane`), because only
-there the time is that of the disk. A caller's time also has the wait for other operations and for
-the loop. Only writes and reads are counted. Writes are appends and other short operations, for
-which clients and followers wait. Reads are reads from the device. Syncs, deletions and recovery are
-not counted, because their time depends on their size.
+Operations are counted where they run (`core.ports.Lane`), because only there the measured time is
+that of the disk. A caller would also measure the wait for other operations and for the loop. Only
+writes and reads are counted. Writes are appends and other short operations, for which clients and
+followers wait. Reads are reads from the device. Syncs, deletions and recovery are not counted,
+because their time depends on their size.
 
 Counting an operation costs a comparison and an addition. Each kind of count has one writer at a
 time: writes run on the loop or on one thread, and reads on another thread.
@@ -95,7 +95,7 @@ class OperationTimes:
         self.on_slow: Callable[[], None] | None = None
         #: Called on the loop when an operation begins on a thread.
         self.on_open: Callable[[], None] | None = None
-        #: Returns the ages of the operations under way; set by the lane.
+        #: Returns the ages of the operations under way; set by the code that runs the operations.
         self.open_ages: Callable[[], OpenAges] = OpenAges
 
     def wrote(self, time_ns: int) -> None:

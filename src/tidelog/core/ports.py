@@ -63,7 +63,8 @@ class VolumePlace(NamedTuple):
 class Files(Protocol):
     """POSIX file calls of one log directory; a failure is an OSError with errno.
 
-    Paths are passed to the system unchanged. Only operations that a lane runs may hold a `Files`.
+    Paths are passed to the system unchanged. Only operations submitted to a `Lane` may hold a
+    `Files`.
     """
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> Handle: ...

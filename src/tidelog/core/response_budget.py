@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tidelog.core.ports import Clock
 
 #: Bytes of records that the fetches of one turn of the loop read from the page cache. To read so
-#: many bytes and to check their checksums takes 10 ms. A single fetch gets at most as many bytes.
+#: many bytes and to check their checksums takes 10 ms. A single fetch gets at most
+#: `MAX_TURN_BYTES`, too.
 MAX_TURN_BYTES: Final = 16 * MIB
 #: A fetch gets an eighth of the free room: many slow readers share the room, and a single reader is
 #: not slowed down.
@@ -40,9 +41,9 @@ LEAST_GRANT_BYTES: Final = MIB
 SHORT_GRANT_BYTES: Final = 64 * KIB
 #: Unread bytes of a connection above which it begins no further request while room is short.
 SHORT_QUEUE_BYTES: Final = 64 * KIB
-#: A connection's waiting responses do not count while they have at most this many bytes: each waits
-#: for an earlier response of the connection. A client that sends several requests at once always
-#: has waiting responses; on 4,096 connections the uncounted bytes are 16 MiB.
+#: A connection's responses that wait for an earlier response count only once they hold more bytes
+#: than this. A client that sends several requests at once always has waiting responses; on 4,096
+#: connections the uncounted bytes are 16 MiB.
 UNCOUNTED_BYTES: Final = 4 * KIB
 #: Pending requests of one connection while fetches wait for their turn, as many as an idempotent
 #: producer has in flight.

@@ -1,7 +1,7 @@
 """The rare states that brokers mark when they reach them, each with its meaning.
 
-A search in the simulator must reach every one of these states to cover it. `tidelog sim run` lists
-the missed states, and `make soak` fails on missed states. Code marks a state where something rare
+A search in the simulator must reach every rare state of this module. `tidelog sim run` lists the
+missed states, and `make soak` fails on missed states. Code marks a state where something rare
 happens, never on the path of an ordinary record. A real broker counts the marks too.
 """
 

@@ -89,7 +89,8 @@ def topic_id_from_text(text: str) -> TopicId:
     return raw
 
 
-#: Most registrations before the last one for which a broker proves that it lost nothing.
+#: Maximum number of registrations before the last one for which a broker proves that it lost
+#: nothing.
 MAX_EARLIER_EPOCHS: Final = 64
 
 
@@ -134,9 +135,9 @@ class BrokerInfo:
 
 
 #: Least number of leader epochs that every partition skips after the store was restored from an
-#: older copy (E8). No leader elected since the copy was made can have a leader epoch higher by more
-#: than this. The number of skipped epochs is drawn at random between this value and its double, so
-#: that a second restore of the same copy skips another number.
+#: older copy (E8). Since the copy was made, no leader epoch can have risen by so much. The number
+#: of skipped epochs is drawn at random between this value and its double, so that a second restore
+#: of the same copy skips another number.
 LEAST_EPOCHS_SKIPPED: Final = 1 << 16
 
 
@@ -185,7 +186,7 @@ class PartitionState:
     elr_epochs: tuple[int, ...] = ()
     #: The last leader of a partition that has no leader now (E4).
     last_leader: int = NO_LEADER
-    #: Whether the partition was removed; its node is kept for the epochs (V71).
+    #: Whether the partition was removed; its node is kept, because it records the epochs (V71).
     removed: bool = False
     #: The target replicas of a reassignment whose removed replicas have left the ISR for good
     #: (V52). `reassigned_to` has no meaning once the topic node has another target.
