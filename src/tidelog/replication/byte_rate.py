@@ -3,7 +3,7 @@
 As in Kafka (SimpleRate), the rate is the bytes of the last `replication.quota.window.num` windows
 over the time since the oldest window began, at least the length of one window. A window begins with
 its first bytes. The bytes of one large read may exceed the limit for longer than all windows last.
-Kafka forgets the bytes of expired windows, so that such reads exceed a low limit for ever. tidelog
+Kafka forgets the bytes of expired windows, so that large reads exceed a low limit for ever. tidelog
 carries the throttled bytes above the limit over to later windows. So over any time, throttled bytes
 stay within the limit, plus one read and the bytes that the limit allows during the windows. Times
 are monotonic milliseconds and arguments; no clock is read.
@@ -46,7 +46,7 @@ class ByteRate:
         self._carried = 0
 
     def limited(self, limit: int | None, now_ms: int) -> None:
-        """Measure by a new limit from now on; earlier bytes are not carried beyond windows."""
+        """Measure by a new limit from now on; carry no bytes of earlier windows over."""
         if limit != self._limit:
             self._limit, self._limit_set_ms, self._carried = limit, now_ms, 0
 
@@ -73,7 +73,8 @@ class ByteRate:
         total = self._carried + further + sum(window.count for window in self._windows)
         elapsed_ms = self._elapsed_ms(now_ms)
         if self._carried:
-            # Carried bytes were above the limit, so the first window gets no minimum length.
+            # While bytes are carried over, the first window counts with its real length, without a
+            # minimum.
             elapsed_ms = now_ms - self._windows[0].begun_ms
         return total * _MS_PER_S > self._limit * elapsed_ms
 

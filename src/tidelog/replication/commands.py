@@ -24,7 +24,7 @@ EPOCH_DURING_DELETE = -2
 NO_STOP_EPOCH = -1
 
 #: Number of correlation ids, which start again after the highest id. If two correlation ids differ
-#: by more than half of this number, the lower id is the later one.
+#: by more than half of `_CORRELATION_IDS`, the lower id is the later one.
 _CORRELATION_IDS = 1 << 31
 
 #: If strays are more than this share of a broker's replicas, and at least this number, their
@@ -87,9 +87,9 @@ def is_overtaken(latest_correlation_id: int, correlation_id: int) -> bool:
     """Return whether a later command of this controller and registration has arrived before (V30).
 
     A connection that the controller has given up may still deliver requests after the connection
-    that replaced it. Epochs do not show the order: a deletion overrides them, and metadata has no
-    epoch for a topic that is gone. Correlation ids rise over both connections, as in Kafka's own
-    controller.
+    that replaced it. Epochs do not show the order of commands: a deletion overrides all epochs, and
+    metadata has no epoch for a topic that is gone. Correlation ids rise over both connections, as
+    in Kafka's own controller.
     """
     behind = (latest_correlation_id - correlation_id) % _CORRELATION_IDS
     return 0 < behind < _CORRELATION_IDS // 2

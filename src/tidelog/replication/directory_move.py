@@ -22,11 +22,11 @@ from tidelog.replication import truncation
 class StepKind(Enum):
     """The action on the future replica."""
 
-    #: Append the records of the present replica from the offset on.
+    #: Append the records of the present replica from the offset on to the future replica.
     COPY = "copy"
-    #: Remove the records at or beyond the offset.
+    #: Remove the future replica's records at or beyond the offset.
     TRUNCATE = "truncate"
-    #: Drop all records, and begin at the offset.
+    #: Drop all records of the future replica, and restart it at the offset.
     RESTART = "restart"
     #: Do nothing: the future replica has every record of the present replica, and no other record.
     CAUGHT_UP = "caught up"

@@ -3,8 +3,8 @@
 Effects are small slotted values without behaviour. The broker runs the effects (`leader_effects` in
 `tidelog.broker.replicas.hosting`, `followed_partition` in `fetching`), and the model checker
 interprets them. Effects of appends and of follower fetches carry no values, because the broker
-reads the values from the replica. All replicas share one object of each of these effects, so that
-no append or fetch allocates one.
+reads the values from the replica. All replicas share the effects without values, so that no append
+or fetch allocates an object.
 """
 
 from __future__ import annotations

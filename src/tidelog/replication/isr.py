@@ -191,7 +191,7 @@ def committed(isr: Iterable[int], partition_epoch: int) -> IsrState:
 
 
 def confirmed_as_known(state: IsrState, change: IsrChange, isr: Iterable[int]) -> IsrState:
-    """Return the state after a response that the known partition epoch already has `change` (A4).
+    """Return the state after a response that `change` equals the state of the known epoch (A4).
 
     The response settles only `change`: earlier changes on the same epoch may still be accepted
     (A8).

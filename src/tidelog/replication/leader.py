@@ -172,10 +172,10 @@ class LeaderReplica:
 
         Raises KafkaError UNKNOWN_LEADER_EPOCH for a replica that is not assigned, as the assignment
         may be newer than the leader's. Raises NOT_LEADER_OR_FOLLOWER for a fetch of an earlier
-        incarnation of the follower's broker. Raises the same error for a fetch without a broker
-        epoch, if a fetch with a broker epoch arrived within `max_lag_ms`. If no fetch with a broker
-        epoch arrives for `max_lag_ms`, the broker counts as restarted at a protocol level without
-        broker epochs. Source: Partition.followerReplicaOrThrow.
+        incarnation of the follower's broker. Raises NOT_LEADER_OR_FOLLOWER also for a fetch without
+        a broker epoch, if a fetch with a broker epoch arrived within `max_lag_ms`. If no fetch with
+        a broker epoch arrives for `max_lag_ms`, the broker counts as restarted at a protocol level
+        without broker epochs. Source: Partition.followerReplicaOrThrow.
         """
         follower = self.followers.get(replica_id)
         if follower is None:
@@ -299,9 +299,9 @@ class LeaderReplica:
         """Apply a command of this same leader epoch; a repeated command resets nothing (V31, A9).
 
         A change that waits for a command is requested again after a command with the partition
-        epoch on which the change builds. A command with a known partition epoch settles no change,
-        and the controller need not send another command (A3). The caller has checked that the
-        command is current (V30).
+        epoch on which the change builds. A command with the known partition epoch settles no
+        change, and the controller need not send another command (A3). The caller has checked that
+        the command is current (V30).
         """
         if partition_epoch == self.isr.partition_epoch and self.isr.awaits is Awaits.COMMAND:
             # The controller has not made the change, and publishes no newer state without a new
@@ -328,7 +328,7 @@ class LeaderReplica:
         """Record that the request for `change` got no response that settles the change (A2, A8).
 
         The change still counts. The leader examines every replica, as a newer change may now
-        supersede `change`. If no newer change does, the leader requests `change` again, after
+        supersede `change`. Unless `change` is superseded, the leader requests it again, after
         `held_ms` if the controller holds the expansion back for so long (A11).
         """
         if self.isr.awaits is not Awaits.RESPONSE or self.isr.in_flight[-1] != change:
@@ -571,8 +571,8 @@ class LeaderReplica:
         """Queue a change to `target`, unless `target` is already wanted or a request waits (A8).
 
         A change back to the confirmed ISR is not sent: a queued change is withdrawn, and a change
-        whose outcome is open must be settled first. The controller would respond that the confirmed
-        ISR holds (A4), which settles no other change.
+        whose outcome is open must be settled first. To a request for the confirmed ISR, the
+        controller would respond that it holds (A4), which settles no other change.
         """
         state = self.isr
         if not isr_rules.may_propose(state):

@@ -89,9 +89,9 @@ class PendingReads:
     def reads_since_ms(self, broker_epoch: int, fetched_ms: int) -> int:
         """Return the arrival of the oldest fetch since `fetched_ms` for which the disk still reads.
 
-        Returns `NEVER_MS` if the disk reads for no fetch since `fetched_ms`. The arrival explains
-        why a follower makes no progress, but never keeps a follower in sync, because dropped and
-        old fetches count here, too.
+        Returns `NEVER_MS` if the disk reads for no fetch since `fetched_ms`. The returned time
+        explains why a follower makes no progress, but keeps no follower in sync, because dropped
+        and old fetches count here, too.
         """
         reads = (*self._under_way.values(), *self._dropped.values())
         return min(

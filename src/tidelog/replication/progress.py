@@ -62,9 +62,9 @@ class FollowerProgress:
         #: Offset of the last fetch, and the offset below which the follower has synced its log.
         self.fetch_offset = UNKNOWN_OFFSET
         self.synced_offset = UNKNOWN_OFFSET
-        #: The leader's LEO when the last fetch arrived. Before a member's first fetch, this is the
-        #: LEO at the begin of the leadership, so that a slow first read does not put the member out
-        #: of sync (F5).
+        #: The leader's LEO when the last fetch arrived. For a member that has not fetched, the LEO
+        #: at the begin of the leadership, so that a slow first read does not put the member out of
+        #: sync (F5).
         self.last_fetch_leader_end_offset = leader_end_offset
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = last_caught_up_ms
@@ -96,7 +96,7 @@ class FollowerProgress:
         #: When the first fetch arrived for which `reads` count.
         self.reads_since_ms = NEVER_MS
         #: Whether the last fetch reached the leader's LEO, or the LEO at the arrival of the
-        #: previous fetch. Without counted `reads` it is unknown and stays False.
+        #: previous fetch. Without counted `reads` the value is unknown and stays False.
         self.reached_previous_end = False
 
     def fetched(

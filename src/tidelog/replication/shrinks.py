@@ -18,8 +18,8 @@ class IsrShrink:
 
     replica_id: int
     cause: ShrinkCause
-    #: Time since the follower was last caught up. For NO_FETCH, the time since the last fetch; for
-    #: LEADER_READ, the time since the fetch for which the leader reads; -1 means never.
+    #: Time since the follower was last caught up. For NO_FETCH, `behind_ms` counts from the last
+    #: fetch; for LEADER_READ, from the fetch for which the leader reads; -1 means never.
     behind_ms: int = -1
     #: Number of records that the follower lacks; -1 if its log end is not known.
     behind_records: int = -1

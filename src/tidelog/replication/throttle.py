@@ -156,7 +156,7 @@ class SideThrottle:
     def record(self, count: int, out_of_sync_count: int, now_ms: int) -> None:
         """Count bytes of throttled partitions.
 
-        `out_of_sync_count` of these bytes are for replicas out of sync.
+        `out_of_sync_count` of the counted bytes are for replicas out of sync.
         """
         self._bytes.record(count, out_of_sync_count, now_ms)
 
