@@ -167,7 +167,8 @@ class CommandBuilder:
         """Add metadata of a partition with an unreadable state: in full commands, or to delete it.
 
         A full command shows that a partition with an unreadable state exists. Partial commands
-        leave unchanged what brokers know of such a partition, until its topic is deleted.
+        leave unchanged what brokers know of a partition with an unreadable state, until its topic
+        is deleted.
         """
         deleting = self._image.is_deleting(topic_partition.topic)
         if topic_partition not in self._image.unreadable_states or (
@@ -186,7 +187,7 @@ class CommandBuilder:
         )
 
     def _unreadable(self) -> dict[TopicPartition, BrokerRole]:
-        """Return roles that only mark a replica, if the broker has one, as no stray (V35)."""
+        """Return roles that keep replicas with unreadable states from becoming strays (V35)."""
         return {
             topic_partition: self._kept(topic_partition)
             for topic_partition in self._image.unreadable_states

@@ -2,12 +2,12 @@
 
 `CommandBuilder` derives the content of commands from the image. `Commands` merge while they wait
 (V81): the last state of a partition wins, and a StopReplica(delete) followed by a LeaderAndIsr
-keeps this order. The backlog is bounded. Deleted topics leave traces in the backlog; when it
-outgrows the whole cluster, the broker gets a full command instead. `Commands.requests` returns the
-requests in sending order. An UpdateMetadata with changed live brokers is first, so that a follower
-knows its leader. StopReplica and LeaderAndIsr follow. The UpdateMetadata with the partitions is
-last, so that clients learn of a leader that already leads. The request versions are those that
-Kafka 3.9 sends at the controller's protocol level.
+keeps this order. The backlog is bounded. Deleted topics leave traces in the backlog; a broker whose
+backlog is much larger than a full command gets a full command instead. `Commands.requests` returns
+the requests in sending order. An UpdateMetadata with changed live brokers is first, so that a
+follower knows its leader. StopReplica and LeaderAndIsr follow. The UpdateMetadata with the
+partitions is last, so that clients learn of a leader that already leads. The request versions are
+those that Kafka 3.9 sends at the controller's protocol level.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Controller:
     def wanted_former(self) -> list[TopicPartition]:
         """Return partitions that are about to be added and whose former incarnations are unknown.
 
-        The controller needs a `FormerRead` of these partitions before it can decide (V71).
+        The controller needs a `FormerRead` of the returned partitions before it can decide (V71).
         """
         return self._additions.wanted_former(self._events, self.image)
 

@@ -67,7 +67,7 @@ class Failovers:
         self._controller_epoch = controller_epoch
         self._begun = 0
         self._open: dict[int, _Failover] = {}
-        #: The failover that has a partition in its sample.
+        #: By partition, the failover that has the partition in its sample.
         self._of: dict[TopicPartition, _Failover] = {}
         #: Published leaders that have not acknowledged their leadership.
         self._unled: dict[TopicPartition, int] = {}

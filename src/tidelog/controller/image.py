@@ -67,7 +67,7 @@ class Image:
         self.deletions: dict[str, Deletion] = {}
         self.removals: dict[str, Removal] = {}
         #: Last states of partitions that a topic no longer has; None for a partition that it never
-        #: had. The map has only partitions that were looked up in the store.
+        #: had. Only partitions that were looked up in the store have an entry.
         self.former: dict[TopicPartition, PartitionState | None] = {}
         #: The last allocated producer id; None until its node was read, or if the node cannot be
         #: read.

@@ -199,7 +199,7 @@ class LastProducerId:
 class Deletion:
     """The deletion of a topic (V22)."""
 
-    #: Whether the brokers have been sent the deletion.
+    #: Whether the brokers have been commanded to delete the replicas.
     commanded: bool = False
     #: Replicas on live brokers that have not acknowledged the deletion, by broker.
     waiting: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)

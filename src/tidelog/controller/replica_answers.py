@@ -1,9 +1,9 @@
 """Brokers' answers to commands: replicas that exist, are missing or are stopped (D3, D4, V22, V52).
 
 An answer counts only under the broker's present registration. A broker also reports on its own that
-a log directory has failed. After such a report, the controller sends the broker all its roles, and
-the broker's answers name the offline replicas (D4). A new controller sends full commands, and so
-learns of offline replicas from the answers, too (D8).
+a log directory has failed. After a report of a failed log directory, the controller sends the
+broker all its roles, and the broker's answers name the offline replicas (D4). A new controller
+sends full commands, and so learns of offline replicas from the answers, too (D8).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class ReplicasStopped(Change):
     topic_partitions: Sequence[TopicPartition]
 
     def apply(self, image: Image) -> None:
-        """Stop waiting for the broker's acknowledgement of these replicas."""
+        """Stop waiting for the broker's acknowledgement of the event's replicas."""
         for topic_partition in self.topic_partitions:
             image.leaving.get(topic_partition, {}).pop(self.broker_id, None)
             for ending in (
@@ -143,7 +143,7 @@ def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> 
 
 
 def directory_failed(event: LogDirEventsRead, draft: Draft) -> None:
-    """Send full commands to these brokers: their answers name the failed replicas (D4)."""
+    """Send full commands to the given brokers, whose answers name the failed replicas (D4)."""
     draft.send_everything([each for each in event.broker_ids if each in draft.image.brokers])
 
 

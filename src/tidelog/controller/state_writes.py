@@ -169,7 +169,7 @@ def strangers_reported(
 
 
 def first_states(states: Mapping[int, PartitionState], mzxid: int) -> dict[int, PartitionState]:
-    """Return the first states of partitions, as written by this transaction."""
+    """Return the first states of partitions, as written by transaction `mzxid`."""
     return {partition: state.written_by(mzxid) for partition, state in states.items()}
 
 

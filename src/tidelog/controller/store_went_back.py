@@ -26,7 +26,7 @@ class StoreFoundOlder:
 
 @dataclass(frozen=True, slots=True)
 class WentBackKnown(Change):
-    """The mark in the store; None if there is no mark, or if it was accepted."""
+    """The mark `/brokers/store_went_back`; None if there is no mark, or if it was accepted."""
 
     found: StoreWentBack | None
 

@@ -1,14 +1,14 @@
 """Automatic election of preferred replicas: which leaderships return to them, and when (V46).
 
 A broker is out of balance when other brokers lead more than a given share of the partitions that
-prefer this broker. All leaderships that other brokers hold for a broker out of balance return to
-it. Leaderships return in steps of bounded size, so that clients do not all refresh their metadata
-at once. A broker that has returned gets its leaderships only after it has caught up. A broker has
-to catch up while it is outside the ISR of a partition with a live leader; it is then busy fetching.
-A broker need not catch up on partitions that are being reassigned, removed or deleted. The wait is
-bounded: the controller does not wait for a broker that joined no further ISR between two rebalance
-checks. An election that a client requests (V8) depends on the ISR alone. This module only reads the
-image; the caller times checks and steps, so the module knows no time.
+prefer this broker. If a broker is out of balance, the leaderships of all partitions that prefer it
+return to it. Leaderships return in steps of bounded size, so that clients do not all refresh their
+metadata at once. A broker that has returned gets its leaderships only after it has caught up. A
+broker has to catch up while it is outside the ISR of a partition with a live leader; it is then
+busy fetching. A broker need not catch up on partitions that are being reassigned, removed or
+deleted. The wait is bounded: the controller does not wait for a broker that joined no further ISR
+between two rebalance checks. An election that a client requests (V8) depends on the ISR alone. This
+module only reads the image; the caller times checks and steps, so the module knows no time.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Balance:
         """Exclude a live broker from leading this partition: its disk is full or slow (D13, D14).
 
         The exclusion ends when the broker withdraws its report, or at the second rebalance check
-        from now: the withdrawal may be lost.
+        from now, because the withdrawal may be lost.
         """
         epoch = image.brokers[broker_id].broker_epoch
         self._unfit[broker_id, topic_partition] = (epoch, SLOW_LOOKS)
@@ -224,8 +224,8 @@ def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
 def behind(image: Image, broker_id: int) -> Iterator[TopicPartition]:
     """Yield the partitions on which a broker has to catch up.
 
-    Each of these partitions is assigned to the broker and has another live leader, and the broker
-    is not in its ISR.
+    A yielded partition is assigned to the broker and has another live leader, and its ISR lacks the
+    broker.
     """
     return (
         partition

@@ -179,10 +179,10 @@ def elect_without(
     """Remove a replica with a damaged log from the members (V68); None if no member can lead.
 
     If the damaged replica led, a live member of the ISR is elected, a member of `slow` only if
-    there is no other. If another replica leads, it leads on in the next leader epoch, by which the
-    broker of the damaged replica learns that the replica is no member. That broker truncates the
-    damaged log, so the replica is not eligible either. Without a leader, or with a bounced member,
-    the result is None, and `elect` decides.
+    there is no other. If another replica leads, it stays leader under the next leader epoch, by
+    which the broker of the damaged replica learns that the replica is no member. The broker
+    truncates the damaged log, so the damaged replica is not eligible either. Without a leader, or
+    with a bounced member, the result is None, and `elect` decides.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, around.brokers):
         return None
@@ -278,8 +278,8 @@ def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
     """Return the epoch of a new leader, above the epochs that any lost store has assigned (E8).
 
     The state has skipped epochs after the store was restored. A log with a later epoch comes from
-    an earlier restore of the same backup that skipped more epochs. Leaders elected after the
-    earlier restore may have had epochs of which no log has a record.
+    an earlier restore of the same backup that skipped more epochs. Leaders elected after an earlier
+    restore of the backup may have had epochs of which no log has a record.
     """
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)

@@ -7,9 +7,9 @@ So leadership does not move back and forth between slow brokers. If no other mem
 leader stays.
 
 A leader on a full or slow disk is replaced like a leader with slow reads, but only the reported
-partitions avoid its broker. A request without partitions withdraws the report. A broker also
-reports the followers on its slow disks: the controller avoids these followers as leaders and
-changes nothing else.
+partitions avoid its broker. A request without partitions withdraws the report of full or slow
+disks. A broker also reports the followers on its slow disks: the controller avoids these followers
+as leaders and changes nothing else.
 
 A replica with a damaged log leaves the ISR and the eligible replicas first, and truncates its log
 afterwards. A leader that is alone in the ISR stays: its log is the only one.
@@ -171,8 +171,9 @@ def _take_out(
 ) -> int:
     """Remove a replica with a damaged log from the members (V68). Raises KafkaError.
 
-    The leader epoch rises even if the replica has already left the ISR. By the new epoch the
-    replica's broker learns of the change, and no earlier fetch can bring the replica back.
+    The leader epoch rises even if the replica has already left the ISR. By the new leader epoch the
+    replica's broker learns of the change, and no fetch under an earlier epoch can bring the replica
+    back into the ISR.
     """
     elected = election.elect_without(state, around, damaged, slow)
     if elected is None:

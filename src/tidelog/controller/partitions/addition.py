@@ -200,7 +200,7 @@ class Additions:
         self._wanted, self._seed = event.wanted, event.seed
 
     def write(self, draft: Draft) -> None:
-        """Carry out the requests that are possible now; report once why others wait."""
+        """Carry out the requests that are possible now; report once why other requests wait."""
         waiting: dict[str, str] = {}
         for name, wanted in self._wanted.items():
             gap = self._add(name, wanted, draft)
@@ -251,7 +251,7 @@ class Additions:
     def wanted_former(self, events: Iterable[Event], image: Image) -> list[TopicPartition]:
         """Return partitions about to be added whose former incarnations are unknown.
 
-        The controller needs a `FormerRead` of these partitions before it can decide (V71).
+        The controller needs a `FormerRead` of the returned partitions before it can decide (V71).
         """
         asked: dict[str, int] = {}
         known: dict[TopicPartition, PartitionState | None] = {}

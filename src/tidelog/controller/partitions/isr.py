@@ -198,9 +198,9 @@ def _under_next_leader_epoch(
 
     The leader proposes the ISR again under the next leader epoch. Fetches of an earlier incarnation
     of the joining replica carry an earlier leader epoch, and the leader rejects them (V37). So
-    fetches that the leader counts under the next epoch come from the present incarnation. Returns
-    None while the node's last modification is needed to detect a bounced member (V10), because an
-    election is then due.
+    fetches that the leader counts under the next leader epoch come from the replica's present
+    incarnation. Returns None while the node's last modification is needed to detect a bounced
+    member (V10), because an election is then due.
     """
     epochs = state.isr_epochs
     if epochs is None:

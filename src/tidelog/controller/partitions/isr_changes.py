@@ -57,7 +57,7 @@ def _changed(
     before = image.states.get(topic_partition)
     if before is None or before.partition_epoch >= found.partition_epoch:
         # If the image has no state of the partition, its node was unreadable, or the partition is
-        # new; other code reads such nodes (V35, V20).
+        # new; a reading of its topic or node brings the state (V35, V20).
         return
     assigned = image.assigned(topic_partition)
     report = strangers_reported(topic_partition, found, assigned)

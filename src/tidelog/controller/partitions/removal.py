@@ -69,7 +69,7 @@ class RemovalsRequested(Change):
     wanted: Mapping[str, Mapping[int, bool]]
 
     def apply(self, image: Image) -> None:
-        """Replace the image's requests by these requests.
+        """Replace the image's removal requests by the requests that were read.
 
         A request that was withdrawn before its brokers were commanded is dropped.
         """
@@ -424,8 +424,8 @@ def to_bury(name: str, image: Image) -> list[TopicPartition]:
 def to_command(name: str, image: Image) -> list[TopicPartition]:
     """Return partitions whose replicas are to be deleted now.
 
-    The tombstones of these partitions are durable, and no broker was commanded to delete a replica
-    yet.
+    The tombstone of a returned partition is durable, and no broker was commanded to delete a
+    replica yet.
     """
     removal = image.removals[name]
     found = []

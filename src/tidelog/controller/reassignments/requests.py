@@ -111,7 +111,7 @@ class ReassignmentRequests:
         requested: ReassignablePartition,
         may_change_factor: bool,
     ) -> tuple[int, ...] | None:
-        """Return the target; None to drop only the entries in nodes, without a reassignment."""
+        """Return a request's target; None to drop only the entries in nodes of the store."""
         image = self._image
         targets.topic_of(topic_partition, image)
         expected, wanted = tuple(requested.expected_replicas), tuple(requested.replicas or ())
@@ -135,7 +135,7 @@ class ReassignmentRequests:
     def _cancelled(
         self, topic_partition: TopicPartition, ended: Sequence[tuple[int, ...]]
     ) -> tuple[int, ...] | None:
-        """Return the target of a cancel; None to drop only the entries in nodes.
+        """Return the target of a cancel; None to drop only the entries in nodes of the store.
 
         The client cancels reassignments to the `ended` targets, or any reassignment if `ended` is
         empty. A newer reassignment to another target continues.

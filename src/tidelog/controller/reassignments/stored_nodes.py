@@ -2,8 +2,8 @@
 
 There are five kinds of nodes: `/admin/reassign_partitions`, the queue
 `/admin/reassign_partitions_queue`, requests for one or for several partitions, accepted requests
-(`/admin/reassignments/T/P`) and the freeze `/admin/reassign_cancel`. Operators may write any of
-these nodes by hand. `stored` and `queueing` decide what the nodes' requests mean.
+(`/admin/reassignments/T/P`) and the freeze `/admin/reassign_cancel`. Operators may write nodes of
+all five kinds by hand. `stored` and `queueing` decide what the nodes' requests mean.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ReassignmentsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class RoutesRead(Event):
-    """The other nodes that request or forbid reassignments (R8, R11, R12, R20)."""
+    """Nodes for reassignments beside `/admin/reassign_partitions` (R8, R11, R12, R20)."""
 
     is_frozen: bool
     queue: RequestedReassignments | None
@@ -62,7 +62,7 @@ class QueueFound(Change):
 
 @dataclass(frozen=True, slots=True)
 class FreezeFound(Change):
-    """Whether the node exists that keeps reassignments from beginning."""
+    """Whether `/admin/reassign_cancel` exists, which keeps reassignments from beginning."""
 
     is_frozen: bool
 
@@ -204,7 +204,7 @@ def requests_read(event: ReassignmentsRead, image: Image, agenda: Agenda) -> Non
 
 
 def routes_read(event: RoutesRead, image: Image, agenda: Agenda) -> None:
-    """Adopt the content of the other nodes that request or forbid reassignments."""
+    """Adopt the nodes that request or forbid reassignments, except `/admin/reassign_partitions`."""
     image.apply(FreezeFound(event.is_frozen))
     image.apply(QueueFound(event.queue))
     image.apply(RequestsFound(event.requests))

@@ -61,7 +61,7 @@ def check_minimum(
 ) -> None:
     """Raise KafkaError if a partition under reassignment gets another target too early (R10).
 
-    `minimum` is the partition's effective minimum now, and its original replicas must not be fewer.
+    The original replicas must be at least `minimum`, the partition's effective minimum now.
     """
     move = image.move(topic_partition)
     if move is None or not move.original or target == move.original:

@@ -78,7 +78,7 @@ class DeletionRequested(Change):
 
 @dataclass(frozen=True, slots=True)
 class DeletionCommanded(Change):
-    """Brokers were commanded to delete a topic, and have not acknowledged these replicas."""
+    """Brokers were commanded to delete a topic, and have not yet acknowledged `replicas`."""
 
     name: str
     replicas: Mapping[int, tuple[TopicPartition, ...]]

@@ -120,10 +120,10 @@ def _vanished(name: str, draft: Draft) -> None:
 def _is_news_to_brokers(found: TopicFound, image: Image) -> bool:
     """Return whether brokers must be sent a topic even if no write of the topic is due.
 
-    Brokers must be sent a topic in three cases. First, the topic could not be read before, and
-    brokers may have registered since. Second, another writer has restored the topic's nodes
-    together with published states. Third, the topic has replaced another topic of the same name,
-    whose replicas are strays.
+    Brokers need a topic that could not be read before, because brokers may have registered since.
+    Brokers need a topic whose nodes another writer has restored together with published states.
+    Brokers need a topic that has replaced another topic of the same name, whose replicas are
+    strays.
     """
     name = found.topic.name
     known = image.topics.get(name)
