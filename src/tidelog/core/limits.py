@@ -12,8 +12,8 @@ MIB = 1024 * KIB
 MAX_REQUEST_BYTES = 100 * MIB
 #: `queued.max.request.bytes`: bytes of the requests that all connections are receiving; Kafka's
 #: default is no limit. The default has room for two of the largest requests, or for 5 batches of 1
-#: MiB in flight from each of 50 producers. Several brokers with such budgets fit on a machine with
-#: 4 GB.
+#: MiB in flight from each of 50 producers. Several brokers with budgets of 256 MiB fit on a machine
+#: with 4 GB.
 QUEUED_REQUEST_BYTES = 256 * MIB
 #: Size above which a request that lists names or partitions has its entries counted. A request
 #: below this size cannot hold more entries than `MAX_LISTED_ENTRIES`.

@@ -135,9 +135,9 @@ class BrokerInfo:
 
 
 #: Least number of leader epochs that every partition skips after the store was restored from an
-#: older copy (E8). Since the copy was made, no leader epoch can have risen by so much. The number
-#: of skipped epochs is drawn at random between this value and its double, so that a second restore
-#: of the same copy skips another number.
+#: older copy (E8). Since the copy was made, no leader epoch can have risen by
+#: `LEAST_EPOCHS_SKIPPED` or more. The number of skipped epochs is drawn at random between this
+#: value and its double, so that a second restore of the same copy skips another number.
 LEAST_EPOCHS_SKIPPED: Final = 1 << 16
 
 
