@@ -174,8 +174,8 @@ class Lane(Protocol):
         """Fail every unfinished and every later operation with `error`; called on the loop.
 
         The broker abandons the file operations of a device that hangs. Operations that have not
-        begun never begin. The operation under way may still take effect, like an operation of a
-        dead process.
+        begun when the lane is abandoned never begin. The operation under way may still take effect,
+        like an operation of a dead process.
         """
 
     async def close(self) -> None:
