@@ -1,10 +1,10 @@
 """Decisions of one replica of one partition: leader, follower, ISR, truncation, high watermark.
 
 This package is pure: no I/O, no clock (time is an argument), no logging, no randomness. Progress
-changes in place in slotted objects that one core owns. Rare states are immutable values. Due
-actions are returned as effects that the broker runs in order. Each core offers `key()` (its whole
-state as a hashable value) and `copy()`, so that the model checker explores the same code that
-brokers run.
+objects are slotted and change in place; each has one owner. States that change rarely are immutable
+values. Due actions are returned as effects that the broker runs in order. The leader and the
+follower offer `key()` (the whole state as a hashable value) and `copy()`, so that the model checker
+explores the same code that brokers run.
 
 `commands` judges the controller's commands, and `effects` are the actions that decisions request.
 

@@ -82,7 +82,7 @@ class ByteRate:
         """Return after how many ms the limit is not exceeded any more, if no bytes come.
 
         The returned time is at least 1 ms, and at most the length of all windows. A limit of 0
-        stays exceeded, and the returned time is then only that until the next check.
+        stays exceeded: the method then returns the time until the next check.
         """
         if self._limit is None:
             return 1

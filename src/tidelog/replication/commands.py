@@ -84,7 +84,7 @@ def request_error(
 
 
 def is_overtaken(latest_correlation_id: int, correlation_id: int) -> bool:
-    """Return whether a later command of this controller and registration has arrived before (V30).
+    """Return whether a newer command of this controller and registration has already arrived (V30).
 
     A connection that the controller has given up may still deliver requests after the connection
     that replaced it. Epochs do not show the order of commands: a deletion overrides all epochs, and

@@ -5,9 +5,10 @@ that may be true counts: the maximal ISR is the union of all these states. An ex
 once (A7), a shrink only when it is confirmed (A6). Only one request per partition waits at the
 controller at a time. If a request gets no response, a newer change may supersede the requested
 change, and then both changes count. A change leaves the union by a newer partition epoch, or
-because the controller responded that the change was not and will not be made (A8). A change that
-was not sent is replaced. This module does not know follower state or time, except in the checks for
-joining and leaving the ISR (V62, V63). `docs/internals/isr.md` shows the transitions in a diagram.
+because the controller responded that the change was not and will not be made (A8). A newer change
+replaces a change that was not sent. This module does not know follower state or time, except in the
+checks for joining and leaving the ISR (V62, V63). `docs/internals/isr.md` shows the transitions in
+a diagram.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ from tidelog.replication.progress import NEVER_MS, FollowerProgress
 from tidelog.replication.reads_under_way import ReadsUnderWay
 from tidelog.replication.shrinks import shrink_of
 
-#: Minimum time between two proposals of a follower that the controller refused. A follower that the
-#: controller refused is shutting down or re-registering; without this pause, the leader would
-#: propose it again with each of its fetches.
+#: Minimum time between two proposals of a follower that the controller refused. A refused follower
+#: is shutting down or re-registering; without a minimum time, the leader would propose it again
+#: with each of its fetches.
 REFUSED_JOIN_BACKOFF_MS = 500
 
 
