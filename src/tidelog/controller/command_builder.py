@@ -92,9 +92,9 @@ class CommandBuilder:
     def _may_not_lead(self, broker_id: int, topic_partition: TopicPartition) -> bool:
         """Return whether the state names a broker as leader that has restarted since (V10).
 
-        A leader below protocol level 2.7 may have written the state right before its end. If that
-        write conflicted with the controller's election, the election follows with the next decision
-        (A12).
+        A leader below protocol level 2.7 may have written the state right before its end. If the
+        leader's write conflicted with the controller's election, the election follows with the next
+        decision (A12).
         """
         state = self._image.states[topic_partition]
         return state.leader == broker_id and incarnations.is_leader_restarted(

@@ -1,7 +1,7 @@
 """Events of the controller: readings of the store, answers of brokers, requests.
 
-Each concern of the controller defines its own events. Events queue while a decision is in flight
-and are decided together afterwards (DESIGN.md, rule 6).
+Each concern of the controller (topics, partitions, elections, ...) defines its own events. Events
+queue while a decision is in flight and are decided together afterwards (DESIGN.md, rule 6).
 """
 
 from __future__ import annotations

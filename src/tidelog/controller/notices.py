@@ -1,6 +1,7 @@
 """Notices of a decision's effects, for the log, for traces and for observers of the cluster.
 
-Each concern has its own kinds of notice. Notices change nothing in the controller.
+Each concern of the controller (topics, partitions, elections, ...) has its own kinds of notice.
+Notices change nothing in the controller.
 """
 
 from __future__ import annotations

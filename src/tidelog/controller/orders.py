@@ -2,7 +2,8 @@
 
 An order is a value that names brokers and partitions. Orders are given once the image holds every
 change of the decision (DESIGN.md, rule 6), so the commands reflect the applied image. This module
-has the orders that several concerns share; each concern defines further orders of its own.
+has the orders that several concerns (topics, partitions, elections, ...) share; each concern
+defines further orders of its own.
 """
 
 from __future__ import annotations

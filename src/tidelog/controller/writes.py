@@ -1,8 +1,8 @@
 """Writes of a decision to the store, and their outcomes.
 
-Each concern defines its writes. The writer turns each write into operations on the store and
-reports their outcomes in order. An outcome is `Written`, or `Conflict` with the present content of
-the node.
+Each concern of the controller (topics, partitions, elections, ...) defines its writes. The writer
+turns each write into operations on the store and reports their outcomes in order. An outcome is
+`Written`, or `Conflict` with the present content of the node.
 """
 
 from __future__ import annotations

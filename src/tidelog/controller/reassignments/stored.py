@@ -305,8 +305,8 @@ class StoredRequests:
         minimum = self._draft.minimum(topic_partition)
         targets.check_minimum(topic_partition, target, minimum, image)
         if route is Route.NODE:
-            # An accepted request has already overruled the queue of its time; a present queue entry
-            # is newer.
+            # An accepted request has already overruled older queue entries; an entry that is queued
+            # now is newer.
             self._precede(entry)
         self._reassignments.begin(topic_partition, target, entry.throttle or None)
         begun = self._reassignments.begun(topic_partition)
