@@ -210,7 +210,7 @@ class ClusterView:
         }
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
-        # Kafka's controllers send no type, and their first request is a full one.
+        # Kafka's controllers send no type, and their first request is a full request.
         self.is_known = self.is_known or request.type != _INCREMENTAL
         if request.type == _FULL:
             kept = [t.topic_name for t in request.topic_states if not t.partition_states]

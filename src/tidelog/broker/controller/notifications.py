@@ -35,7 +35,7 @@ async def read_isr_changes(term: Term, on_change: WatchCallback) -> None:
 
 
 async def read_log_dir_events(term: Term, on_change: WatchCallback) -> None:
-    """Offer the brokers with failed log directories, and remove their notifications.
+    """Report brokers with failed log directories to the controller; remove notifications.
 
     Raises DeposedError if another controller was elected.
     """

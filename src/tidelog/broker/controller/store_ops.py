@@ -311,7 +311,7 @@ class EntriesUnit(Unit):
 
 
 class AcceptedUnit(Unit):
-    """An accepted request to reassign a partition, which may replace an earlier one (R12)."""
+    """An accepted request to reassign a partition, which may replace an earlier request (R12)."""
 
     __slots__ = ("_data",)
 

@@ -117,7 +117,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         """Return the response that carries `error` for the whole request."""
 
     def check(self, asked: Any) -> ErrorCode:
-        """Return the error of a request that no coordinator accepts; NONE if one may accept it."""
+        """Return the error of a request that no coordinator accepts; NONE if acceptable."""
         return ErrorCode.NONE
 
     async def complete_load(self, led: LedPartition[S]) -> bool:

@@ -45,7 +45,7 @@ class RegistrationWatch:
         self._services.tasks.spawn("watch the registration", self._read())
 
     async def _read(self) -> None:
-        """Read the node and set the watch; after an expired session, set none."""
+        """Read the node and set the watch; after an expired session, set no watch."""
         services = self._services
         path = layout.broker_path(services.broker_id)
         try:

@@ -62,7 +62,7 @@ class SelfFencing:
         fence.late_from_ms = now_ms + self._limit_ms
 
     def _take_limit(self) -> None:
-        """Set the limit: the store may grant a shorter session than the broker requested."""
+        """Set the longest allowed gap: the store may grant a shorter session than requested."""
         self._limit_ms = self._services.store.session_timeout_ms * 2 // 3
 
     def _note_turn(self, now_ms: int) -> None:

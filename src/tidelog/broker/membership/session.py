@@ -87,7 +87,7 @@ class Session:
         #: Whether the start has come so far that the broker can be registered.
         self._may_register = False
         self._registering = False
-        #: The task that opens a new session after one expired before the registration.
+        #: The task that opens a new session after a session expired before the registration.
         self._opening: asyncio.Task[None] | None = None
         self._watch = RegistrationWatch(services, self._registration_lost)
         #: How many sessions have expired.

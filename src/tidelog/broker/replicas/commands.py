@@ -478,7 +478,7 @@ class ReplicaCommands:
 def _is_contradictory(
     broker_id: int, partition: Partition | None, state: LeaderAndIsrPartitionState
 ) -> bool:
-    """Whether the state contradicts this replica, so that no controller decided it (V12, V13).
+    """Whether the commanded state contradicts this replica, as no controller's would (V12, V13).
 
     A leader must be a member of its ISR; otherwise its log may lack committed records. A leader
     epoch has only one leader.

@@ -1,8 +1,8 @@
 """The limit of connections (`max.connections`), which never keeps a broker out.
 
-As in Kafka, an inter-broker listener that clients do not use always accepts. At the limit, the
-longest idle connection of a client is closed for the new one. If clients and brokers share one
-listener, a new connection at the limit is on trial. If its first request is a broker's
+As in Kafka, an inter-broker listener that clients do not use accepts every connection. At the
+limit, the longest idle connection of a client is closed for the new one. If clients and brokers
+share one listener, a new connection at the limit is on trial. If its first request is a broker's
 (`broker_claims`), a connection on trial counts as a broker's, and a client's connection makes room.
 If its first request is a client's, or none comes within `TRIAL_MS`, a connection on trial is
 closed. An ApiVersions request does not decide a trial. Beyond `MAX_TRIALS` trials, the host with

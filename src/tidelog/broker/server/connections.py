@@ -251,7 +251,7 @@ class Connection:
             self._share.close()
 
     def _may_begin(self) -> bool:
-        """Whether the first frame may begin; there must be one."""
+        """Whether the first waiting frame may begin; at least one frame must wait."""
         return not (
             self._closed or self._is_full() or (not self._admission.is_open and self._is_held())
         )

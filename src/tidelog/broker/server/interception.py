@@ -216,7 +216,7 @@ class Interceptor:
         return partial(self._begin, handle)
 
     def _run(self, handle: Handler, held: _Waiting) -> None:
-        """Handle a request outside its read event, as its connection would have done."""
+        """Handle a request outside its read event, as its connection would have handled it."""
         request, pending = held.request, held.pending
         try:
             answer = handle(request)

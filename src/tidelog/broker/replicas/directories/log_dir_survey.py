@@ -1,7 +1,7 @@
 """A survey of all log directories before any is opened, recorded in each directory (D6).
 
 The decisions are in `tidelog.log.known_log_dirs`. A broker with one directory, which never had
-another, reads and writes no record.
+another, reads and writes no record of directories.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class LogDirSurvey:
 
 
 def _look(files: Files, path: str) -> tuple[FoundLogDir, str]:
-    """Return the state of a directory, and why its record is unreadable, empty if readable."""
+    """Return a directory's state, and why its record is unreadable, or an empty text."""
     files.mkdir(path)
     present = files.listdir(path)
     known: Mapping[str, KnownLogDir] = {}

@@ -216,7 +216,7 @@ class Relinquishing:
         )
 
     async def _report_fit(self) -> None:
-        """Send a request without partitions until the controller responds."""
+        """Send a request without partitions, which withdraws all reports, until it succeeds."""
         services = self._services
         request = RelinquishLeadershipRequest(services.broker_id, services.broker_epoch)
         for _ in range(_FIT_ATTEMPTS):

@@ -50,8 +50,8 @@ class SlowDirectories:
         self._events = events
         #: Why a directory is not given up, as last logged, by path.
         self._kept: dict[str, str] = {}
-        #: Counts of operations in all directories at the time when a directory became slow, by path
-        #: of the slow one.
+        #: Counts of operations in all directories at the time when a directory became slow, by the
+        #: path of the slow directory.
         self._counts: dict[str, dict[str, OperationCounts]] = {}
         self._is_closed = False
 

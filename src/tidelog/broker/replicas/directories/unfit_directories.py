@@ -4,8 +4,8 @@ A leader in a full or slow directory asks for another leader, and repeats the re
 In elections the controller avoids a replica that asked for another leader. A follower in a slow
 directory stays in sync and could be elected, so the broker reports it, too. If followers were not
 reported, the leadership would circulate among brokers whose disks are all slow. The controller
-keeps a report for two checks of the balance, so the broker repeats reports, and sends them to each
-new controller. Followers in a full directory leave the ISR, so they need no report.
+keeps a report for two checks of the leader balance, so the broker repeats reports, and sends them
+to each new controller. Followers in a full directory leave the ISR, so they need no report.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Begin with `partition`: one replica, and the planned appends of all replicas. `h
 finds replicas by name, and `broker_log_dirs` has their directories. A role uses the services of
 `context`.
 
-`role` has the roles of a replica without a leadership: none, follower, and their base.
-`leader_role` is the leader's role, and `leader_effects` carries out the leader's decisions.
+`role` has the roles of a replica without a leadership: none, follower, and the base class of all
+roles. `leader_role` is the leader's role, and `leader_effects` carries out the leader's decisions.
 `role_changes` gives a replica its next role, and `role_traces` reports that role.
 
 `purgatory` holds waiting requests. `throttles` has both sides of the replication throttle (R15).

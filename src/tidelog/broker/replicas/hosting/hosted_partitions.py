@@ -40,7 +40,7 @@ class HostedPartitions:
         self.throttles = context.throttles
         #: Metrics of what reassignments copy from and to this broker (R16).
         self.reassignments = context.reassignments
-        #: The log directories, and the replicas that a disk took away or refused.
+        #: The log directories, and the replicas that a disk lost or did not create.
         self.log_dirs = BrokerLogDirs(context.services.metrics)
         #: Commands run one at a time, in the order of their arrival.
         self.command_order = asyncio.Lock()
@@ -139,7 +139,7 @@ class HostedPartitions:
             coordinators.replica_gone(partition)
 
     def adopt_topic_id(self, partition: Partition, topic_id: TopicId) -> None:
-        """Give a replica that lost its topic id the id in its command.
+        """Give a replica that lost its topic id the topic id from its command.
 
         The log stores the topic id with a flush that begins now.
         """

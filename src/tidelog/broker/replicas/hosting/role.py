@@ -1,4 +1,4 @@
-"""The roles of a hosted replica: none, follower, and their base, which does not lead.
+"""The roles of a hosted replica: none, follower, and the base class of every role.
 
 A `Partition` holds exactly one role object and replaces it when the role changes. So each role
 object stands for one term, the time under one leader epoch. Callers use the role and never ask

@@ -279,7 +279,7 @@ class ReplicationThrottles:
 
     @property
     def holds_fetches(self) -> bool:
-        """Whether partitions are left out now: the rate is exceeded, or a move is paused."""
+        """Whether the rate or a paused move keeps partitions out of this broker's fetches now."""
         return bool(self.idle) or self.follower_is_exceeded()
 
     def follower_is_exceeded(self) -> bool:

@@ -54,8 +54,8 @@ class AlterPartitionManager(IsrChangeQueue):
     def retry(self, partition: Partition, change: IsrChange, after_ms: int = 0) -> None:
         """Send a change again after a pause, if the controller neither accepted nor rejected it.
 
-        The controller holds the change back for `after_ms` milliseconds (A11), after which the
-        pause begins. Changes of other partitions do not wait for `after_ms`.
+        The controller holds the change back for `after_ms` milliseconds (A11); the pause begins
+        after that time. Changes of other partitions do not wait for `after_ms`.
         """
         if after_ms > 0:
             self._services.serving_timers.after(after_ms, lambda: self.retry(partition, change))

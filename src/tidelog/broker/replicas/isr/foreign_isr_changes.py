@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
-#: How long a leader may be behind, in milliseconds: responses to its own requests use another
-#: connection than metadata.
+#: How long a leader may be behind, in milliseconds, because responses to its requests and metadata
+#: come over different connections.
 GRACE_MS: Final = 1_000
 
 

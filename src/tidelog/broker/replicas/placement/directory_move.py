@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
-#: Pauses in milliseconds after a refused read or append: the first, doubled with each failure up to
-#: the second.
+#: Pauses in milliseconds after a refused read or append: the first pause, doubled with each failure
+#: up to the longest pause.
 _FIRST_PAUSE_MS: Final = 50
 _LONGEST_PAUSE_MS: Final = 5_000
 #: Maximum number of reads left to copy when the current log pauses; so few reads take some

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
-#: Milliseconds in which files due for deletion are removed.
+#: Milliseconds within which files due for deletion are removed.
 _GONE_MS: Final = 1_000
 #: Shortest pause in milliseconds between updates of the metrics, because each update looks at all
 #: moves.
