@@ -2,26 +2,26 @@
 
 This package is pure: no I/O, no clock (time is an argument), no logging, no randomness. A
 `GroupPartition` is a shard as `core.coordinator_shard` describes it: the broker loads the
-partition, passes requests to it, and carries out its effects. The broker also obeys three rules:
+partition, passes requests to it, and carries out its effects.
 
-1. A request is passed one group at a time (`asked`). For DescribeGroups, DeleteGroups and batched
-   OffsetFetch the broker passes each group on its own and joins the answers. ListGroups joins
-   `list_groups()` of every partition, with COORDINATOR_LOAD_IN_PROGRESS while a partition loads.
-2. An append is overdue after `offsets.commit.timeout.ms`.
-3. `expire_offsets(now)` is due every `offsets.retention.check.interval.ms`. The broker calls
-   `topics_deleted(names, now)` and `partitions_removed(partitions, now)` when it learns of a
-   deleted topic or a removed partition.
+The broker passes requests one group at a time (`asked`): it splits DescribeGroups, DeleteGroups and
+batched OffsetFetch by group, and joins the answers. For ListGroups, the broker joins
+`list_groups()` of every partition, with COORDINATOR_LOAD_IN_PROGRESS while a partition loads. The
+broker reports an append as overdue after `offsets.commit.timeout.ms`, and calls
+`expire_offsets(now)` every `offsets.retention.check.interval.ms`. The broker calls
+`topics_deleted(names, now)` and `partitions_removed(partitions, now)` when it learns of a deleted
+topic or a removed partition.
 
-State that another coordinator would have to know changes only when its record is committed, by the
-same code as in a reload. Such state is offsets, assignments, ids of static members, and deletions.
-No record holds joins under way, as in Kafka. A change of the coordinator loses these joins, and
-members join again.
+A coordinator changes durable state (offsets, assignments, ids of static members, deletions) only
+when the record of the change is committed, by the same code as in a reload. No record holds joins
+under way, as in Kafka. A change of the coordinator loses joins under way, and members join again.
 
 The modules that groups of every protocol share are the following. `asked`, `records`, `timers` and
 `settings` define the values of requests and effects. `group` is the interface of a group to its
 offsets; `sessions` and `turn` serve its members. `offsets`, `forgetting` and `listing` serve
 requests about offsets and about whole groups, and `settling` handles the outcome of an append.
-`partition` combines these modules, and passes requests of members to the protocol of their group.
+`partition` combines these modules to the coordinator of one partition, and passes requests of
+members to the protocol of their group.
 
 `classic` is the only protocol of membership so far. The next generation of Kafka's protocol
 (KIP-848) will be a package beside `classic`, with its own kind of group.

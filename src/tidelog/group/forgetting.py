@@ -2,8 +2,8 @@
 
 Tombstones are written before the state in memory is dropped. A group whose deletion is under way is
 Dead and accepts no requests; the group becomes usable again if its tombstones cannot be written. A
-large group is deleted in several appends, its own tombstone last. So each append fits the log, and
-a reload between two appends finds a smaller group.
+large group is deleted in several appends, each small enough for the log, with the group's own
+tombstone last. A reload between two of these appends finds a smaller group.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def group_deleted(turn: Turn, group: Group, purpose: DeleteGroup, is_overdue: bo
 def group_not_deleted(
     turn: Turn, group: Group, purpose: DeleteGroup, error: ErrorCode, is_overdue: bool
 ) -> None:
-    """Keep a group, as its tombstones are not in the log."""
+    """Keep a group whose tombstones could not be written to the log."""
     group.deletion_failed()
     if purpose.ticket is not None and not is_overdue:
         turn.reply(purpose.ticket, DeletableGroupResult(group.group_id, error))
@@ -126,7 +126,7 @@ class Ended:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no topic, partition or incarnation has ended."""
+        """Whether no topic, no partition and no incarnation of a partition has ended."""
         return not (self.topics or self.partitions or self.incarnations)
 
     def add_topics(self, topics: Mapping[str, Collection[TopicId]]) -> None:
@@ -179,7 +179,8 @@ def ended(turn: Turn, group: Group, gone: Ended) -> None:
     if gone.is_empty:
         return
     keys = [key for key, offset in group.offsets.items() if gone.holds(key, offset.incarnation)]
-    # This coordinator accepted these commits before it learned of the end of their partitions.
+    # The coordinator accepted these commits before it learned that their partitions no longer
+    # exist.
     under_way = [key for key in group.uncommitted if gone.holds(key, UNKNOWN_INCARNATION)]
     _forget_all(turn, group, list(dict.fromkeys((*keys, *under_way))))
 

@@ -1,7 +1,7 @@
 """A group as its offsets see it: the state and the methods of groups of every protocol.
 
-A group has its committed offsets, and answers questions about its members for offset requests,
-deletion and expiry. Each protocol of membership has a subclass (`classic`). This module does not
+A group holds its committed offsets. Its methods say whether members allow a commit, a deletion or
+an expiry of offsets. Each protocol of membership has a subclass (`classic`). This module does not
 know how requests are answered, and has no timers.
 """
 
@@ -52,13 +52,13 @@ class Group(ABC):
     @property
     @abstractmethod
     def is_void(self) -> bool:
-        """Whether neither memory nor the log would lose anything with the group."""
+        """Whether the group has no members, offsets or records, so that it can be dropped."""
 
     @abstractmethod
     def session_of(self, member_id: str) -> tuple[MemberSession, int] | None:
         """Return a member's session and its timeout in ms, None for an unknown member."""
 
-    # Offsets and the end of the group.
+    # Commits and deletions of offsets, and the end of the group.
 
     @abstractmethod
     def commit_error(self, message: OffsetCommitRequest) -> ErrorCode:

@@ -47,9 +47,10 @@ _MAY_BE_NAMELESS = (
 
 
 def is_nameable(asked: Asked[Any]) -> bool:
-    """Return whether a request may name its group.
+    """Return whether the group id of a request has a valid length.
 
-    If not, every broker answers INVALID_GROUP_ID, whether it coordinates the group or not.
+    Every broker answers INVALID_GROUP_ID to an invalid group id, whether it coordinates the group
+    or not.
     """
     size = len(asked.group_id)
     return size <= MAX_GROUP_ID_CHARS and (size > 0 or isinstance(asked.message, _MAY_BE_NAMELESS))
@@ -203,8 +204,8 @@ class GroupPartition:
     def committed(self, number: int, now: Now) -> Effects:
         """Apply an append that the high watermark has passed; appends are reported in log order.
 
-        Raises InvariantError for an append that was already settled, or before an earlier append
-        is.
+        Raises InvariantError if this append is already settled, or an earlier append is not settled
+        yet.
         """
         if self.phase is CoordinatorPhase.UNLOADED:
             return ()
@@ -243,7 +244,7 @@ class GroupPartition:
         return tuple(turn.effects)
 
     def topics_deleted(self, topics: Mapping[str, Collection[TopicId]], now: Now) -> Effects:
-        """Delete the offsets of deleted topics, which had these ids; during a load, after the load.
+        """Delete the offsets of deleted topics with these ids, after the load if one is under way.
 
         Offsets that were committed for a later topic of the same name, under another id, stay.
         """
@@ -318,9 +319,10 @@ class GroupPartition:
 
 
 def _while_loading(asked: Asked[Any]) -> Any:
-    """Return the answer to a request during the load, which lets the client continue.
+    """Return the answer to a request while the partition loads.
 
-    A heartbeat succeeds, and a rebalance without a record begins again.
+    A heartbeat succeeds, so that members stay. A SyncGroup makes the member rejoin, because no
+    record holds a rebalance under way.
     """
     match asked.message:
         case HeartbeatRequest():

@@ -56,7 +56,7 @@ class PartitionIncarnation(NamedTuple):
         )
 
     def ended_with(self, ended: PartitionIncarnation) -> bool:
-        """Return whether this incarnation is over once `ended` is; True for an unknown one."""
+        """Return whether this incarnation is `ended` or an earlier one; True if it is unknown."""
         if self.topic_id == ZERO_TOPIC_ID:
             return True
         return (
@@ -64,7 +64,7 @@ class PartitionIncarnation(NamedTuple):
         )
 
 
-#: Incarnation of offsets that other coordinators wrote, and of topics without ids.
+#: Incarnation of committed offsets whose record names no incarnation, and of topics without ids.
 UNKNOWN_INCARNATION = PartitionIncarnation()
 
 

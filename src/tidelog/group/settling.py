@@ -1,9 +1,9 @@
 """Consequences of a settled append: committed, failed, or not replicated in time.
 
-Committed records change the state and release answers. A failed append is not in the log and never
-will be: its intended change is dropped. An append that takes too long is answered with an error
-while its outcome stays open. Such an append still counts if it is committed later, as it would
-after a reload.
+When records are committed, the coordinator applies them to the state and sends the answers that
+waited for them. A failed append is not in the log and never will be: its intended change is
+dropped. If an append takes too long, its request is answered with an error while the outcome stays
+open. If an overdue append is committed later, the coordinator applies it, as a reload would.
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 
 class TimerKind(Enum):
-    """The event for which the group waits."""
+    """Kind of a timer, by the event for which the coordinator waits."""
 
-    #: The next heartbeat of a member, or the return of a client that was given a member id.
+    #: Wait for a member's next heartbeat, or for the join of a client that was given a member id.
     SESSION = "session"
-    #: Members that have not yet joined the rebalance.
+    #: Wait for members that have not yet rejoined during a rebalance.
     JOIN = "join"
-    #: Members that have not yet sent a SyncGroup.
+    #: Wait for members that have not yet sent a SyncGroup after a rebalance.
     SYNC = "sync"
 
 

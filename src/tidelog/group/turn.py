@@ -1,7 +1,7 @@
 """One turn of a coordinator: the state that the turn may use, and the effects that it collects.
 
-The ledger holds the requested appends that are not settled, each with its purpose. A purpose is a
-value; `tidelog.group.settling` has the code that runs when an append is settled.
+A ledger holds the appends whose outcome is unknown, each with its purpose: the value that says what
+follows when the append is committed or fails (`tidelog.group.settling`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
 
 @dataclass(frozen=True, slots=True)
 class StoreOffsets:
-    """Purpose of an OffsetCommit's append; `errors` are the errors of its partitions on success."""
+    """Purpose of an OffsetCommit's append; `errors` go into the answer if the append succeeds."""
 
     asked: Asked[OffsetCommitRequest]
     errors: tuple[ErrorCode, ...]
@@ -40,7 +40,7 @@ class StoreOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """Purpose of an OffsetDelete's append; `errors` are the errors of its partitions on success."""
+    """Purpose of an OffsetDelete's append; `errors` go into the answer if the append succeeds."""
 
     asked: Asked[OffsetDeleteRequest]
     errors: tuple[ErrorCode, ...]
@@ -48,14 +48,14 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ForgetOffsets:
-    """Purpose of tombstones of offsets that expired or whose topic is gone, without a request."""
+    """Purpose of the append that deletes offsets that expired or whose topic was deleted."""
 
     are_expired: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """Purpose of one step of a group's deletion; `ticket` is None for an expired group."""
+    """Purpose of the append of a group's tombstones; `ticket` is None if the group expired."""
 
     ticket: int | None
     is_last: bool
@@ -67,14 +67,15 @@ class Unsettled:
 
     group_id: str
     records: tuple[Record, ...]
-    #: A purpose from this module, or from the module of a membership protocol.
+    #: What follows when the append is settled: a purpose class of this module or of
+    #: `classic.waits`.
     purpose: Hashable
     #: Whether the waiting request was answered with a timeout.
     is_overdue: bool = False
 
 
 class Ledger:
-    """The unsettled appends of a partition, in the order of its log."""
+    """The appends of a partition whose outcome is not known yet, in the order of the log."""
 
     __slots__ = ("_by_group", "_unsettled", "next_number")
 
@@ -93,7 +94,7 @@ class Ledger:
         return number
 
     def look(self, number: int) -> Unsettled:
-        """Return an unsettled append. Raises InvariantError for any other number."""
+        """Return an unsettled append; raise InvariantError if no append has this number."""
         found = self._unsettled.get(number)
         if found is None:
             raise InvariantError(f"append {number} is settled already, or was never asked for")

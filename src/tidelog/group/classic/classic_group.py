@@ -3,7 +3,7 @@
 States and transitions are Kafka's. A group is `Dead` while its deletion is under way. A dead group
 is gone when its tombstones are written; if they cannot be written, the group becomes Empty again.
 This module does not know how requests are answered, and has no timers. The other modules of the
-package change the group.
+package `classic` change the group.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from tidelog.wire.messages.offset_commit import OffsetCommitRequest
 
 #: Type of classic groups (ListGroups version 5).
 GROUP_TYPE = "classic"
-#: Protocol type of consumer groups. The coordinator reads subscriptions of these groups only.
+#: Protocol type of consumer groups. The coordinator reads members' subscriptions only in groups of
+#: this type.
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
@@ -83,8 +84,8 @@ class StaticReplacement:
 
     #: Number of the append.
     number: int
-    #: Whether the record was not replicated in time. The outcome is then open, and no request waits
-    #: for it any longer.
+    #: Whether the record was not replicated in time: the append may still commit or fail, and no
+    #: request waits for its outcome any longer.
     is_overdue: bool = False
 
 
@@ -142,7 +143,8 @@ class ClassicGroup(Group):
         #: The generation whose assignment is being written; None while none is written.
         self.storing_generation: int | None = None
         self.replacement: StaticReplacement | None = None
-        #: Joins of static members that wait for a pending replacement, by instance id.
+        #: Joins of static members that wait until the append of `replacement` is settled, by
+        #: instance id.
         self.waiting_static: dict[str, Asked[JoinGroupRequest]] = {}
         #: Topics to which members of a consumer group subscribe; None if the topics are not known.
         self.subscribed_topics: frozenset[str] | None = None
@@ -195,9 +197,9 @@ class ClassicGroup(Group):
     ) -> str:
         """Return the protocol with the most votes among the protocols that all members support.
 
-        If votes are equal, the protocol that was voted for first wins. Member `other` counts as
-        supporting `protocols`. A common protocol exists, because `supports` rejects clients without
-        a common protocol.
+        If votes are equal, the protocol that was voted for first wins. For the member `other`,
+        `protocols` replace the protocols that it supports now. A common protocol exists, because
+        `supports` rejects clients without a common protocol.
         """
         ballots = [
             [
@@ -240,7 +242,7 @@ class ClassicGroup(Group):
 
     @property
     def is_void(self) -> bool:
-        """Whether neither memory nor the log would lose anything with the group."""
+        """Whether the group has no members, offsets or records, so that it can be dropped."""
         return (
             self.is_empty
             and not self.is_stored
@@ -254,7 +256,7 @@ class ClassicGroup(Group):
         member = self.members.get(member_id)
         return None if member is None else (member.session, member.session_timeout_ms)
 
-    # Offsets and the end of the group.
+    # Commits and deletions of offsets, and the end of the group.
 
     def commit_error(self, message: OffsetCommitRequest) -> ErrorCode:
         """Return the error of an OffsetCommit, NONE if the client may commit."""
@@ -278,7 +280,7 @@ class ClassicGroup(Group):
         return ErrorCode.NONE
 
     def is_current(self, generation_id: int) -> bool:
-        """Return whether a commit of this generation counts.
+        """Return whether a commit's generation is the current generation of the group.
 
         A member of an older generation may not know how far other members have read since.
         """
@@ -524,7 +526,7 @@ class ClassicGroup(Group):
     def key(self) -> tuple[object, ...]:
         """Return the whole state as a hashable value.
 
-        The value includes the order of members, which decides the next leader.
+        The hashable value includes the order of members, which decides the group's next leader.
         """
         values: list[object] = []
         for name in _FIELDS:

@@ -2,9 +2,9 @@
 
 A new member is given its id first (KIP-394). Static members keep their place under a new id
 (KIP-345). A static leader that returns need not compute the assignment (KIP-814). `group.max.size`
-limits the members. A static member that returns to a stable group changes the group's record. Joins
-that would change the record again wait until it is written, so that the log never holds an older
-mixture of ids.
+limits the members. A static member that returns to a stable group changes the group's record. While
+this record is being written, other joins that would change the group's record wait: no record may
+hold outdated member ids.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def join_group(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) 
 def _is_accepted(turn: Turn, group: ClassicGroup, member_id: str) -> bool:
     """Return whether `group.max.size` leaves room for a member.
 
-    While members join, only members that wait in a join count. If the size was lowered, the last
-    members to join are rejected.
+    While a rebalance is prepared, only members that have already rejoined count. If
+    `group.max.size` was lowered, the members that rejoin last are rejected.
     """
     most = turn.settings.max_size
     member = group.members.get(member_id)
@@ -190,7 +190,8 @@ def _join_known(
 ) -> None:
     is_same = member.protocols == asked.message.protocols
     if group.state is GroupState.STABLE:
-        # The leader may know of changes that its metadata does not show, such as new partitions.
+        # The group's leader may know of changes that its own metadata does not show, such as new
+        # partitions.
         rejoins = group.is_leader(member.member_id) or not is_same
     else:
         rejoins = group.state is GroupState.PREPARING_REBALANCE or not is_same
@@ -357,7 +358,8 @@ def static_member_overdue(
 ) -> None:
     """Answer waiting joins of a static member with an error.
 
-    No other record of the group may be written until the outcome is known.
+    No other record of the group may be written until the static member's record is committed or has
+    failed.
     """
     assert group.replacement is not None
     group.replacement = replace(group.replacement, is_overdue=True)
@@ -368,7 +370,7 @@ def static_member_overdue(
 
 
 def _next_static(turn: Turn, group: ClassicGroup) -> None:
-    """Decide the joins that waited; the first join that writes again keeps later joins waiting."""
+    """Decide the waiting joins of static members; after a join that writes, later joins wait."""
     waiting, group.waiting_static = group.waiting_static, {}
     for asked in waiting.values():
         join_group(turn, group, asked)

@@ -1,7 +1,7 @@
 """A member of a group, as its coordinator sees it.
 
-A member changes in place: heartbeats move the deadline of its session and nothing else. The
-member's waiting requests are kept by ticket.
+A member changes in place: heartbeats move the deadline of its session and nothing else. A member
+keeps the tickets of its waiting requests, by which the coordinator answers them.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Member:
         )
 
     def described(self, protocol_name: str | None) -> DescribedGroupMember:
-        """Return the member's part of a DescribeGroups answer; no bytes without a protocol."""
+        """Return the member as DescribeGroups shows it; bytes are empty without a protocol."""
         return DescribedGroupMember(
             self.member_id,
             self.instance_id,

@@ -1,11 +1,11 @@
 """Rebalance of a group: prepared while members join, completed with a generation, then synced.
 
 During the preparation every member must rejoin, until all members have rejoined or the rebalance
-timeout is over. The first rebalance of an empty group waits for newcomers instead. To complete the
-rebalance, the coordinator removes members that did not join (static members stay). The coordinator
-then chooses a leader and a protocol, raises the generation, and answers the joins. Each member then
-requests its assignment by SyncGroup; members that do not sync within the rebalance timeout are
-removed.
+timeout is over. In the first rebalance of an empty group, the coordinator waits for new members
+(`group.initial.rebalance.delay.ms`). To complete the rebalance, the coordinator removes members
+that did not join (static members stay). The coordinator then chooses a leader and a protocol,
+raises the generation, and answers the joins. Each member then requests its assignment by SyncGroup;
+members that do not sync within the rebalance timeout are removed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def prepare_or_complete(turn: Turn, group: ClassicGroup) -> None:
 
 
 def member_gone(turn: Turn, group: ClassicGroup) -> None:
-    """After members were removed, begin a rebalance, or complete one that waited for them."""
+    """Begin a rebalance without the removed members, or complete a rebalance without them."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare(turn, group)
     else:

@@ -20,14 +20,14 @@ from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 @dataclass(frozen=True, slots=True)
 class StoreAssignment:
-    """Purpose of the append for a leader's SyncGroup."""
+    """Purpose of the append that stores the assignment of a leader's SyncGroup."""
 
     generation_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStaticMember:
-    """Purpose of the append for a static member's JoinGroup under a new id."""
+    """Purpose of the append that stores the new member id of a static member's JoinGroup."""
 
     asked: Asked[JoinGroupRequest]
     generation_id: int
@@ -37,7 +37,7 @@ class StoreStaticMember:
 
 @dataclass(frozen=True, slots=True)
 class StoreEmpty:
-    """Purpose of the append after the last member left, for which no request waits."""
+    """Purpose of the append after a group's last member left; no request waits for the append."""
 
 
 def await_join(turn: Turn, group: ClassicGroup, member: Member, ticket: int) -> None:
