@@ -3,10 +3,10 @@
 Every file operation is an operation on a lane (`core.ports.Lane`). This package reads clocks only
 through their port, does not use the wire protocol, and makes no decisions of replication.
 
-One directory: `log_directory` opens it, keeps its replicas and closes it. `directory_state` is
-shared by all its logs. `replica_directories`, `new_replicas`, `replica_departures` and
-`stray_replicas` create and remove replicas. `recovery` loads one replica's directory, and
-`recovery_walk` checks the order of its batches.
+One directory: `log_directory` opens it, keeps its replicas and closes it. `directory_state` is the
+state that all logs of the directory share. `replica_directories`, `new_replicas`,
+`replica_departures` and `stray_replicas` create and remove replicas. `recovery` loads one replica's
+directory, and `recovery_walk` checks the order of its batches.
 
 One log: `partition_log` with `config`, its state in `log_state`. Appends: `append_validation`
 checks batches within a `loop_budget`, `append_plan` holds them, `append_queue` writes them, and
@@ -19,9 +19,9 @@ Files and formats: `segment`, `index`, `scan`, `segment_files`, `segment_reads`,
 `checkpoints`, `directory_files`, `names`, `open_files`.
 
 Several directories: `log_dir_choice` (new replicas), `log_dir_drain` and `log_dir_balance` (moves,
-in terms of `log_dir_plan`). `known_log_dirs` remembers the replicas of each directory. `owners`
-reads the cluster and the broker that own a directory, and `directory_stamps` writes both into the
-directory (E8).
+from the facts in `log_dir_plan`). `known_log_dirs` remembers the replicas of each directory.
+`owners` reads the cluster and the broker that own a directory, and `directory_stamps` writes both
+into the directory (E8).
 
 Moves between directories (D11): `future_logs` (copies), `replacement` (of the log by its copy),
 `held_requests` (during the replacement), `moved_from` (which of two copies is newer).

@@ -1,11 +1,12 @@
 """The appends of one log between their plans and their responses (DESIGN.md, rule 3).
 
-One operation of the directory's lane writes all planned appends (`append_plan`), split over
-segments when a segment rolls. The queue applies the appends to the log when that operation is done.
-A short write is continued until the disk refuses. A failed write undoes its append and every append
-planned after it: offsets, producer state, leader epochs. The queue then removes the bytes that the
-failed write left at the end of the file. One write is under way at a time, in the log's turn. All
-calls are on the loop. Rules V31 (epochs assigned while records wait), V38, D1, D17.
+One operation on the directory's lane, its queue of file operations, writes all planned appends
+(`append_plan`), split over segments when a segment rolls. The queue applies the appends to the log
+when that operation is done. A short write is continued until the disk refuses. A failed write
+undoes its append and every append planned after it: offsets, producer state, leader epochs. The
+queue then removes the bytes that the failed write left at the end of the file. One write of a log
+is under way at a time. All calls are on the event loop. Rules V31 (leader epochs assigned while
+appends wait), V38, D1, D17.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class WriteStep:
 
 
 class WriteOperation:
-    """All steps of one write, submitted to the lane together."""
+    """All steps of one write, submitted together as one file operation."""
 
     __slots__ = ("files_created", "plans_written", "steps")
 
@@ -177,7 +178,7 @@ class AppendQueue:
             plan.completion.fail(error)
 
     def __call__(self) -> None:
-        """Write all planned appends; the log's turn ends with the write, perhaps at once."""
+        """Write all planned appends, and end the log's turn when the write is done."""
         log = self._log
         plans = self._being_written = log.planned
         log.planned = []
@@ -187,7 +188,7 @@ class AppendQueue:
         pin = directory.open_files.pin
         for step in operation.steps:
             pin(step.file)
-        # If any step syncs names, the last step does.
+        # If any step of the write syncs names of files, the last step does.
         work = Work.SYNC if operation.steps[-1].sync_names else Work.FAST
         completion = directory.lane.submit(operation, work, "append")
         if completion.done:
@@ -212,7 +213,8 @@ class AppendQueue:
             ):  # fmt: skip
                 segment = Segment(log.path, _first_offset(plan), plan.now_ms)
                 position = 0
-                # If one operation creates two files, the name of the first is not durable yet.
+                # If one operation creates two segments, the first segment's name is not durable
+                # yet.
                 sync_names = len(steps) > 1 or log.names_unsynced
                 step = WriteStep(segment.file, 0, create=True, sync_names=sync_names)
                 steps.append(step)
@@ -373,7 +375,7 @@ class AppendQueue:
             def done(completion: Completion[None]) -> None:
                 log.directory.open_files.unpin(file)
                 if completion.error is not None:
-                    # If this removal fails, the next write removes the bytes first; a failed
+                    # If this removal of bytes fails, the next write first removes them; a failed
                     # directory has no next write.
                     log.directory.failed(completion.error)
                 log.end_turn()
@@ -403,7 +405,7 @@ def _after(
     info: AppendInfo,
     failure: Callable[[BaseException], BaseException],
 ) -> Completion[AppendInfo]:
-    """Return a completion of `info`; `failure` makes its error from that of `awaited`."""
+    """Return a completion with `info` after `awaited`; `failure` maps an error of `awaited`."""
     completion: Completion[AppendInfo] = Completion()
 
     def settle(done: Completion[Any]) -> None:
@@ -430,8 +432,8 @@ def _first_offset(plan: AppendPlan) -> int:
 def _recent(log: LogState, plan: AppendPlan) -> Recent | None:
     """Return the last append as a copy for followers that wait at the log end.
 
-    The caller checks that a read reached a log end lately. Returns None if a copy would cost more
-    than a read.
+    The caller checks that a read in this directory reached a log end lately. Returns None if a copy
+    would cost more than a read.
     """
     info, directory = plan.info, log.directory
     if info.size_bytes > RECENT_BYTES:

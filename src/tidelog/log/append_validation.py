@@ -1,4 +1,4 @@
-"""Validation of appends, and the plans of valid ones; a rejected append changes nothing.
+"""Validation of appends, and the plans of valid appends; a rejected append changes nothing.
 
 A client's append must be one complete batch of magic 2 with a valid CRC and consistent header
 fields. The batch must not be too large, and must have the producer's next sequence. If the topic's
@@ -44,9 +44,9 @@ from tidelog.records.walk import MAX_INT64, MIN_INT64, Bad
 
 
 class CostlyBatch(TidelogError):
-    """A batch whose check or recompression would block the loop for too long.
+    """A batch whose check or recompression would block the event loop for too long.
 
-    A thread has to check such a batch.
+    The directory's thread has to check this batch.
     """
 
 
@@ -71,10 +71,10 @@ class Checked(NamedTuple):
 
 
 def check_on_loop(log: LogState, records: Buffer) -> Checked:
-    """Check a client's batch on the loop.
+    """Check a client's batch on the event loop.
 
-    Raises KafkaError if the batch is invalid, and CostlyBatch if the check would block the loop for
-    too long.
+    Raises KafkaError if the batch is invalid, and CostlyBatch if the check would block the event
+    loop for too long.
     """
     config = log.config
     on_loop = limits.MAX_DECOMPRESSED_ON_LOOP_BYTES
@@ -100,7 +100,7 @@ def is_recompressed(config: LogConfig, records: Buffer) -> bool:
     try:
         return config.codec is not None and BatchView(records).compression != config.codec
     except CorruptBatch:
-        return False  # the full check reports the reason
+        return False  # the full check reports why the batch is corrupt
 
 
 def check_on_thread(log: LogState, records: Buffer) -> Completion[Checked]:
@@ -143,7 +143,7 @@ def note_refused(refused: RefusedBatches, records: Buffer, error: ErrorCode, now
         batch = BatchView(records, 0)
         check(batch)
     except CorruptBatch:
-        return  # the next check of the batch rejects it
+        return  # the next check rejects this corrupt batch
     if batch.producer_id > NO_PRODUCER_ID:
         sequences = (batch.base_sequence, batch.last_sequence)
         refused.add(batch.producer_id, batch.producer_epoch, sequences, error, now_ms)
@@ -230,7 +230,7 @@ def _checked(
     try:
         batch = BatchView(view)
         size = batch.size_bytes
-        if size > len(view):  # a wrong length says nothing about limits
+        if size > len(view):  # a wrong length does not show if the batch is too large
             raise CorruptBatch(batch.position, f"{size} bytes long, but only {len(view)} are here")
         _check_size(topic, config, size, "")
         check_from_client(batch)
@@ -327,8 +327,8 @@ def plan_from_leader(log: LogState, records: Buffer) -> AppendPlan | None:
     plan.start_offset = end = log.next_offset
     for batch in batches:
         # If compaction removed the epoch's first records, the epoch begins at the end of this log.
-        # So a replica that compares its log with this log keeps no records of an earlier epoch in
-        # the gap.
+        # Otherwise a replica that compares its log with this log would keep records of an earlier
+        # epoch in the gap.
         start = min(batch.base_offset, end)
         _assign_epoch(log, plan, batch.partition_leader_epoch, start)
         plan.has_gap |= batch.base_offset > end

@@ -8,9 +8,9 @@ then rebuilds the checkpoint.
 A broker periodically writes whole checkpoints of high watermarks, recovery points and log start
 offsets, and syncs them. While a write is under way, the disk has the old or the new offset, and
 `highest` returns the larger one. When a partition is truncated, or recreated under an old name, the
-disk must not keep a larger offset. So `lower` writes the lower offset first, and the caller waits
-for the completion. Simultaneous calls share one write. Rules V34, V38, V39. Sources:
-CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile.
+disk must not keep a larger offset. So callers first write the lower offset (`lower`), and wait for
+the completion. Simultaneous calls share one write. Rules V34, V38, V39. Sources: CheckpointFile,
+LeaderEpochCheckpointFile, OffsetCheckpointFile.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _number(text: str, line: int, largest: int) -> int:
 
 
 class OffsetCheckpoint:
-    """One file of offsets by partition; all calls are on the loop."""
+    """One file of offsets by partition; all calls are on the event loop."""
 
     __slots__ = ("_failed", "_in_flight", "_lane", "_lowered", "_lowering", "_path", "offsets")
 
@@ -126,7 +126,8 @@ class OffsetCheckpoint:
         self.offsets = offsets
         #: Contents before writes that are under way, which the disk may still have.
         self._in_flight: list[dict[TopicPartition, int]] = []
-        #: Offsets that the next write lowers. `_lowering` is the completion of that write.
+        #: Offsets that the next write of the checkpoint lowers. `_lowering` is the completion of
+        #: the write that lowers them.
         self._lowered: dict[TopicPartition, int] = {}
         self._lowering: Completion[None] | None = None
 
@@ -225,11 +226,11 @@ def _lower(offsets: dict[TopicPartition, int], lowered: dict[TopicPartition, int
 
 
 def _nothing(files: Files) -> None:
-    """Do nothing: the caller only waits for its turn in the lane."""
+    """Do nothing: the caller only waits until earlier operations on the lane are done."""
 
 
 def all_of(completions: Sequence[Completion[None]]) -> Completion[None]:
-    """Return a completion that is done when all are done, and fails with the first error."""
+    """Return the joint completion of all `completions`, which fails with their first error."""
     completion: Completion[None] = Completion()
 
     def settle(error: BaseException | None) -> None:
@@ -245,7 +246,7 @@ def all_of(completions: Sequence[Completion[None]]) -> Completion[None]:
 def after_all(
     completions: Sequence[Completion[None]], then: Callable[[BaseException | None], None]
 ) -> None:
-    """Call `then` with the first error, or None, when all completions are done."""
+    """Call `then` with the completions' first error, or None, when all completions are done."""
     left = len(completions)
     first_error: BaseException | None = None
 

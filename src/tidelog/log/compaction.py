@@ -122,8 +122,8 @@ def cleanable(
         ):
             first_uncleanable = min(first_uncleanable, segment.base_offset)
             break
-    # If the first dirty offset lies within a segment that reaches beyond the bound, the first
-    # uncleanable offset is lower, and nothing can be compacted.
+    # If the segment with the first dirty offset reaches beyond the bound, that segment is not
+    # compacted: the first uncleanable offset is below the first dirty offset.
     clean_bytes = cleanable_bytes = 0
     oldest_ms = now_ms
     for number, segment in enumerate(segments[:-1]):
@@ -198,7 +198,7 @@ def note_keys(
 
 
 class BatchFilter:
-    """The filter of one run over one log, which selects the records to keep."""
+    """The filter of one compaction of one log, which selects the records to keep."""
 
     __slots__ = (
         "_delete_retention_ms",

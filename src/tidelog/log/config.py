@@ -29,7 +29,7 @@ class LogConfig:
     retention_ms: int = _WEEK_MS
     max_message_bytes: int = MESSAGE_MAX_BYTES
     message_timestamp_type: str = CREATE_TIME
-    #: How far a record's timestamp may differ from the leader's clock, before and after it.
+    #: How far a record's timestamp may lie before and after the time of the leader's clock.
     timestamp_before_max_ms: int = NEVER
     timestamp_after_max_ms: int = NEVER
     #: Number of unflushed records from which an append waits for a flush.
@@ -39,11 +39,11 @@ class LogConfig:
     delete_enabled: bool = True
     #: Whether every record needs a key (cleanup.policy has `compact`).
     compact_enabled: bool = False
-    #: Age of unflushed records after which the directory's sweep flushes.
+    #: Age of unflushed records after which the broker flushes the log (flush.ms).
     flush_ms: int = NEVER
     #: Whether a record counts for the high watermark only when it is synced (V69).
     flush_before_ack: bool = False
-    #: Time by which a segment may roll before its age limit.
+    #: The longest time by which a segment rolls before its age limit (segment.jitter.ms).
     segment_jitter_ms: int = 0
     #: Codec of all batches that clients append (compression.type); None keeps each producer's
     #: codec.

@@ -7,8 +7,8 @@ crash (rule E3).
 
 `Files.replace_file` syncs each file before the rename and the directory after the rename, which
 takes 20 s for the files of a thousand logs. `replace_all` writes all contents to temporary files,
-syncs the volume, renames the files, and syncs the volume again. A crash in between leaves old files
-and some temporary files, which the next start removes. Sources: MetaProperties,
+syncs the volume, renames the files, and syncs the volume again. A crash between these steps leaves
+old files and some temporary files, which the next start removes. Sources: MetaProperties,
 PartitionMetadataFile, CleanShutdownFileHandler.
 """
 
@@ -32,8 +32,8 @@ from tidelog.log import names
 META_PROPERTIES = "meta.properties"
 #: tidelog's own key in meta.properties: the broker's last stamp in its metadata store (E8).
 _STAMP_KEY = "tidelog.store.stamp"
-#: tidelog's own key in meta.properties: the known marks of stores that were restored from an older
-#: copy, the newest last.
+#: tidelog's own key in meta.properties: the known marks of metadata stores that were restored from
+#: an older copy, the newest last.
 _MARKS_KEY = "tidelog.store.marks"
 _MARK = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 PARTITION_METADATA = "partition.metadata"
@@ -51,7 +51,8 @@ class MetaProperties(NamedTuple):
     broker_id: int | None
     #: The transaction of the metadata store that wrote the broker's last stamp (E8).
     stamp: int = NO_STAMP
-    #: Marks of a restored metadata store that the broker knows, the newest last (E8).
+    #: The known marks of a metadata store that was restored from an older copy, the newest last
+    #: (E8).
     marks: tuple[str, ...] = ()
 
 
@@ -60,7 +61,7 @@ def format_meta_properties(
 ) -> bytes:
     """Return the content of version 0, the version of brokers with ZooKeeper.
 
-    Brokers of Kafka ignore tidelog's own keys, the stamp and the marks.
+    Kafka's brokers ignore the two keys of tidelog's own, `stamp` and `marks`.
     """
     lines = ["#", f"broker.id={broker_id}", f"cluster.id={cluster_id}", "version=0"]
     if stamp != NO_STAMP:

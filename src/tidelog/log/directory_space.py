@@ -1,13 +1,13 @@
 """The read-only state of a log directory whose disk is full, and the probes that end it (D14).
 
-A read-only directory accepts no records and no new replicas. Reads, retention, deletion and writes
-of small files go on. Small files use the reserve; if their write fails, the writer retries as after
-any error. Probes check the volume and write a file, at growing intervals up to `PROBE_MS`, and
-whenever files were removed. The first successful probe makes the directory writable. A writable
-directory has no timers.
+A read-only directory accepts no records and no new replicas. In a read-only directory, reads,
+retention, deletion and writes of small files go on. Small files use the reserve of free space; if
+the write of a small file fails, the writer retries as after any error. Probes check the volume and
+write a file, at growing intervals up to `PROBE_MS`, and whenever files were removed. The first
+successful probe makes the directory writable. A writable directory has no timers.
 
 A full disk is not a failed device, so the broker keeps the directory's replicas (D1). `free_space`
-decides when a directory is full. All calls are on the loop.
+decides when a directory is full. All calls are on the event loop.
 """
 
 from __future__ import annotations

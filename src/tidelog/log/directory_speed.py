@@ -1,18 +1,18 @@
 """The watch on the speed of one log directory: slow periods, probes and hangs (D13).
 
-The lane counts operations (`core.operation_times`), and `slow_directories` decides whether the
-directory is slow. The watch begins with a slow operation, and has a timer for each window. A timer
-also checks operations on threads, because an operation that does not end is slow, too. If a write
-takes longer than the hang limit, it counts as hanging for good, and the directory fails with all
-waiting operations. Time in which this process was stopped does not count. Reads have no hang limit:
-a leader keeps its followers during slow reads (F5), and writes reveal a hanging device. The time of
-syncs, deletions and other long operations depends on their size. When one exceeds the hang limit,
-the broker only writes a small file to detect a hang.
+The directory's lane counts its file operations (`core.operation_times`), and `slow_directories`
+decides whether the directory is slow. The watch begins with a slow operation, and has a timer for
+each window. A timer also checks operations on threads, because an operation that does not end is
+slow, too. If a write takes longer than the hang limit, it counts as hanging for good, and the
+directory fails with all waiting operations. Time in which this process was stopped does not count.
+Reads have no hang limit: a leader keeps its followers during slow reads (F5), and writes reveal a
+hanging device. The time of syncs, deletions and other long operations depends on their size. When a
+long operation exceeds the hang limit, the broker only writes a small file to detect a hang.
 
-A slow directory whose leaders have moved away may have too few operations to measure its speed. In
-that case, probes write, sync and read a small file. The sync makes a probe reach the device; the
-page cache would prove nothing. A failed sync of a probe fails the directory (D17). A probe that
-finds the disk full makes the directory read-only (D14). All calls are on the loop.
+A slow directory whose leaders have moved away may have too few operations to measure its speed.
+Probes of the directory then write, sync and read a small file. The sync makes a probe reach the
+device; the page cache would prove nothing. A failed sync of a probe fails the directory (D17). A
+probe that finds the disk full makes the directory read-only (D14). All calls are on the event loop.
 """
 
 from __future__ import annotations
@@ -80,15 +80,15 @@ class DirectorySpeed:
         #: Time from which the ages of open operations count, because this process was stopped
         #: before.
         self._counts_from_ms = 0
-        #: Whether a write to detect a hang is under way. `_touched_ms` is when the last such write
-        #: began.
+        #: Whether a write to detect a hang is under way. `_touched_ms` is when the last write to
+        #: detect a hang began.
         self._is_touching = False
         self._touched_ms = 0
-        #: The counts when the current window began.
+        #: The counts of operations when the current window began.
         self._began = OperationCounts()
         self._probes_left = 0
         self._slow_since_ms = 0
-        #: The counts of the last window.
+        #: The counts of operations in the last window.
         self.last = OperationCounts()
         #: Number of times that the directory has become slow in this process.
         self.periods = 0
@@ -135,7 +135,7 @@ class DirectorySpeed:
             return
         self.threshold_ms = threshold_ms
         times.limit_ns = threshold_ms * _NS_PER_MS if threshold_ms else NO_LIMIT_NS
-        # Earlier counts used another threshold.
+        # Operations before this change were counted with another threshold.
         was_slow = self.is_slow
         self._decision.reset()
         self._began, times.longest_ns = times.counts, 0
@@ -151,7 +151,7 @@ class DirectorySpeed:
         if self._is_watching or self._is_over() or not self.threshold_ms:
             return
         now, before = self._disk.lane.times.counts, self._began
-        # The slow operations count in the window that they begin.
+        # Slow operations before the watch count in its first window.
         writes, reads = now.slow_writes - before.slow_writes, now.slow_reads - before.slow_reads
         self._began = OperationCounts(
             now.writes - writes, before.slow_writes, now.reads - reads, before.slow_reads,
@@ -160,7 +160,7 @@ class DirectorySpeed:
         self._watch()
 
     def _operation_opened(self) -> None:
-        """Check the operations that threads run, until there are none."""
+        """Check the operations under way on threads periodically, until none is under way."""
         is_watched = self.threshold_ms or self._hang_ms
         if self._is_looking or self._disk.failure is not None or not is_watched:
             return

@@ -1,9 +1,9 @@
-"""The writing of a broker's stamp into its log directories (E8).
+"""The writing of a broker's stamp, a store transaction, into its log directories (E8).
 
 Each directory has at most one write under way; a newer stamp is written after it. A directory that
 hangs delays neither the other directories nor the broker's registration. A directory that cannot
-write a stamp, for example on a full disk, keeps its last stamp. An old stamp is harmless, because
-the store only seems newer than the directory.
+write a stamp, for example on a full disk, keeps its last stamp. An old stamp in a directory is
+harmless, because a metadata store counts as restored only if its own stamp is older.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DirectoryStamps:
         self._is_written: Completion[None] | None = None
 
     def keep(self, cluster_id: str, broker_id: int, stamp: int, marks: Sequence[str] = ()) -> None:
-        """Begin durable writes of a stamp and known marks to all directories, without waiting."""
+        """Begin durable writes of a stamp and the store's marks to all directories; do not wait."""
         if stamp == NO_STAMP:
             return
         self._data = format_meta_properties(cluster_id, broker_id, stamp, marks)

@@ -1,8 +1,8 @@
 """The state that all logs of one directory share: disk, open files, indexes, checkpoints.
 
 Checkpoints are written for all logs at once. Before a log is truncated, or a replica is recreated
-under an old name, its entries are lowered on disk (V34, V38). All calls are on the loop. This
-module accesses only the checkpointed offsets of logs.
+under an old name, the checkpoints on disk are lowered for its partition (V34, V38). All calls are
+on the event loop. This module accesses only the checkpointed offsets of logs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LogOffsets:
 
     #: The first offset of each segment, oldest first; never empty.
     base_offsets: list[int]
-    #: First offset that may be read.
+    #: First offset of the log that may be read.
     log_start_offset: int
     #: Offset below which all records are on the disk.
     recovery_point: int
@@ -68,10 +68,11 @@ class DirectoryState(DirectoryDisk):
         self.default_config = default_config
         self.open_files = OpenFiles(lane, max_open_files)
         self.indexes = IndexCache()
-        #: The budget for checks of clients' batches on the loop.
+        #: The budget for checks of clients' batches on the event loop.
         self.loop_budget = LoopBudget(clock)
         self.recent: Recent | None = None
-        #: For how many further appends `recent` is set even if no read reaches a log end.
+        #: Number of further appends that `recent` keeps without another read that reaches a log
+        #: end.
         self.recent_wanted = 0
         #: The watch on free space: the directory is read-only while its disk is full.
         self.space = DirectorySpace(self, reserve_bytes)
@@ -143,7 +144,7 @@ class DirectoryState(DirectoryDisk):
         return checkpoint.write(offsets)
 
     def lower(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
-        """Lower a partition's offset in all checkpoints on disk to at most `offset`; -1 removes it.
+        """Lower a partition's entry in all checkpoints on disk to `offset`; -1 removes the entry.
 
         Required before a log is truncated to `offset`, or a replica is recreated under an old name.
         """
@@ -208,8 +209,8 @@ class DirectoryState(DirectoryDisk):
             if finished.result():
                 self.log_note(logging.WARNING, finished.result())
             if not segment.file.doomed:
-                # The files of a doomed segment may already be its replacement's, so their indexes
-                # are not used.
+                # A removed segment's files may already be those of the segment that replaced it, so
+                # these indexes are not used.
                 segment.index, segment.time_index = scratch.index, scratch.time_index
                 if segment.sealed:
                     self.indexes.used(segment)
@@ -242,9 +243,9 @@ class DirectoryState(DirectoryDisk):
     def begin_again_at(self, topic_partition: TopicPartition, offset: int, why: str) -> None:
         """Fail the directory because a log with other replicas is damaged from `offset` on.
 
-        A running broker cannot repair this damage. The broker then ends, and other replicas lead.
-        This method lowers the checkpoints to `offset`, so that recovery at the next start truncates
-        the log to `offset`. After that start, the follower refetches the records (V68).
+        A running broker cannot repair the damaged log, so it stops, and other replicas lead. This
+        method lowers the checkpoints to `offset`, so that recovery at the next start truncates the
+        log to `offset`. After the restart, the follower refetches the truncated records (V68).
         """
         self.failure = error = StorageError(
             self.path, "read", f"{self.path}/{names.directory_name(topic_partition)}",

@@ -1,10 +1,10 @@
 """The flush of a log up to an offset, which advances the recovery point.
 
 A crash may come between any two steps of a flush, so the order of the steps matters. The flush
-first syncs the records. Next, it writes the indexes and producer snapshots of rolled segments and
-the leader epochs. Last, it syncs the directory with the names of files. Only then may the recovery
-point rise, because recovery does not check files below it (V39). A failed fsync is an error of the
-device and is never retried (D17).
+first syncs the records. Next, the flush writes the indexes and producer snapshots of rolled
+segments and the leader epochs. Last, the flush syncs the directory with the names of files. The
+recovery point may rise only after the last step, because recovery does not check files below the
+recovery point (V39). A failed fsync is an error of the device and is never retried (D17).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Flushes:
         return operation.replacements
 
     def start_for_roll(self) -> None:
-        """Flush up to the rolled segment's end, now or with the waiting flush."""
+        """Flush up to the rolled segment's end, or let the flush that waits for its start do so."""
         if self._running is None and not self._log.is_truncating:
             self._run(self._log.active_segment.base_offset)
         elif self._next is None:
@@ -168,9 +168,9 @@ class Flushes:
         return completion
 
     def _work(self, operation: FlushOperation) -> Work:
-        """Return where a flush runs: concurrently with other logs' flushes if producers wait.
+        """Return the kind of work: flushes for which producers wait run beside other logs' flushes.
 
-        A flush that replaces files keeps its order among the operations of the directory.
+        A flush that replaces files runs in order with the other operations on the directory.
         """
         changes_names = operation.replacements or operation.sync_directory
         if self._log.config.flush_before_ack and not changes_names:

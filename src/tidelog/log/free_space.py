@@ -7,7 +7,7 @@ the reserve free, so that a directory at the limit does not flap.
 
 A check of the volume costs a system call, so checks depend on the bytes written since the last
 check. At most half of the room above the reserve is written between two checks. Because other
-programs write to the volume, too, a write causes a check if the last one is older than `LOOK_MS`.
+programs write to the volume, too, a write causes a check if the last check is older than `LOOK_MS`.
 This module reads no clock and makes no system call. Source: D14 (open ground); Kafka fails the
 directory.
 """

@@ -6,7 +6,7 @@ replica serves no requests. One rename makes a future replica the replica of its
 (`replacement`). An abandoned future replica is removed like a deleted replica. A start recovers the
 future replicas that it finds; the code that assigns the partition's role decides whether each move
 continues. A future replica that cannot be recovered is removed, because the current replica still
-has the records. All calls are on the loop.
+has the records. All calls are on the event loop.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ async def load_futures(
 ) -> tuple[list[FoundFuture], list[str]]:
     """Recover the future replicas that a start found.
 
-    Returns the future replicas, and the names of useless ones to remove: damaged replicas, and all
-    but the longest of a partition. Raises StorageError.
+    Returns the future replicas, and the names of useless future replicas to remove: damaged
+    replicas, and all but the longest replica of a partition. Raises StorageError.
     """
     found: dict[TopicPartition, FoundFuture] = {}
     useless: list[str] = []
@@ -93,7 +93,7 @@ class FutureLogs:
         logs: Mapping[TopicPartition, PartitionLog],
         departures: ReplicaDepartures,
     ) -> None:
-        """`logs` are the directory's current replicas, of which it makes no future replicas."""
+        """`logs` are the current replicas; their partitions get no future replica here."""
         self._directory = directory
         self._logs = logs
         self._departures = departures
@@ -112,7 +112,7 @@ class FutureLogs:
         start_offset: int,
         producers: ProducerState,
     ) -> Completion[PartitionLog]:
-        """Create a future replica that begins at `start_offset`; its name is durable when done.
+        """Create a future replica that begins at `start_offset`, with a durable name.
 
         `producers` is the state before `start_offset`. Raises KafkaError INVALID_TOPIC_EXCEPTION
         for a name that is too long. Raises ValueError if the directory already has a current or
@@ -131,7 +131,7 @@ class FutureLogs:
         if directory.failure is not None:
             completion.fail(directory.failure)
             return completion
-        # No checkpoint on disk may have an entry of an earlier replica of that partition.
+        # No checkpoint on disk may have an entry of an earlier replica of this partition.
         waiting = [self._departures.finished(topic_partition), directory.lower(topic_partition, -1)]
         path = f"{directory.path}/{name}"
         metadata = format_partition_metadata(topic_id)
@@ -153,7 +153,7 @@ class FutureLogs:
             if done.error is not None:
                 directory.failed(done.error)
                 if directory.failure is None:
-                    # The new directory is empty; if this removal fails, the next start removes the
+                    # If the removal of the new, empty directory fails, the next start removes the
                     # directory.
                     directory.lane.submit(
                         lambda files: files.remove_tree(path), Work.SLOW, "remove"

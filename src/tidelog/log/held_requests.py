@@ -1,9 +1,9 @@
 """Requests on a log that wait while the future log's files replace its files (D11).
 
 A flush or truncation of the old files would have no effect on the new files. So flushes and
-truncations wait until the replacement ends, and are made on the new log, or on the old log if the
-replacement was abandoned. Appends need not wait here, because they stay planned until they are
-written.
+truncations wait until the replacement ends, and are then made on the new log, or on the old log if
+the replacement was abandoned. Appends need not wait in this module, because the old log keeps them
+as planned appends until the replacement ends.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class FoundLogDir(NamedTuple):
     #: Whether the directory contains no file of a broker yet.
     is_new: bool
     mount_point: str
-    #: Device number of the directory's volume; directories on one volume share its room.
+    #: Device number of the directory's volume; directories on one volume share its free space.
     device: int
     usable_bytes: int
     known: Mapping[str, KnownLogDir]
@@ -41,7 +41,7 @@ class FoundLogDir(NamedTuple):
 class LackingRoom(NamedTuple):
     """Replicas that must be copied again and do not fit on the remaining directories."""
 
-    #: Former directories of these replicas, removed from `log.dirs` or empty now.
+    #: Former log directories of the replicas, removed from `log.dirs` or empty now.
     log_dirs: Sequence[str]
     needed_bytes: int
     usable_bytes: int

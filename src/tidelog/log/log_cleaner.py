@@ -1,15 +1,16 @@
-"""The log cleaner of a broker: the choice of the next log, the I/O rate, and one run over a log.
+"""The log cleaner of a broker: the choice of the next log, the I/O rate, and one compaction run.
 
 The cleaner compacts one log at a time: the log with the largest share of dirty bytes among those
 that are due. A log with illegible batches is reported once and skipped until it is truncated (V68).
 The cleaner keeps its reads and writes below a rate.
 
-A run carries out the decisions of `compaction` on the directory's slow thread. Each slice of a run
+A run compacts one log on the directory's slow thread, as `compaction` decides. Each slice of a run
 reads at most `slice_bytes` (or one larger batch), so that a queued fsync or disk read waits only
-for milliseconds. The run pins files while it reads them. The log does not change before the swap,
-which takes a turn of the log like a truncation. If the log is truncated, deleted or closed
-meanwhile, the run is void, and the next run or start removes its files. After the swap, readers may
-still use the old segments. Source: LogCleaner, LogCleanerManager, Cleaner.
+for milliseconds. The run pins files while it reads them. The log does not change before the swap of
+segments, which excludes other operations on the log, like a truncation. If the log is truncated,
+deleted or closed during a run, the run is void, and the next run or start removes its files. After
+the swap, readers may still use the replaced segments. Source: LogCleaner, LogCleanerManager,
+Cleaner.
 """
 
 from __future__ import annotations
@@ -95,10 +96,7 @@ def _read_chunk(files: Files, file: OpenFile, position: int, end: int, slice_byt
 
 @dataclass(slots=True)
 class _MapSlice:
-    """An operation that notes the keys of one slice.
-
-    Its result is the next position, or -1 if the map is full.
-    """
+    """An operation that notes a slice's keys; returns the next position, -1 for a full map."""
 
     file: OpenFile
     position: int
@@ -198,7 +196,7 @@ def _size_of(files: Files, path: str) -> int:
 
 
 class Cleaning:
-    """One run over one log; all calls are on the loop."""
+    """One run over one log; all calls are on the event loop."""
 
     def __init__(
         self,
@@ -333,7 +331,7 @@ class Cleaning:
         await self._pace(max(bytes_read, 0) + bytes_written)
 
     async def _clean(self, group: list[Segment], keep: BatchFilter) -> None:
-        """Write the kept records of a group to a segment, and swap it for the group."""
+        """Write the kept records of a group of segments to a segment that replaces the group."""
         log = self._log
         self._pin(group)
         segment = Segment(
@@ -374,7 +372,7 @@ class Cleaning:
     def _give_up(self, cleaned: _Cleaned) -> None:
         """Remove the unfinished segment, because the disk may be full.
 
-        If the log is closed, the next start removes the segment.
+        If the log is closed, the next start removes the unfinished segment instead.
         """
         log, segment = self._log, cleaned.segment
         if log.is_closed or log.directory.failure is not None:
@@ -470,7 +468,7 @@ class CleanerSettings:
 
 
 class Cleaner:
-    """The cleaner of one broker's logs; all calls are on the loop."""
+    """The cleaner of one broker's logs; all calls are on the event loop."""
 
     def __init__(
         self,

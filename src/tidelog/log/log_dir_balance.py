@@ -2,16 +2,16 @@
 
 The fill of a volume is the share of its bytes that is used, or soon will be used by growth and by
 pending moves. A replica's expected growth moves with the replica. Balancing begins when the fills
-of two volumes differ by more than a threshold. Balancing brings the fills within half of the
-threshold, so that the volumes may drift apart for a while before the next balancing.
+of two volumes differ by more than a threshold. Balancing ends when all fills differ by at most half
+of the threshold, so that the volumes may drift apart for a while before the next balancing.
 
 Each move goes from the fullest volume to the emptiest volume. The move takes the smallest replica
 that brings one of these volumes near the mean, or else the largest replica that is not too large. A
 replica is too large if a volume would pass the mean by more than an eighth of the threshold, or has
-too little room. So each move lowers the sum of the squared fills, weighted by size, and no sequence
-of plans returns to an earlier state. The mean leaves out volumes that can neither give nor take a
-replica. Directories on one volume share its room, so the plan has no moves between them. This
-module does no I/O. Source: D15 (open ground).
+too little room. Each move thus lowers the sum of all volumes' squared fills, weighted by size, so
+that no sequence of plans returns to an earlier state. The mean fill leaves out volumes that can
+neither give nor take a replica. Directories on one volume share its free space, so the plan has no
+moves between them. This module does no I/O. Source: D15 (open ground).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedReplica
 
 #: The part of the threshold to which balancing lowers the difference of two volumes.
 _GOAL_PART: Final = 0.5
-#: The part of the goal by which a move may bring a volume past the mean. A part of one half would
-#: let a move exchange the fills of two volumes.
+#: The part of the goal by which a move may bring a volume past the mean. If this part were one
+#: half, a move could exchange the fills of two volumes.
 _PASSING_PART: Final = 0.25
 
 
@@ -59,7 +59,7 @@ class _Volume:
         return self.used_bytes / self.total_bytes
 
     def above(self, fill: float) -> float:
-        """Return how many more bytes the volume uses than with this fill."""
+        """Return the bytes by which the volume exceeds this fill; negative below this fill."""
         return self.used_bytes - fill * self.total_bytes
 
 
@@ -166,7 +166,8 @@ def _next(
         replica = _pick(high, low, mean, goal)
         if replica is not None:
             return high, low, replica
-        # Leave out the volume that cannot help, which changes the mean of the other volumes.
+        # Leave out a volume without a suitable replica or without room, which changes the mean of
+        # the other volumes.
         least_bytes = high.replicas[0].bytes if high.replicas else math.inf
         gives = least_bytes <= high.above(mean - goal * _PASSING_PART)
         active.remove(low if gives else high)

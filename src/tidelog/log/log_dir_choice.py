@@ -1,15 +1,16 @@
 """The choice of a log directory for each new replica, by free bytes and expected growth (D2).
 
-A replica goes to the volume that will have most room. The future room is the usable bytes, less the
-bytes that earlier placed replicas will still copy, less the growth of existing replicas.
-Directories on one volume share its room. Among these directories, or if the room of some volume is
-unknown, the directory whose replicas will hold the fewest bytes is chosen. Ties go to the directory
-with fewer replicas, then to the earlier directory in `log.dirs`.
+A new replica goes to the volume that will have most free space. A volume's future free space is its
+usable bytes, less the bytes that earlier placed replicas will still copy, less the growth of
+existing replicas. Directories on one volume share its free space. Among the directories of one
+volume, and among all directories if the free space of any volume is unknown, the replica goes to
+the directory whose replicas will hold the fewest bytes. Ties go to the directory with fewer
+replicas, then to the earlier directory in `log.dirs`.
 
-The expected size of a new replica is the mean of the broker's replicas. The size is at least a
-thousandth of the smallest volume, but that minimum is at most a segment. So the replicas of one
-command spread over equal disks. This module does no I/O. Source: D2 (open ground); Kafka chooses
-the directory with the fewest replicas.
+The expected size of a new replica is the mean of the broker's replicas. The expected size is at
+least a thousandth of the smallest volume's usable bytes, or one segment if a segment is smaller.
+This minimum spreads the new replicas of one command over equal disks. This module does no I/O.
+Source: D2 (open ground); Kafka chooses the directory with the fewest replicas.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final
 
 from tidelog.core.dataclass import dataclass
 
-#: Divisor of the smallest volume that gives the least expected size of a replica.
+#: The smallest volume's usable bytes, divided by this, are the minimum expected size of a replica.
 _SMALLEST_PART: Final = 1_000
 
 
@@ -61,7 +62,7 @@ def choose(count: int, expected: int, directories: Sequence[LogDirRoom]) -> list
     usable: dict[int, int] = {}
     taken: dict[int, int] = {}
     for each in directories:
-        # Two checks of one volume may differ, because others write between the checks.
+        # Two checks of one volume may differ, because other programs write between the checks.
         usable_bytes = each.usable_bytes or 0
         usable[each.volume] = min(usable_bytes, usable.get(each.volume, usable_bytes))
         taken[each.volume] = taken.get(each.volume, 0) + each.promised_bytes + each.growth_bytes
@@ -83,9 +84,10 @@ def choose(count: int, expected: int, directories: Sequence[LogDirRoom]) -> list
 
 
 class Promises:
-    """Bytes that recently placed replicas are expected to use and do not use yet."""
+    """Promised bytes: recently placed replicas are expected to use them and do not yet."""
 
-    #: Time after which a promise ends, because its size was only expected.
+    #: Time after which a replica's promised bytes no longer count, because its size was only
+    #: expected.
     LIFE_MS: Final = 3_600_000
 
     __slots__ = ("_made",)
@@ -99,9 +101,10 @@ class Promises:
         self._made[path, replica] = (size_bytes, now_ms)
 
     def left(self, path: str, sizes: dict[object, int], now_ms: int) -> int:
-        """Return the promised bytes still to come in a directory with replicas of these `sizes`.
+        """Return the bytes that replicas are still expected to add to a directory.
 
-        Ends the promises of replicas that were removed, have reached their size, or are old.
+        `sizes` are the present sizes of the directory's replicas. Replicas that were removed, have
+        reached their expected size, or were placed long ago no longer count.
         """
         total = 0
         for key, (expected, since_ms) in list(self._made.items()):
@@ -118,8 +121,8 @@ class Promises:
 class GrowthRate:
     """The recent growth rate of the replicas in one log directory."""
 
-    #: Time between two samples; the number of samples; the time for which growth is expected to
-    #: continue.
+    #: A sample is taken each `SAMPLE_MS`, and the last `SAMPLES` count. Growth is expected to
+    #: continue for `HORIZON_MS`.
     SAMPLE_MS: Final = 60_000
     SAMPLES: Final = 60
     HORIZON_MS: Final = 3_600_000

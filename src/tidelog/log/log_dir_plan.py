@@ -58,7 +58,7 @@ class LogDirState:
         return replace(self, room=held)
 
     def counting_what_comes(self) -> LogDirState:
-        """Return the directory with the bytes of pending moves counted as promised bytes."""
+        """Return the directory with the pending moves' bytes counted as promised bytes."""
         room = self.room
         promised_bytes = room.promised_bytes + self.coming_bytes
         return replace(self, room=replace(room, promised_bytes=promised_bytes))
@@ -86,7 +86,7 @@ class PlannedReplicaMove(NamedTuple):
 def room_left(directories: Iterable[LogDirState], volume: int) -> int:
     """Return the bytes that moves may still bring to a volume; negative if it is overcommitted.
 
-    All directories on one volume share its room.
+    All directories on one volume share its free space.
     """
     of_it = [each for each in directories if each.room.volume == volume]
     usable = min(each.room.usable_bytes or 0 for each in of_it)

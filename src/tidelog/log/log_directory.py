@@ -1,4 +1,4 @@
-"""One log directory on its lane: how it opens and closes, and how replicas come and go.
+"""One log directory: how it opens and closes, and how replicas are created and removed.
 
 The broker refuses a directory of another cluster or broker. If the directory has the clean-shutdown
 marker, its files are trusted; otherwise, each partition is recovered (`recovery`). The marker is
@@ -77,7 +77,7 @@ _KNOWN_FILES = (
     "lost+found",
 )
 Note = Callable[[int, str], None]
-#: A function that loads the configuration of these topics.
+#: A function that loads the configuration of the topics with the given names.
 LearnConfigs = Callable[[Iterable[str]], Awaitable[None]]
 
 
@@ -95,8 +95,8 @@ class Opened:
     aside: list[str] = field(default_factory=list)
     #: Names of the strays that wait for an operator's decision (V35).
     held: list[str] = field(default_factory=list)
-    #: Names of the directories of future replicas; then the recovered future replicas, and the
-    #: names of useless ones.
+    #: Names of the directories of future replicas; the recovered future replicas (`futures`); the
+    #: names of future replicas to remove (`useless`).
     future_names: list[str] = field(default_factory=list)
     futures: list[FoundFuture] = field(default_factory=list)
     useless: list[str] = field(default_factory=list)
@@ -162,7 +162,7 @@ async def open_directory(
     loaded_logs += [future.loaded for future in opened.futures]
     if loaded_logs and not opened.was_clean:
         # Make the recovered logs durable, because from now on they count as flushed. One sync
-        # covers all of them; thousands of syncs would take minutes.
+        # covers all recovered logs; thousands of syncs would take minutes.
         await put_in_place(lane, [path for loaded in loaded_logs for path in loaded.beside])
     await lane.submit(lambda files: _begin(files, root, loaded=True), Work.SLOW, "begin")
     if opened.is_new:
@@ -231,8 +231,8 @@ async def _load(
             try:
                 loaded = load(files, request)
             except DamagedLog:
-                # A directory with a damaged log did not shut down cleanly. So its marker is
-                # removed, because the next start must not trust the marker even if the damaged
+                # A directory with a damaged log did not shut down cleanly. Its clean-shutdown
+                # marker is removed: the next start must not trust this marker, even if the damaged
                 # partition is gone by then (E3, V10).
                 _begin(files, root, loaded=False)
                 raise
@@ -369,7 +369,7 @@ def _files_at_close(log: PartitionLog) -> list[Replacement]:
 
 
 class LogDirectory(DirectoryState):
-    """One log directory and its replicas; all calls are on the loop."""
+    """One log directory and its replicas; all calls are on the event loop."""
 
     def __init__(
         self,
@@ -420,7 +420,7 @@ class LogDirectory(DirectoryState):
         max_open_files: int = DEFAULT_MAX_OPEN_FILES,
         reserve_bytes: int = 0,
     ) -> LogDirectory:
-        """Open the lane's directory, creating it if missing; recover it after an unclean shutdown.
+        """Open the log directory, or create it if missing; recover it after an unclean shutdown.
 
         `learn_configs` gets the topics of the directory before `config_of` is called, because
         recovery must know which topics are compacted. A directory with less than `reserve_bytes`
@@ -471,7 +471,8 @@ class LogDirectory(DirectoryState):
             try:
                 await self.checkpoint()
             except StorageError as error:
-                # The recovery points on disk are lower, so the next recovery only reads more.
+                # The old recovery points stay on disk and are lower, so the next recovery only
+                # reads more.
                 if not error.is_full:
                     raise
         self.tracer.event(
@@ -597,7 +598,7 @@ class LogDirectory(DirectoryState):
             self.lane.submit(remove, Work.SLOW, "forget a move").then(removed)
 
     def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
-        """Remove strays that are at least `delay_ms` old and not held; return their number."""
+        """Remove strays at least `delay_ms` old, except held strays; return their number."""
         return self.stray_replicas.purge(now_ms, delay_ms)
 
     def hold_strays(self, held: Iterable[str]) -> Completion[None]:
@@ -609,11 +610,11 @@ class LogDirectory(DirectoryState):
     def write_high_watermarks(
         self, offsets: Mapping[TopicPartition, int], at_least_every_ms: int = 0
     ) -> Completion[None]:
-        """Write all replicas' high watermarks; a replica not in `offsets` keeps its last one (V34).
+        """Write all high watermarks; a replica not in `offsets` keeps its last value (V34).
 
-        The file is written if its content changes, or if the last write was `at_least_every_ms`
-        ago, so that the failure of an idle disk is noticed. If `at_least_every_ms` is 0, the file
-        is written only if its content changes.
+        The checkpoint is written if its content changes, or if the last write was
+        `at_least_every_ms` ago, so that the failure of an idle disk is noticed. If
+        `at_least_every_ms` is 0, the checkpoint is written only if its content changes.
         """
         checkpoint = self.checkpoints[HIGH_WATERMARKS]
         new: dict[TopicPartition, int] = {}
@@ -646,17 +647,19 @@ class LogDirectory(DirectoryState):
     # closing
 
     async def close(self, epochs: CleanEpochs) -> None:
-        """Write all state to disk, then the clean-shutdown marker (E3), and close the lane.
+        """Write all state to disk, then the clean-shutdown marker (E3); accept no more operations.
 
-        `epochs` are the registrations, including the current one, since which the broker has lost
-        nothing. If a write fails, raises StorageError and leaves no marker.
+        `epochs` are the broker epochs of the registrations, up to the current registration, since
+        which the broker has lost no records. If a write fails, raises StorageError and leaves no
+        marker.
         """
         self.is_closed = True
         try:
             if self.failure is not None:
                 raise self.failure
-            # A start after a clean shutdown trusts every replica. So replicas whose departure a
-            # full disk refused, and that were closed without a flush, must leave first.
+            # A start after a clean shutdown trusts every replica. Replicas that could not be
+            # renamed on a full disk, and were closed without a flush, must therefore be renamed
+            # before the marker is written.
             await self._replicas.departures.all_finished()
             await close_logs([*self.logs.values(), *self.future_logs.found.values()])
             await self.checkpoint()

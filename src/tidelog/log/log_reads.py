@@ -1,9 +1,9 @@
-"""Reads of one log by offset and by timestamp: the steps on the loop around `segment_reads`.
+"""Reads of one log by offset and by timestamp: the event loop's steps around `segment_reads`.
 
-A read by offset first tries the page cache on the loop. If that would block, the directory's thread
-reads. A read by time starts at the batch that the time index names, and scans headers up to the
-first batch with a large enough timestamp. The read then searches the records of that batch, because
-only records have exact times.
+A read by offset first tries the page cache, on the event loop. If the read from the page cache
+would block, the directory's thread reads. A read by time starts at the batch that the time index
+names, and scans headers up to the first batch with a large enough timestamp. The read then searches
+the records of that batch, because only records have exact times.
 
 If a read finds an error, the whole segment is checked (`recheck`). A damaged index is rebuilt and
 the read is repeated. Damage of batches is reported with the offset from which on the log is not
@@ -183,7 +183,8 @@ def _read_from_disk(
                 _remember(log, segment, slice_)
                 completion.resolve(slice_)
             else:
-                # The segment that replaced a doomed one may also hold the next segment's batches.
+                # The segment that replaced a removed segment may also hold the next segment's
+                # batches.
                 go_on = _read_again if segment.file.doomed else _read_next
                 offset = operation.offset if segment.file.doomed else segment.base_offset
                 following = go_on(
@@ -267,8 +268,8 @@ def _operation(
         end = segment_end
     walk_from = position
     if exact and limit - position > max_bytes:
-        # The walk begins early enough to read the header of the batch there, whose offset is
-        # needed.
+        # The walk over batch headers begins at or before the last batch that `max_bytes` allows,
+        # because the offset of this batch is needed.
         walk_from = index.batch_start_before(position + max_bytes - HEADER_BYTES, position)
         if not limit_is_end:
             walk_from = max(position, min(walk_from, index.floor(end - 1)))
@@ -323,8 +324,8 @@ def _fail(
 ) -> None:
     """Fail a read with the reason.
 
-    A truncation or deletion that the loop does not know of yet may have removed missing bytes,
-    which are then neither damage nor a failure of the disk.
+    A truncation or deletion that the event loop does not know of yet may have removed missing
+    bytes, which are then neither damage nor a failure of the disk.
     """
     if log.truncating_to is not None and is_loss(error):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -383,8 +384,8 @@ def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[
 async def find_damage(log: LogState) -> bool:
     """Check the segments up to the first damage, and note it; return whether there is damage.
 
-    A reader that does not know the damaged segment calls this function. Damage is reported as after
-    a read (V68).
+    The log cleaner, which does not know the damaged segment, calls this function. The damage is
+    reported to the directory, as after a failed read (V68).
     """
     for segment in list(log.segments):
         if segment not in log.segments or log.is_closed:

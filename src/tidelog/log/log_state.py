@@ -3,8 +3,8 @@
 The operations of a log (`append_queue`, `log_reads`, `flush`, `retention`, `truncation`,
 `log_cleaner`) work on this state; `PartitionLog` offers them as methods. Only one operation at a
 time changes the files of a log: it takes a turn (`take_turn`) and ends the turn. Truncations and
-rolls queue for their turns. All calls are on the loop. This module depends on no operation, and has
-nothing to do with replication.
+rolls wait in a queue until they have the turn. All calls are on the event loop. This module depends
+on no operation, and has nothing to do with replication.
 
 Offsets rise in this order: first segment, log start, log end (written), next offset (assigned). The
 recovery point is not above the log end. The recovery point may be below the log start, because
@@ -42,7 +42,7 @@ class _Turn(NamedTuple):
     """An operation that waits for the log's current operation."""
 
     start: Callable[[], None]
-    #: Whether all appends that are already planned must be written first.
+    #: Whether the operation must wait until all appends that are planned now are written.
     after_queue: bool
 
 
@@ -184,8 +184,9 @@ class LogState(LogOffsets):
     def names_unsynced(self) -> bool:
         """Whether a power loss may remove the names of created files.
 
-        No new segment is created before these names are durable. A log that lost the name of its
-        first segment, but not of the next one, would look like a log whose start has risen (V39).
+        No new segment is created before the names of older segments are durable. A log that lost
+        the name of its first segment, but not of the next one, would look like a log whose start
+        has risen (V39).
         """
         return self.names_changed or self.names_syncing
 
@@ -199,7 +200,7 @@ class LogState(LogOffsets):
         """Whether a truncation waits or runs, during which no append can be planned."""
         return self._truncating > 0
 
-    # turns: one operation at a time
+    # turns: one operation at a time changes the files
 
     def submit_planned(self) -> None:
         """Write all planned appends; each completion is done when its append is written.
@@ -331,7 +332,7 @@ class LogState(LogOffsets):
             self.directory.open_files.forget(segment.file)
             self.directory.indexes.forget(segment)
         self.directory.indexes.used(new)
-        # Remembered read ends are positions in the old files.
+        # Remembered read ends are positions in the replaced files.
         self.read_ends.clear()
         merged = self.base_offsets[first + 1]
         self.snapshots = [

@@ -1,10 +1,10 @@
-"""The budget for checks of clients' batches on the loop; a thread does more costly checks.
+"""The budget for checks of clients' batches on the event loop; a thread does costlier checks.
 
 One batch of a few KiB can decompress to 100 MB, and a hundred such batches can arrive in one turn
-of the loop. So the checks of one log directory share a budget of decompressed bytes: each check on
-the loop spends from the budget, and time refills the budget. While the budget is spent, the
-directory's COMPUTE thread checks compressed batches and batches of many records. Each partition's
-batches keep their order (`broker/replicas/hosting/late_appends`).
+of the event loop. So the checks of one log directory share a budget of decompressed bytes: each
+check on the event loop spends from the budget, and time refills the budget. When this budget is
+used up, the directory's COMPUTE thread checks compressed batches and batches of many records. Each
+partition's batches keep their order (`broker/replicas/hosting/late_appends`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ATTRIBUTES_AND_COUNT = struct.Struct(">h34xi")
 
 
 class LoopBudget(Effort):
-    """The remaining budget for checks on the loop, in decompressed bytes."""
+    """The remaining budget for checks on the event loop, in decompressed bytes."""
 
     __slots__ = ("_clock", "_refilled_ms", "left_bytes")
 
@@ -32,11 +32,11 @@ class LoopBudget(Effort):
         self.left_bytes = limits.LOOP_CHECK_BURST_BYTES
 
     def spend(self, effort_bytes: int) -> None:
-        """Subtract the cost of a check on the loop."""
+        """Subtract the cost of a check on the event loop."""
         self.left_bytes -= effort_bytes
 
     def takes(self, records: Buffer, limit_bytes: int) -> bool:
-        """Return whether the loop may check a batch, by its header and a limit for one batch.
+        """Return whether the event loop may check a batch, by its header and a limit for one batch.
 
         Bytes that are no batch cost nothing, because the check rejects them.
         """

@@ -1,10 +1,11 @@
 """The file that names the old directories of a replica that moved between log directories (D11).
 
 The file names every log directory that may still have an older copy: the directory from which the
-replica moved, and directories where an earlier removal failed. If a start finds two copies, the
-copy whose file names the other's directory is newer. Lengths do not matter, because the newer copy
-may have been truncated. If a replica moved away and back, two copies may name each other; then the
-number of moves decides. The file is removed when no older copy is left.
+replica moved, and directories where an earlier removal failed. If a start finds two copies of a
+replica, and the `moved-from` file of one copy names the directory of the other copy, the copy with
+that file is newer. Lengths do not matter, because the newer copy may have been truncated. If a
+replica moved away and back, two copies may name each other; then the number of moves decides. The
+file is removed when no older copy is left.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class MovedFrom(NamedTuple):
 
 
 def after_move(source: str, before: MovedFrom | None, target: str) -> MovedFrom:
-    """Return the content for a replica that moves from `source`, where its content was `before`."""
+    """Return the file's content after a move from `source`, where the content was `before`."""
     if before is None:
         return MovedFrom((source,))
     older = [path for path in before.paths if path not in (source, target)]

@@ -2,8 +2,9 @@
 
 This module checks topic names against V24 once more, so that no unchecked name from a peer gets
 into a path. The directory of a deleted or stray replica is `TOPIC-PARTITION.ID-delete` or `-stray`,
-with an id of 32 hexadecimal digits. Ids of tidelog begin with the wall-clock time in ms, so that a
-stray's age survives a restart. Source: LogFileUtils, UnifiedLog.parseTopicPartitionName.
+with an id of 32 hexadecimal digits. The id in a name that tidelog gives begins with the wall-clock
+time in ms, so that a stray's age survives a restart. Source: LogFileUtils,
+UnifiedLog.parseTopicPartitionName.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ TIME_INDEX = ".timeindex"
 SNAPSHOT = ".snapshot"
 TRANSACTION_INDEX = ".txnindex"
 DELETED = ".deleted"
-#: Suffixes of a segment that compaction is writing, and of a finished one that will replace others.
+#: Suffixes of a segment that compaction is writing, and of a compacted segment during the swap.
 CLEANED = ".cleaned"
 SWAP = ".swap"
 DELETE_SUFFIX = "-delete"
@@ -61,7 +62,7 @@ def parse_offset_name(name: str) -> tuple[int, str] | None:
 
 
 def directory_name(topic_partition: TopicPartition) -> str:
-    """Return the name of a partition's directory. Raises ValueError if V24 forbids it."""
+    """Return the name of a partition's directory; raise ValueError for an invalid name (V24)."""
     if not is_topic_name(topic_partition.topic) or topic_partition.partition < 0:
         raise ValueError(f"not a partition that may have a directory: {topic_partition!s:.300}")
     return f"{topic_partition.topic}-{topic_partition.partition}"
@@ -82,7 +83,7 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 
 def future_name(topic_partition: TopicPartition, now_ms: int, number: int) -> str:
-    """Return the name of a future replica's directory. Raises ValueError if it is too long.
+    """Return the name of a future replica's directory; raise ValueError if the name is too long.
 
     The name contains the whole topic name, by which a start knows the partition.
     """

@@ -2,10 +2,10 @@
 
 Syncing each new `partition.metadata` would take 4 s for a thousand replicas. Without a sync, a
 power loss before the log's first flush can destroy the file and with it the topic id. A topic id
-cannot be looked up by name, because the topic may have been deleted and created again (V23). So the
-creation of replicas appends their topic ids to one file in the log directory's root and syncs that
-file. The next start of the broker writes these ids to replica directories without a readable
-`partition.metadata`, syncs the volume, and removes the file.
+cannot be looked up by name, because the topic may have been deleted and created again (V23).
+Instead, the creation of replicas appends their topic ids to one file in the log directory's root
+and syncs that file. The next start of the broker copies the topic ids from this file to replica
+directories without a readable `partition.metadata`, syncs the volume, and removes the file.
 
 Each line is a directory's name and its topic id. The last line of a name counts; a line without an
 id revokes the earlier lines of the name. A line that a failed write left incomplete is skipped,
@@ -39,8 +39,9 @@ def append(files: Files, root: str, replicas: Iterable[tuple[TopicPartition, Top
 def take_back(files: Files, root: str, replicas: Iterable[TopicPartition]) -> None:
     """Revoke the ids of earlier replicas of these names durably. Raises OSError.
 
-    The caller revokes ids before it creates a directory of the name again. Without the revocation,
-    a creation that a crash interrupts would get the topic id of the earlier replica (V23).
+    The caller revokes the topic ids before it creates a replica directory with the same name again.
+    Without the revocation, a creation that a crash interrupts would get the topic id of the earlier
+    replica (V23).
     """
     path = f"{root}/{names.NEW_REPLICAS}"
     if not files.exists(path):

@@ -64,7 +64,7 @@ class OpenFile:
 
 
 class OpenFiles:
-    """The LRU of open files of one directory; all calls are on the loop."""
+    """The LRU of open files of one directory; all calls are on the event loop."""
 
     __slots__ = ("_lane", "_latest", "_limit", "_used")
 

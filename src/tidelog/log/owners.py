@@ -38,7 +38,7 @@ async def read_owners(lanes: Mapping[str, Lane]) -> dict[str, MetaProperties]:
                 "read owner",
             )
         except StorageError:
-            # Opening the directory meets the same error later, and handles it (D5).
+            # The opening of this directory will meet the same error, and handle it (D5).
             owners[path] = NO_OWNER
     return owners
 

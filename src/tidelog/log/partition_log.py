@@ -6,8 +6,8 @@ the appends. `next_offset` is the offset of the next planned append. `log_end_of
 the written records; only records below it can be read.
 
 `PartitionLog` offers the operations of `append_validation`, `append_queue`, `log_reads`, `flush`,
-`retention` and `truncation` on one log's state (`log_state`). All calls are on the loop. The log
-does not deal with replication: its owner knows the leader and the high watermark. Rules V31 (no
+`retention` and `truncation` on one log's state (`log_state`). All calls are on the event loop. The
+log does not deal with replication: its owner knows the leader and the high watermark. Rules V31 (no
 file operation in `assign_epoch`), V38, V39, D1, D17.
 """
 
@@ -76,7 +76,7 @@ class PartitionLog(LogState):
     def check_on_thread(self, records: Buffer) -> Completion[Checked]:
         """Check a client's batch on a thread before `plan_leader_append`.
 
-        The check does not block the loop. The completion's error is a KafkaError.
+        The check does not block the event loop. The completion's error is a KafkaError.
         """
         return check_on_thread(self, records)
 
@@ -98,8 +98,8 @@ class PartitionLog(LogState):
         completion's error is a StorageError. Raises CostlyBatch if `check_on_thread` must check the
         batch first and `checked` is None.
 
-        A duplicate of an idempotent producer's batch is not written again. Its completion gets the
-        original's offsets when the original is written (V38).
+        A duplicate of an idempotent producer's batch is not written again. The completion of a
+        duplicate gets the original batch's offsets when the original is written (V38).
         """
         self._check_open()
         found = check_on_loop(self, records) if checked is None else checked
@@ -186,7 +186,7 @@ class PartitionLog(LogState):
     ) -> Completion[tuple[int, int, int] | None]:
         """Return (timestamp, offset, leader epoch) of the first record at or after a time.
 
-        The result is None if there is no such record below `end_offset`.
+        The result is None if no record below `end_offset` has this time or a later time.
         """
         return log_reads.offset_for_timestamp(self, timestamp_ms, end_offset)
 
@@ -194,9 +194,9 @@ class PartitionLog(LogState):
         """Return at most `count` offsets at which segments begin, in descending order.
 
         Only segments that were last written at or before `timestamp_ms` count; -1 means all
-        segments, -2 the first one. The log end counts as the beginning of a segment written now,
-        unless the last segment is empty. Source: UnifiedLog.legacyFetchOffsetsBefore (ListOffsets
-        version 0).
+        segments, -2 the first one. The log end counts as the beginning of one more segment, written
+        now, unless the last segment is empty. Source: UnifiedLog.legacyFetchOffsetsBefore
+        (ListOffsets version 0).
         """
         return log_reads.offsets_before(self, timestamp_ms, count, now_ms)
 
@@ -220,7 +220,7 @@ class PartitionLog(LogState):
         Does nothing if `offset` is at or beyond the log end. A batch that contains `offset` is
         removed completely, so the log may end below `offset`. Producer state and leader epochs are
         truncated with the records (V38). Known damage from `offset` on is forgotten, too (V68). The
-        owner must lower the high watermark.
+        log's owner must lower the high watermark to the new log end.
         """
         if self.held is not None:
             return self.held.later(lambda log: log.truncate_to(offset))
@@ -258,8 +258,8 @@ class PartitionLog(LogState):
         """Make all written records durable, then raise the recovery point (V39).
 
         The flush does not cover planned appends, or appends written during the flush. A caller that
-        needs such appends to be durable must await them first. The completion's error is a
-        StorageError; after a failed fsync the directory has failed for good (D17).
+        needs planned appends to be durable must await them before it flushes. The completion's
+        error is a StorageError; after a failed fsync the directory has failed for good (D17).
         """
         return self.flushes.start()
 
@@ -296,10 +296,10 @@ class PartitionLog(LogState):
         return self._appends.producers_at(self.log_end_offset)
 
     def succeed(self, former: PartitionLog) -> None:
-        """Replace the log `former`, which rests and whose records this log all has (D11).
+        """Take the place of the log `former`, of which this log has all records (D11).
 
-        This log writes the planned appends of `former`. It also gets the producers and leader
-        epochs of `former`, which records alone do not contain completely.
+        No operation on `former` may be under way. This log takes over the planned appends of
+        `former`, and its producers and leader epochs, which the records do not contain completely.
         """
         assert self.log_end_offset == former.log_end_offset, f"{self.path}, {former.path}"
         self.config = former.config

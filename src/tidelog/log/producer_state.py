@@ -85,7 +85,7 @@ class ProducerEntry(NamedTuple):
         return self.transaction_start != NO_OFFSET or self.coordinator_epoch >= 0
 
 
-#: The change of an append for `undo`: (producer id, the earlier entry or None).
+#: What `undo` needs to undo an append: (producer id, the producer's earlier entry or None).
 Undo = tuple[int, ProducerEntry | None]
 
 
@@ -128,7 +128,7 @@ class ProducerState:
     def before(self, offset: int) -> ProducerState:
         """Return the state of the producers whose remembered batches all lie below an offset.
 
-        Records from the offset on do not restore these producers.
+        A replay of the records from `offset` on does not restore these producers.
         """
         other = ProducerState(self._limit)
         other._entries = {
@@ -260,9 +260,10 @@ class ProducerState:
     def truncate_to(self, offset: int) -> bool:
         """Forget batches at or beyond `offset`; return False if that needs the log's batches (V38).
 
-        A producer first seen at or beyond `offset` is forgotten. Other producers keep their
-        remembered batches before `offset`. If these do not reach back far enough, this method
-        changes nothing, and the caller rebuilds the state from a snapshot and the log's batches.
+        A producer first seen at or beyond `offset` is forgotten. Producers seen earlier keep their
+        remembered batches before `offset`. If the remembered batches of a producer do not reach
+        back to `offset`, this method changes nothing, and the caller rebuilds the state from a
+        snapshot and the log's batches.
         """
         changed: dict[int, ProducerEntry | None] = {}
         for producer_id, entry in self._entries.items():

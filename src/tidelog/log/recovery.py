@@ -3,16 +3,16 @@
 After a clean shutdown, the broker trusts the files and reads only the end of the last segment.
 After a crash, recovery reads and checks every batch from the recovery point on. Recovery truncates
 the log at the first incomplete or invalid batch, and at a gap between segments. Recovery rebuilds
-indexes, leader epochs and producer state above the recovery point from the batches. The result is
-made durable, so that a second crash loses no more records. Checkpoints are caches, so recovery
-ignores checkpointed leader epochs at or beyond the recovery point or the log end (V39).
+indexes, leader epochs and producer state above the recovery point from the batches. The recovered
+files are made durable, so that a second crash loses no more records. Checkpoints are caches, so
+recovery ignores checkpointed leader epochs at or beyond the recovery point or the log end (V39).
 
 All records below the recovery point were flushed, so a crash cannot have damaged them. Recovery
 never truncates below the recovery point, because other replicas may rely on these records, and
 valid records may follow the damage. Below the recovery point, invalid batches, falling offsets, or
 the end of the log keep the broker from starting; the error names file and position. Compaction,
 current or earlier, causes gaps below the recovery point. This module runs inside an operation on
-the directory's thread, and exchanges only plain values with the loop.
+the directory's thread, and exchanges only plain values with the event loop.
 """
 
 from __future__ import annotations
@@ -226,10 +226,10 @@ class _Loader:
             self._note(f"{PARTITION_METADATA} {problem}")
 
     def _read_epochs(self, scan_from: int | None, start: int, found: list[SegmentFile]) -> None:
-        """Read the checkpointed leader epochs below the recovery point; batches have later ones.
+        """Read the checkpointed leader epochs below the recovery point; batches have later epochs.
 
-        If the entries do not reach back to the log start, they are rebuilt: retention dropped
-        entries, and a crash restored the removed segments.
+        The epochs are rebuilt from the batches if the checkpoint does not reach back to the log
+        start: retention shortened the checkpoint, and a crash restored the removed segments.
         """
         path = f"{self.path}/{LEADER_EPOCHS}"
         entries: list[tuple[int, int]] | None = None
@@ -291,9 +291,9 @@ class _Loader:
     def _without_stale_tail(self, segment_file: SegmentFile, segment_end: int) -> SegmentFile:
         """Truncate the bytes after the segment's end.
 
-        A log may be truncated at exactly this offset and roll at once. If a crash follows, the disk
-        may have the file of the new segment, while the file of this segment still has the truncated
-        bytes. The truncated bytes are no part of the log.
+        A log may be truncated, and then roll at the offset of the truncation. After a crash, the
+        disk may have the file of the new segment, while the file of the older segment still has the
+        truncated bytes. The truncated bytes are no part of the log.
         """
         segment = self._new_segment(segment_file)
         position = self._resume_from_index(segment, segment_file.size_bytes)
@@ -330,8 +330,8 @@ class _Loader:
     def _may_follow(self, segment_file: SegmentFile, end: int) -> bool:
         """Return whether a gap before a segment is valid.
 
-        Compaction leaves gaps only in flushed records. Any other gap means that a crash lost the
-        end of a segment.
+        Compaction leaves gaps only in flushed records. A gap in unflushed records means that a
+        crash lost the end of a segment.
         """
         if segment_file.base_offset < end:
             return False
@@ -353,8 +353,8 @@ class _Loader:
     def _new_segment(self, segment_file: SegmentFile) -> Segment:
         """Return a segment without records, whose age counts from the last write to its file.
 
-        So a restart does not reset the age of a segment. A segment rolls no earlier than it would
-        without the restart, because it began before its last write.
+        A restart thus does not reset the age of a segment. The segment rolls no earlier than
+        without the restart, because its last write came after its creation.
         """
         begun_ms = min(segment_file.modified_ms, self.request.now_ms)
         segment = Segment(self.path, segment_file.base_offset, begun_ms)
@@ -384,8 +384,8 @@ class _Loader:
             if not is_whole:
                 self._check_whole(segment, entry.offset, segment_end)
             # The index of a segment that rolled at the recovery point without a later flush may
-            # cover only the segment's beginning. Lookups by time in such an index would miss the
-            # later records of the segment.
+            # cover only the segment's beginning. Lookups by time in this incomplete index would
+            # miss the later records of the segment.
             known = known and is_whole and newest_ms <= segment.max_timestamp_ms
         if not known:
             self._rebuild_indexes(segment)
@@ -452,8 +452,8 @@ class _Loader:
 
         After a clean shutdown, the scan starts at the last index entry, otherwise at the segment's
         start. Batches at or beyond `scan_from` are checked with their CRC. The next segment begins
-        at `segment_end`; a crash that undoes a truncation can restore records beyond it. Records
-        beyond `segment_end` are removed, and the next segment stays.
+        at `segment_end`; a crash that undoes a truncation can restore records of this segment
+        beyond `segment_end`. Records beyond `segment_end` are removed, and the next segment stays.
         """
         segment = self._new_segment(segment_file)
         position = 0
@@ -600,8 +600,8 @@ class _Loader:
     def _write_down(self) -> None:
         """Write temporary files with indexes and epochs, which the caller puts in place.
 
-        If the disk is full, the next flush writes these files, and the recovery point stays low
-        until then (D14).
+        If the disk is full, the next flush writes the indexes and epochs, and the recovery point
+        stays low until then (D14).
         """
         try:
             self._write_files()

@@ -1,8 +1,8 @@
 """The check of a segment's batch order during recovery, which finds the end of the log.
 
 The scan verifies checksums. No checksum covers base offsets and leader epochs, so the walk compares
-neighboring batches: offsets and epochs must never fall. The walk runs inside an operation, like
-`recovery`.
+neighboring batches: offsets and epochs must never fall. This module runs inside a file operation,
+like `recovery`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.records.batch import BatchView
 
 
 class DamagedLog(StorageError):
-    """Damage of records that were flushed; the file is not changed."""
+    """Damage of flushed records; recovery does not change the damaged file."""
 
     def __init__(self, path: str, position: int, offset: int, reason: str, at_ms: int) -> None:
         root = path.rpartition("/")[0].rpartition("/")[0]
@@ -36,7 +36,7 @@ class DamagedLog(StorageError):
 
 
 class DoubtfulBatch(Exception):
-    """A batch that contradicts its neighbors, while the next batch would follow the one before.
+    """A batch whose offset or leader epoch does not fit its neighbors, which fit each other.
 
     `position` is the start of the batch, `offset` the log end before the batch, and `problem` the
     contradiction.
@@ -54,7 +54,7 @@ class SegmentEnd(NamedTuple):
 
     #: Offset after the last valid batch.
     offset: int
-    #: The problem at that offset, or None.
+    #: Reason why the valid batches end before the file does, or None.
     problem: str | None
     #: Whether later segments may stay.
     goes_on: bool
@@ -83,14 +83,14 @@ class Walk:
         below the recovery point, and DoubtfulBatch for a batch that the next batch contradicts.
         """
         interval = self.index_interval_bytes
-        # The index already has the batch of its last entry.
+        # If the scan resumes at the last index entry, the index already has the first batch.
         resumed = scan.position > 0
         epochs = self.epochs
         end = segment.base_offset
         latest_epoch = -1
         stale = False
-        #: (position, end before, epoch before) of the last batch: `rise` if it raises the epoch,
-        #: `gap` if it follows a gap.
+        #: Position of the last batch, with the log end and the leader epoch before it: in `rise` if
+        #: the batch raises the epoch, in `gap` if offsets before it are missing.
         rise: tuple[int, int, int] | None = None
         gap: tuple[int, int, int] | None = None
         batches = iter(scan)
@@ -131,7 +131,8 @@ class Walk:
                     batch.last_offset, batch.size_bytes, batch.max_timestamp, interval
                 )
             if epoch > epochs.latest_epoch:
-                # If the epoch's first records are missing, the epoch begins after the last records.
+                # If compaction removed an epoch's first records, the epoch begins where the
+                # previous batch ends.
                 epochs.assign(epoch, min(batch.base_offset, end))
             end = batch.next_offset
         scan.problem = scan.problem or behind
@@ -144,7 +145,7 @@ class Walk:
     ) -> str | None:
         """Return the reason why a batch cannot follow at `end`, or None if it can.
 
-        A segment may begin inside its first batch.
+        The first batch of a segment may begin below the segment's base offset.
         """
         base, epoch = batch.base_offset, batch.partition_leader_epoch
         if base < end and not (first and batch.last_offset >= end):

@@ -1,18 +1,17 @@
 """Batches of idempotent producers that a broker refused with retriable errors.
 
-A producer has several batches in flight. If the broker refuses one with a retriable error (a full
-disk, an ISR below the minimum, no leadership), later batches miss a sequence number. An
-OUT_OF_ORDER_SEQUENCE_NUMBER error would make librdkafka bump its epoch and resend batches that
-other partitions have stored. So all batches after a refused batch get the same error, stored or
-not, and the producer resends them in order (V38). Refusals after the append (REQUEST_TIMED_OUT)
-count.
+A producer has several batches in flight. If the broker refuses a batch (a full disk, an ISR below
+the minimum, no leadership), the producer's later batches skip sequence numbers. The error
+OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its epoch and resend batches that other
+partitions have stored. So all batches after a refused batch get the same error, stored or not, and
+the producer resends them in order (V38). An append with REQUEST_TIMED_OUT counts as refused, too.
 
 A gap is a range of refused sequence numbers. A gap ends when its batches are stored or
-acknowledged, by a newer producer epoch, or `REFUSED_BATCH_AWAITED_MS` after the last refusal. A
-later batch then gets OUT_OF_ORDER_SEQUENCE_NUMBER. If a batch that the gap refused is still resent,
-the gap continues from the earliest such batch. Gaps survive a demotion, and their number is
-bounded. A new leader also expects batches that the former leader refused (`check_skipped`).
-Sources: rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error), TransactionManager.
+acknowledged, by a newer producer epoch, or `REFUSED_BATCH_AWAITED_MS` after the last refusal; later
+batches then get OUT_OF_ORDER_SEQUENCE_NUMBER. An expired gap continues from the earliest batch that
+was refused because of the gap and is still resent. The gaps of a partition survive a demotion, and
+their number is bounded. A new leader also expects batches that the former leader refused
+(`check_skipped`). Source: rd_kafka_handle_idempotent_Produce_error, TransactionManager.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from tidelog.core.limits import (
 )
 from tidelog.records.batch import MAX_SEQUENCE, BatchView
 
-#: Half the range of sequence numbers, which wrap. A larger distance means that the second number
-#: precedes the first.
+#: Half the range of sequence numbers, which wrap. A sequence number at a larger distance after
+#: another number precedes that number.
 _HALF: Final = MAX_SEQUENCE // 2
 
 
@@ -60,10 +59,10 @@ class SequenceGap(NamedTuple):
     #: Sequence number after the last refused record.
     end: int
     error: ErrorCode
-    #: Monotonic time of the last refusal that the gap itself did not cause.
+    #: Monotonic time of the last refusal of a batch for another reason than this gap.
     refused_ms: int
-    #: Sequence number of the earliest batch that the gap itself refused, or -1. `behind_ms` is the
-    #: monotonic time of that batch's last refusal.
+    #: Sequence number of the earliest batch that was refused only because of the gap, or -1.
+    #: `behind_ms` is the monotonic time at which the batch `behind` was last refused.
     behind: int = -1
     behind_ms: int = 0
 
@@ -125,8 +124,8 @@ class RefusedBatches:
 
         A leader also refuses batches in its log, if the ISR is below the minimum or the followers
         did not copy a batch in time. If the leader acknowledged later batches, the producer would
-        send new batches before it resends the refused batch. By then the leader, which remembers
-        few batches, would have forgotten the refused batch.
+        send new batches before it resends the refused batch. The leader, which remembers few
+        batches of a producer, would then not recognize the resent batch as a duplicate.
         """
         gap = self._live(batch.producer_id, now_ms)
         if gap is None or gap.producer_epoch != batch.producer_epoch:
@@ -155,8 +154,8 @@ class RefusedBatches:
     def _holds_up(self, gap: SequenceGap, batch: BatchView | SentBatch, now_ms: int) -> bool:
         """Return whether a gap whose first batch is stored blocks a later batch.
 
-        If another leader may have acknowledged the refused batch, the gap blocks for only
-        `STORED_BATCH_AWAITED_MS`.
+        If another leader may have acknowledged the refused batch, the gap blocks later batches for
+        only `STORED_BATCH_AWAITED_MS`.
         """
         if not 0 < _ahead(gap.first, batch.base_sequence) <= _HALF:
             return False
@@ -169,9 +168,9 @@ class RefusedBatches:
         return rest is not None and self._holds_up(rest, batch, now_ms)
 
     def _passed_on(self, producer_id: int, gap: SequenceGap, now_ms: int) -> SequenceGap | None:
-        """Let an expired gap continue from the earliest batch that the gap itself refused.
+        """Let an expired gap continue from the earliest batch that was refused because of the gap.
 
-        Returns None if the producer did not resend that batch recently.
+        Returns None if the producer has not resent this batch recently.
         """
         if gap.behind < 0 or now_ms - gap.behind_ms >= STORED_BATCH_AWAITED_MS:
             return None
@@ -192,14 +191,15 @@ class RefusedBatches:
         self._skips_awaited_until_ms = until_ms
 
     def check_skipped(self, batch: BatchView, expected: int, now_ms: int) -> None:
-        """Raise SkippedBatchesError if skipped batches may still come to a new leader.
+        """Raise SkippedBatchesError if the producer may still send the batches that `batch` skips.
 
-        The former leader may have refused the skipped batches. Before it resends them, librdkafka
-        may send a later batch to the new leader. The thread of librdkafka for the former leader
-        marks a refused batch as answered before it queues the batch's records again. Meanwhile
-        another thread sends later batches to the new leader. `expected` is the producer's next
-        sequence number in the batch's epoch. The caller adds the batch to the refused batches.
-        Sources: rdkafka_request.c (rd_kafka_msgbatch_handle_Produce_result), rdkafka_broker.c
+        The former leader may have refused the skipped batches. librdkafka may send a later batch to
+        the new leader before it resends the skipped batches. The thread of librdkafka for the
+        former leader marks a refused batch as answered before it queues the batch's records again.
+        Between these two steps, another thread of librdkafka may send later batches to the new
+        leader. `expected` is the producer's next sequence number in the batch's epoch. The caller
+        adds the batch to the refused batches. Sources: rdkafka_request.c
+        (rd_kafka_msgbatch_handle_Produce_result), rdkafka_broker.c
         (rd_kafka_toppar_producer_serve).
         """
         if now_ms >= self._skips_awaited_until_ms or self._is_known_first(batch):
@@ -214,8 +214,8 @@ class RefusedBatches:
     def _is_known_first(self, batch: BatchView) -> bool:
         """Return whether this broker earlier refused the batch as the first of a gap.
 
-        The first batch of a gap skips no sequence number: it is the next batch of a producer whose
-        records were removed from the log.
+        The first refused batch of a producer skips no sequence number, even if the log expects
+        another: the producer's earlier records were removed from the log.
         """
         gap = self._gaps.get(batch.producer_id)
         return (
@@ -227,7 +227,7 @@ class RefusedBatches:
     def _refuse_behind(
         self, gap: SequenceGap, batch: BatchView | SentBatch, expected: int, now_ms: int
     ) -> None:
-        """Extend the gap by the batch, but not its time, and raise EarlierBatchRefusedError."""
+        """Add the batch to the gap without a later expiry, and raise EarlierBatchRefusedError."""
         first, end = _union(gap, batch.base_sequence, _after(batch.last_sequence))
         gap = gap._replace(first=first, end=end)
         if gap.behind < 0 or _ahead(first, batch.base_sequence) <= _ahead(first, gap.behind):
@@ -253,7 +253,7 @@ class RefusedBatches:
             self._fill(producer_id, gap, last_sequence)
 
     def _fill(self, producer_id: int, gap: SequenceGap, last_sequence: int) -> None:
-        """Let a gap begin after a sequence number, or end the gap if nothing of it remains."""
+        """Remove sequence numbers up to `last_sequence` from a gap; end the gap if it is empty."""
         rest = gap._replace(first=_after(last_sequence))
         if gap.covers(rest.first):
             is_past = gap.behind >= 0 and not rest.covers(gap.behind)
@@ -289,6 +289,6 @@ def _ahead(start: int, sequence: int) -> int:
 
 
 def _union(gap: SequenceGap, first: int, end: int) -> tuple[int, int]:
-    """Return the first sequence number and the end of the union of a gap and a range."""
+    """Return the start and the end of the union of a gap and the range `first` to `end`."""
     start = first if _ahead(gap.first, first) > _HALF else gap.first
     return start, max(gap.end, end, key=lambda sequence: _ahead(start, sequence))

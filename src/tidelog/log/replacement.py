@@ -1,12 +1,13 @@
 """The replacement of a replica's log by its future log in another directory (D11).
 
-The current log rests during the replacement: the replacement has its turn, no flush is under way,
-and appends are planned but not written. At this point, the future log has every record. A crash may
-leave the future log under its old or its new name, and the next start must find it complete. So
-before the rename, the disk has the records, the indexes, the leader epochs and producers of the
-current log, and the directory's checkpoints. If a crash leaves two copies, a file that names the
-other directory shows which copy is newer. After the rename, appends go to the new log. The old log
-is deleted like any replica; if the deletion fails, the next start deletes the old log.
+The current log rests during the replacement: no flush or other operation is under way, and appends
+are planned but not written. The future log already has every record of the current log. A crash may
+leave the future log under its old or its new name, and the next start must find it complete. Before
+the rename, the replacement therefore makes the records, the indexes, the leader epochs and
+producers of the current log, and the directory's checkpoints durable. If a crash leaves two copies,
+a file that names the other directory shows which copy is newer. After the rename, appends go to the
+new log. The old log is deleted like any replica; if the deletion fails, the next start deletes the
+old log.
 
 Source: LogManager.replaceCurrentWithFutureLog, which does not sync.
 """
@@ -49,7 +50,7 @@ class Replacement:
         self.is_over = False
 
     async def prepare(self, high_watermark: int) -> None:
-        """Make the future log's records and marks durable before the current log must rest.
+        """Make the future log's records and `moved-from` file durable; the current log still runs.
 
         Raises StorageError.
         """
@@ -74,7 +75,7 @@ class Replacement:
         return after_move(source.path, before, self._target.path)
 
     async def begin(self) -> None:
-        """Wait until the current log rests; from now on, its flushes and truncations wait."""
+        """Wait until no operation on the current log runs; hold later flushes and truncations."""
         log = self._current
         assert log.held is None, f"{log.path} is being replaced already"
         self._held = log.held = HeldRequests()
@@ -87,8 +88,9 @@ class Replacement:
     async def write_down(self) -> None:
         """Make the future log durable with the current log's state. Raises StorageError.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR if the current log is closed by an error. Its producer
-        state is unknown then, and the new log would accept appends of unknown producers (V38).
+        Raises KafkaError KAFKA_STORAGE_ERROR if the current log is closed by an error. The producer
+        state of a log closed by an error is unknown, so the new log would accept appends of unknown
+        producers (V38).
         """
         current, future, target = self._current, self._future, self._target
         if current.is_closed:
@@ -111,11 +113,11 @@ class Replacement:
         await target.checkpoint()
 
     async def _keep_ages(self) -> None:
-        """Give segments of records without timestamps the original age. Raises StorageError.
+        """Give copied segments without timestamps their originals' age; raise StorageError.
 
         The modification time of a future log's segment becomes the time when its last record was
-        written to the current log. A power loss soon afterwards may leave the time of the copy,
-        which makes the records too young, but never too old. Kafka always leaves the time of the
+        written to the current log. A power loss soon after the change may restore the time of the
+        copy, so that records seem too young, but never too old. Kafka always leaves the time of the
         copy.
         """
         current, future = self._current, self._future
@@ -211,11 +213,11 @@ class Replacement:
         key = log.topic_partition
         gone = source.delete(key)
         current.end_turn()
-        if len(target.moved_from[key].paths) == 1:  # with more paths, an older copy may still exist
+        if len(target.moved_from[key].paths) == 1:  # else an older copy may still exist elsewhere
             gone.then(lambda done: None if done.error else target.forget_moved_from(key))
 
     def give_up(self) -> None:
-        """Let the current log continue if it rests; the future log stays a future log."""
+        """Abandon the replacement: the current log continues, and the future log stays."""
         held = self._held
         if self.is_over or held is None:
             return

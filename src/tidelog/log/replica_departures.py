@@ -1,12 +1,14 @@
-"""Departures of replicas from a log directory: deleted replicas and strays, renamed in one step.
+"""Departures of replicas from a log directory: each renames a deleted replica or a stray.
 
-A departure renames the replica's directory when no operation of its log is under way. A deleted
-replica is removed later. A stray first gets a file with its state, and is kept (V34, V35, V45).
+A departure renames the directory of a replica that leaves, when no operation of its log is under
+way. A deleted replica is removed later. A stray first gets a file with its state, and is kept (V34,
+V35, V45).
 
-If a full disk refuses a departure, the directory of a replica that is no longer hosted keeps the
-partition's name and the records. No replica may be created under that name, because it would begin
-with the old replica's records (V23). So the departure is retried periodically, before a new replica
-of the partition is created, and before a clean shutdown. All calls are on the loop.
+If a full disk refuses the rename, the directory of a replica that is no longer hosted keeps the
+partition's name and the records. Until the rename succeeds, no replica of the partition may be
+created, because it would begin with the old replica's records (V23). A refused rename is retried
+periodically, before a new replica of the partition is created, and before a clean shutdown. All
+calls are on the event loop.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from tidelog.log.directory_state import DirectoryState
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.stray_replicas import STRAY_STATE, StrayReplicas, StrayState, format_state
 
-#: Time after which a departure that the disk refused is retried.
+#: Time after which a rename that the disk refused is retried.
 RETRY_MS = 5_000
 
 
@@ -43,7 +45,7 @@ class Departure(NamedTuple):
 
 
 class ReplicaDepartures:
-    """The departures of one log directory."""
+    """The departures of deleted replicas and strays from one log directory."""
 
     __slots__ = (
         "_directory",
@@ -58,11 +60,12 @@ class ReplicaDepartures:
     def __init__(self, directory: DirectoryState, strays: StrayReplicas) -> None:
         self._directory = directory
         self._strays = strays
-        #: Departures under way, after which a replica of the same partition may be created.
+        #: Renames under way, after which a new replica of the same partition may be created.
         self._under_way: dict[TopicPartition, Completion[None]] = {}
-        #: Departures that the disk refused, so that the replica's directory still has its name.
+        #: Replicas whose rename the disk refused, so that their directories still have the old
+        #: names.
         self._refused: dict[TopicPartition, Departure] = {}
-        #: Partitions whose retry of a departure is scheduled.
+        #: Partitions whose refused rename will be retried by a timer.
         self._scheduled: dict[TopicPartition, None] = {}
         self._names_given = 0
         #: Names of directories that were renamed since the start or before it.
@@ -94,9 +97,10 @@ class ReplicaDepartures:
         return completion
 
     def finished(self, topic_partition: TopicPartition) -> Completion[None]:
-        """Free the partition's name, by retrying a refused departure if needed.
+        """Free the name of the partition's directory; retry a refused rename if needed.
 
-        The completion's error is a StorageError, after which the directory still has the name.
+        If the rename fails, the completion's error is a StorageError, and the directory keeps the
+        name.
         """
         under_way = self._under_way.get(topic_partition)
         if under_way is not None:
@@ -110,7 +114,7 @@ class ReplicaDepartures:
         return completion
 
     def all_finished(self) -> Completion[None]:
-        """Retry all refused departures; the completion's error is the first refusal."""
+        """Retry all refused renames; the completion's error is the first refusal."""
         return all_of([self.finished(topic_partition) for topic_partition in list(self._refused)])
 
     def _rename(self, departure: Departure, completion: Completion[None]) -> None:
@@ -152,7 +156,7 @@ class ReplicaDepartures:
         )
 
     def _keep(self, departure: Departure) -> None:
-        """Keep a departure that the disk refused, and schedule the next attempt."""
+        """Keep a replica whose rename the disk refused, and schedule the next attempt."""
         directory = self._directory
         if directory.failure is not None:
             return  # the broker is ending, and the next start finds the replica

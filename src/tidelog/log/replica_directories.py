@@ -32,12 +32,12 @@ NewReplica = tuple[TopicPartition, TopicId, LogConfig]
 
 
 def make_directory(files: Files, path: str) -> None:
-    """Make the directory of a new replica. Raises OSError EEXIST if it already has files (V23)."""
+    """Make the directory of a new replica; raise OSError EEXIST if the directory exists (V23)."""
     files.mkdir(path, exist_ok=False)
 
 
 class ReplicaDirectories:
-    """The directories of the replicas in one log directory; all calls are on the loop."""
+    """The directories of the replicas in one log directory; all calls are on the event loop."""
 
     __slots__ = (
         "_directory",
@@ -64,7 +64,7 @@ class ReplicaDirectories:
         self._making: dict[TopicPartition, None] = {}
         #: Paths that a failed creation in this process made, which never held a replica.
         self._unfinished: dict[str, None] = {}
-        #: The departures of deleted replicas and strays.
+        #: The renames of deleted replicas and strays that leave the log directory.
         self.departures = ReplicaDepartures(directory, strays)
 
     def take_aside(self, name: str, now_ms: int) -> None:
@@ -78,7 +78,7 @@ class ReplicaDirectories:
             directory.remove_later([f"{directory.path}/{name}"], 0)
         elif aside.suffix == names.STRAY_SUFFIX:
             # If tidelog renamed the stray's directory, the new name contains the time of the
-            # renaming. A directory with any other name counts as renamed now.
+            # renaming. A stray's directory with a name of another form counts as renamed now.
             since_ms = aside.since_ms if 0 < aside.since_ms <= now_ms else now_ms
             self._strays.add(name, aside.partition_name, since_ms)
 

@@ -1,12 +1,12 @@
 """Retention: the removal of old segments, which are renamed at once and removed later.
 
-Retention removes segments from the oldest on. A segment is removed if all of it is below the high
-watermark and one of three conditions holds. Either the segment is too old, or the log is too large
-even without it, or the log starts after it. Each removal is on disk before the next removal begins,
-because names may reach the disk in any order. So a crash may undo removals, but never leaves a hole
-in the log. The last segment is removed, too, if all its records are too old; a new empty segment is
-created first. Producer state outlives the records: a snapshot is on disk before the records are
-removed (V64). Source: UnifiedLog.deleteOldSegments.
+Retention removes segments from the oldest on. A segment is removed if it is too old, if the log is
+too large even without it, or if the log start lies after it. All removed segments are completely
+below the high watermark. Each removal is on disk before the next removal begins, because names may
+reach the disk in any order. A crash may undo removals, but never leaves a hole in the log. The last
+segment is removed, too, if all its records are too old; a new empty segment is created first.
+Producer state outlives the records: a snapshot is on disk before the records are removed (V64).
+Source: UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def _keep_producers(
     """Write a producer snapshot at the first segment that stays, then call `then` (V64).
 
     After a crash, a start without this snapshot would know producers only from the remaining
-    records. The broker would then refuse as out of order a batch that a producer resends because it
-    got no response.
+    records. Without the snapshot, the broker would reject a resent batch whose response was lost
+    (OUT_OF_ORDER_SEQUENCE_NUMBER).
     """
     first = log.segments[count].base_offset
     if first in log.snapshots or not len(log.producers):

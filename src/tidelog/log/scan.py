@@ -1,9 +1,9 @@
 """Iteration over the batches of a log file, with few reads.
 
 A scan either reads batch headers and skips the content of large batches, or reads complete batches
-to check their CRC. Scans run inside operations on a lane. A scan ends at the first bytes that are
-no batch of the segment, with the position and the reason. Invalid content never raises an error;
-only a failure of the disk raises OSError.
+to check their CRC. Scans run inside file operations of the log directory. A scan ends at the first
+bytes that are no batch of the segment, with the position and the reason. Invalid content never
+raises an error; only a failure of the disk raises OSError.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class Scan:
     """An iterator over (position, batch) of a segment's file from `position` to `end_position`.
 
     A batch is invalid if it ends below the segment's `base_offset` or beyond the range of its
-    index. Batches that end beyond `check_from_offset` are read completely and checked. For other
-    batches, the scan reads only the header into `batch.buffer`. After the iteration, `position` is
-    the end of the last valid batch, and `problem` is the reason why the scan ended early, or None.
+    index. Batches that end beyond `check_from_offset` are read completely and checked. For batches
+    that end earlier, the scan reads only the header into `batch.buffer`. After the iteration,
+    `position` is the end of the last valid batch, and `problem` is the reason why the scan ended
+    early, or None.
     """
 
     __slots__ = (
@@ -101,7 +102,7 @@ class Scan:
             )
         wanted = self._check_from_offset
         if wanted is not None and last_offset >= wanted:
-            # The read must come before the view, because reading may replace the chunk.
+            # The read must come before the view of the chunk, because a read may replace the chunk.
             at = self._have(position, size, _WHOLE_CHUNK_BYTES)
             batch = BatchView(self._chunk, at)
             check(batch)

@@ -130,8 +130,8 @@ class Segment:
     def _jitter_ms(self, below_ms: int) -> int:
         """Return how long before its age limit this segment rolls.
 
-        The jitter depends on the file's path. So segments that began together do not roll together,
-        and a restart does not change the jitter.
+        The jitter depends on the file's path. Segments that began together thus roll at different
+        times, and a restart does not change the jitter.
         """
         return zlib.crc32(self.file.path.encode()) % below_ms
 
@@ -155,8 +155,8 @@ class Segment:
 class BatchStarts:
     """Positions of the newest batches of the active segment.
 
-    Reads at the log end begin and end at these positions, so that most of them need no search. The
-    number of positions is bounded; the index finds older batches.
+    Most reads at the log end begin and end at remembered positions, and need no search. The number
+    of positions is bounded; the index finds older batches.
     """
 
     __slots__ = ("_offsets", "_positions")

@@ -7,10 +7,10 @@ would go unnoticed, so batches are verified before they change it (V68).
 
 A compacted segment replaces its source segments as in LocalLog.replaceSegments. The new segment's
 files end in `.cleaned` while they are written and synced. Next, all files are renamed to `.swap`
-and the directory is synced. Before this sync the old segments are valid, after it the new segment.
-After the sync, the old files are renamed to `.deleted`. After another sync, because names may reach
-the disk in any order, the suffix `.swap` is removed. `finish_swaps` completes an interrupted swap
-after a crash, like LogLoader.
+and the directory is synced. Until the directory is synced, the old segments are valid; from then
+on, the new segment is valid. After the sync, the old files are renamed to `.deleted`. After another
+sync, because names may reach the disk in any order, the suffix `.swap` is removed. `finish_swaps`
+completes an interrupted swap after a crash, like LogLoader.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def read_indexes(files: Files, segment: Segment) -> None:
 def begins_without_timestamp(files: Files, segment: Segment) -> bool:
     """Return whether the first batch of a segment has no timestamp. Raises OSError.
 
-    An empty time index of such a segment is no sign of damage, because the index gets an entry only
-    if a later record has a timestamp.
+    If the first batch has no timestamp, an empty time index is no sign of damage, because the index
+    gets an entry only if a later record has a timestamp.
     """
     handle = files.open(segment.path(names.LOG))
     try:
@@ -118,8 +118,8 @@ def last_entry(files: Files, segment: Segment) -> IndexEntry | None:
 def ends_at_entry(files: Files, segment: Segment, entry: IndexEntry) -> tuple[bool, int]:
     """Compare a log file with its last index entry; return agreement and largest timestamp.
 
-    The file agrees if it has complete batches from the entry to its end, which reach the entry's
-    offset. The timestamp is the largest of these batches, or -1. Raises OSError.
+    The log file agrees with the entry if its batches from the entry on are complete and reach the
+    entry's offset. The returned timestamp is the largest in these batches, or -1. Raises OSError.
     """
     if entry.position >= segment.size_bytes:
         return not segment.size_bytes and entry.offset < segment.base_offset, -1
@@ -186,9 +186,9 @@ def producers_at(
 ) -> ProducerState:
     """Return the producer state at `end_offset`, from the newest valid snapshot and later batches.
 
-    Snapshots before the log's first segment are ignored. Retention has removed the records in
-    between, so a producer that wrote such records would be rejected for ever. An unknown producer
-    is accepted. Raises OSError, DamagedSegment.
+    Snapshots before the log's first segment are ignored. Retention has removed the records between
+    such a snapshot and the first segment, so a producer that wrote these records would be rejected
+    for ever; an unknown producer is accepted. Raises OSError, DamagedSegment.
     """
     state = ProducerState()
     start = 0
@@ -244,7 +244,7 @@ def _replay(
 
 @dataclass(slots=True)
 class SwapOperation:
-    """The replacement of segments (rising base offsets `old`) by the cleaned one at the first."""
+    """An operation that replaces the segments at rising base offsets `old` by a compacted one."""
 
     directory: str
     old: list[int]
@@ -287,8 +287,8 @@ def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
     """
     for suffix in SEGMENT_SUFFIXES:
         path = f"{directory}/{names.offset_name(base_offset, suffix)}"
-        # A run that failed before its swap left its last file as `.cleaned`. The `.cleaned` file is
-        # removed last, because `finish_swaps` ignores `.swap` files while it exists.
+        # A compaction that failed before its swap left its last file as `.cleaned`. The `.cleaned`
+        # file is removed last, because `finish_swaps` ignores `.swap` files while it exists.
         for name in (path + names.SWAP, path + names.CLEANED):
             if files.exists(name):
                 files.unlink(name)

@@ -1,12 +1,13 @@
 """Operations that read one segment's files for fetches, timestamp lookups, and full checks.
 
-If the start and end positions of a fetch are known, the operation is one read. For unknown
-positions, the operation searches the start from the nearest index entry on, and ends at the last
-complete batch. The search reads only the headers of batches. `log_reads` submits these operations.
+If the start and end positions of a fetch are known, the operation reads the file once. If the
+positions are unknown, the operation searches the start from the nearest index entry on, and ends at
+the last complete batch. The search reads only the headers of batches. `log_reads` submits these
+operations.
 
 Every batch's checksum is verified before a client gets the batch (V68). If a read finds an error,
-either an index entry is wrong or batches are damaged. `Recheck` reads the whole segment to find out
-which. A recent append that is served from memory (`Recent`) was checked on arrival. Sources:
+`Recheck` reads the whole segment to find out whether an index entry is wrong or batches are
+damaged. A recent append that is served from memory (`Recent`) was checked on arrival. Sources:
 LogSegment.read, LogSegment.findOffsetByTimestamp.
 """
 
@@ -80,9 +81,9 @@ class LogSlice:
 class Recent(NamedTuple):
     """The last append in a directory, if it is small.
 
-    Followers that wait at the log end get this append without a read of the file. After a
-    truncation, a log can reach this append's end again only by another append, which replaces this
-    one.
+    Followers that wait at the log end get this append without a read of the file. A truncation does
+    not make this copy of the append wrong: the log reaches the copy's end again only by another
+    append, which replaces the copy.
     """
 
     #: The log of the append, used only for comparison.
@@ -205,8 +206,8 @@ class ReadOperation:
         """Return the complete batches of `data` below the end, within the size limit."""
         first, length, delta = STEP.unpack_from(data)
         if first >= self.bound_offset:
-            # No checksum covers a base offset. Clients would repeat a fetch with an empty response
-            # for ever.
+            # No checksum covers a base offset. Without the error, the response would be empty, and
+            # clients would repeat the fetch for ever.
             raise CorruptBatch(position, f"offset {first}, where none reach {self.bound_offset}")
         if first >= self.end_offset:
             return LogSlice(b"")
@@ -254,8 +255,8 @@ def verify(data: Buffer, position: int, offset: int, end_offset: int) -> bool:
 
     The batches must be complete with valid checksums, and their offsets must rise. The first batch
     must reach `offset`, and no batch may exceed `end_offset`. Returns whether offsets are missing
-    from `offset` on. In that case, a base offset, which no checksum covers, is valid only if the
-    next batch comes after it (`verify_next`).
+    from `offset` on. If offsets are missing, the base offset after them, which no checksum covers,
+    is valid only if the next batch comes after it (`verify_next`).
     """
     view = memoryview(data)
     size_bytes = len(view)
@@ -300,8 +301,8 @@ class Recheck:
     interval_bytes: int
     #: Offset where the next segment begins or the log ends.
     end_offset: int
-    #: The log's newest leader epoch. Leader epochs of batches must not fall, and must not exceed
-    #: it.
+    #: The log's newest leader epoch, which no batch may exceed. Leader epochs must not fall from
+    #: batch to batch.
     latest_epoch: int
 
     def __call__(self, files: Files) -> tuple[Segment, int, CorruptBatch | None]:
@@ -316,8 +317,8 @@ class Recheck:
             right.base_offset, 0, self.size_bytes, right.base_offset,
         )  # fmt: skip
         end, epoch = right.base_offset, -1
-        #: Offset before a gap in front of the last batch, up to which the segment is certainly
-        #: valid.
+        #: If offsets are missing before the last batch, the offset up to which the segment is
+        #: certainly valid.
         before_gap = -1
         for position, batch in scan:
             if (

@@ -1,15 +1,16 @@
 """Decisions whether a log directory is slow or fast again (D13).
 
 The p99 of a kind of operations is over the threshold if more than one in a hundred operations took
-that long. So two counters suffice for the decision, and no times are kept. Writes and reads are
-counted separately, because thousands of fast writes into the page cache must not hide slow reads.
+that long. Counters of all operations and of slow operations therefore suffice, and no times are
+kept. Writes and reads are counted separately, because thousands of fast writes into the page cache
+must not hide slow reads.
 
 A window is extended until it has enough operations for a decision. The slower a disk is, the fewer
-operations end in a window. So a window is also over the threshold if slow operations took half of
-its time; open operations count with their age. A directory becomes slow after `SLOW_WINDOWS`
-consecutive windows over the threshold, and fast after `FAST_WINDOWS` under it. The return to fast
-needs more windows, so that a directory at the threshold does not flap. A fast directory is watched
-only from its first slow operation to its first window under the threshold.
+operations end in a window. A window is therefore also over the threshold if slow operations took
+half of its time; operations under way count with their age. A directory becomes slow after
+`SLOW_WINDOWS` consecutive windows over the threshold, and fast after `FAST_WINDOWS` under it. The
+return to fast needs more windows, so that a directory at the threshold does not flap. A fast
+directory is watched only from its first slow operation to its first window under the threshold.
 
 This module reads no clock and makes no system call. Source: D13 (open ground).
 """
@@ -21,8 +22,8 @@ from typing import Final
 
 from tidelog.core.operation_times import OperationCounts
 
-#: Number of operations of one kind that a window needs. A single slow operation among them puts the
-#: p99 over the threshold.
+#: Number of operations of one kind that a window needs. A single slow operation among so few
+#: operations puts the p99 over the threshold.
 LEAST_OPERATIONS: Final = 10
 SLOW_WINDOWS: Final = 3
 FAST_WINDOWS: Final = 6
@@ -36,7 +37,7 @@ _ONE_IN: Final = 100
 class SlowVerdict(Enum):
     """The result of a window."""
 
-    #: The directory is watched for another window.
+    #: The directory stays under watch for another window.
     WATCH = "watch"
     #: The window lacks operations, so the watch goes on, with probes if the directory is slow.
     UNDECIDED = "undecided"
@@ -61,7 +62,7 @@ class SlowDirectory:
         self._counts = OperationCounts()
 
     def ended(self, window: OperationCounts, window_ns: int = 0) -> SlowVerdict:
-        """Decide by the operations of a window that ended; without its length, by counts alone."""
+        """Decide by the operations of a window that ended, and by its length unless that is 0."""
         counts = self._counts = OperationCounts(
             *(before + now for before, now in zip(self._counts, window, strict=True))
         )

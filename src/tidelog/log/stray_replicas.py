@@ -136,7 +136,7 @@ def parse_state(data: bytes) -> StrayState:
 
 
 class StrayReplicas:
-    """The strays of one log directory; all calls are on the loop."""
+    """The strays of one log directory; all calls are on the event loop."""
 
     __slots__ = ("_add_loaded", "_directory", "_held", "_logs", "found")
 
@@ -366,6 +366,7 @@ def _look(files: Files, root: str, stray: Stray) -> StrayFound:
             elif name == PARTITION_METADATA:
                 topic_id = parse_partition_metadata(files.read_file(f"{path}/{name}"))
         except ValueError:
-            # The file is illegible, so the list shows no topic id, and a restore reports the error.
+            # A file of the stray is illegible: the list of strays lacks its content, and a restore
+            # reports the error.
             continue
     return StrayFound(stray, state, topic_id, size_bytes, has_records)

@@ -43,8 +43,8 @@ class TruncationPoint:
     end_offset: int | None = None
     #: Base offset of the first removed batch; the requested offset if no batch is removed.
     first_gone: int = -1
-    #: Largest timestamp from the start of the search to this point. The next field is the last
-    #: offset of that timestamp's batch.
+    #: Largest timestamp of batches from the start of the search to the truncation position.
+    #: `offset_of_max_timestamp` is the last offset of the batch with this timestamp.
     max_timestamp_ms: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = -1
     #: Largest timestamp of the segment's first batch, if the search read it.
@@ -284,10 +284,10 @@ def _truncate_files(
 def _fail_in_between(
     log: LogState, operation: TruncateOperation, error: BaseException, done: Completion[None]
 ) -> None:
-    """Fail a truncation that removed some segments, before which the log then ends (V38).
+    """Fail a truncation that has removed segments, so that the log now ends before them (V38).
 
-    The producer state is restored to the same offset. With newer producer state, the log would
-    acknowledge resent batches that it lost as duplicates.
+    The producer state is restored to the new log end. With newer producer state, the log would
+    acknowledge lost batches as duplicates when their producer resends them.
     """
     log.snapshots = [each for each in log.snapshots if each not in operation.snapshots]
     log.reset_ends(_end_of_last(log))
@@ -348,7 +348,7 @@ def _restore_producers(log: LogState, done: Completion[None]) -> None:
             done.fail(_begun_again(log, completion.error))
             return
         producers = completion.result()
-        producers.refused = log.producers.refused  # the files do not contain refused batches (V38)
+        producers.refused = log.producers.refused  # no file contains refused batches (V38)
         log.producers = producers
         done.resolve(None)
 
