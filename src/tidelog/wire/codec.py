@@ -219,7 +219,8 @@ def decode_header(frame: memoryview) -> tuple[RequestHeader, int]:
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
         if version == 0 and api_key == CONTROLLED_SHUTDOWN:
-            # This header has no client id, so the length that was read belongs to the body.
+            # The header of ControlledShutdown 0 has no client id, so the length that was read
+            # belongs to the body.
             return RequestHeader(api_key, version, correlation_id, None), _BARE_HEADER_BYTES
         offset = 10
         client_id = None
@@ -260,8 +261,8 @@ def decode_body(header: RequestHeader, frame: memoryview, offset: int) -> Any:
 def decode_listing(header: RequestHeader, frame: memoryview, offset: int, max_entries: int) -> Any:
     """Decode a request like `decode_body`; raise TooManyEntries above `max_entries`.
 
-    Only for requests so large that their entries could block the loop, because the check costs
-    time.
+    Use this function only for requests so large that their entries could block the event loop,
+    because the check costs time.
     """
     codec = _REQUESTS.get((header.api_key, header.api_version))
     if codec is None:
@@ -279,8 +280,9 @@ def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int,
     """Return correlation id and response of a complete frame without its size.
 
     `api_key` and `version` are those of the request. An ApiVersions response with
-    UNSUPPORTED_VERSION may have version 0 for any version of the request (KIP-511). One whose body
-    has neither version names no ranges. Raises ProtocolError.
+    UNSUPPORTED_VERSION may have version 0 for any version of the request (KIP-511). If an
+    UNSUPPORTED_VERSION response has neither version, the returned response names no version ranges.
+    Raises ProtocolError.
     """
     codec = _codec(_RESPONSES, api_key, version)
     try:

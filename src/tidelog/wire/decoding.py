@@ -1,11 +1,11 @@
 """The generator of decoders: straight-line Python code for one message at one version.
 
 A run is one read of a precompiled Struct: the integers of a short array, the fixed-width fields
-after it, and the length of the next variable field. The code reads fields declared rare as empty
-within their run. If a rare field is not empty, the code reads the run again from that field on,
-field by field. The generated function is `decode(buf, pos, end) -> (message, pos)`. The generated
-function checks every length against the remaining bytes before it allocates memory. The function
-may raise ProtocolError, struct.error, IndexError and UnicodeDecodeError. After a
+after it, and the length of the next variable field. Within a run of fields, the code expects the
+fields that are declared rare to be empty. If a rare field is not empty, the code reads the rest of
+its run again, field by field. The generated function is `decode(buf, pos, end) -> (message, pos)`.
+The generated function checks every length against the remaining bytes before it allocates memory.
+The function may raise ProtocolError, struct.error, IndexError and UnicodeDecodeError. After a
 UnicodeDecodeError, `codec.py` decodes again with a decoder that replaces malformed text, as Kafka
 does, so that valid text has no extra cost. `codec.py` turns struct.error and IndexError into
 ProtocolError. Messages without records are decoded from `bytes`, which is faster to index than a
@@ -65,7 +65,7 @@ def _bad_tag(what: str) -> ProtocolError:
 
 @cache
 def _run_readers(flexible: bool, codes: str) -> list[Callable[[Any, int], tuple[Any, ...]]]:
-    """Return readers of n integers and then `codes`, by the array's length on the wire."""
+    """Return readers of n integers and of the fields `codes`, indexed by the array's length."""
     readers: list[Callable[[Any, int], tuple[Any, ...]]]
     readers = [struct.Struct(f">{n}i{codes}").unpack_from for n in range(SHORT_ARRAY + 1)]
     if not flexible:
@@ -116,11 +116,11 @@ class _DecoderBuilder:
         self.replaces_text = replaces_text
         self.max_entries = max_entries
         self.in_view = has_records(struct_class, version)
-        #: The array whose integers begin the run, or None.
+        #: The array whose integers begin the current run of fields, or None.
         self.ints: _DecodedValue | None = None
-        #: Reads of the run that are not emitted yet: (struct code, assignment target).
+        #: Fields of the current run, not emitted yet: (struct code, assignment target).
         self.run: list[tuple[str, str]] = []
-        #: Rare fields of the run, by the index of their length in the run.
+        #: Rare fields of the current run, by the index of their length in `run`.
         self.rare: dict[int, _DecodedValue] = {}
         self.source.namespace.update(
             new=object.__new__,
@@ -215,7 +215,7 @@ class _DecoderBuilder:
     # -- runs ---------------------------------------------------------------------------------
 
     def field(self, place: str, field: NamedField, what: str) -> None:
-        """Add one value to the run; emit the run if the value cannot be part of it."""
+        """Add a field to the run of fields; emit the run if the field cannot be part of it."""
         spec = field.spec
         if spec.kind in FIXED_FORMATS:
             self.run.append((FIXED_FORMATS[spec.kind], place))
@@ -235,7 +235,7 @@ class _DecoderBuilder:
             self.value(value)
 
     def one_struct(self, place: str, spec: FieldSpec) -> None:
-        """Emit the run and a struct; the marker of a nullable struct ends the run."""
+        """Emit the run of fields and a struct; the marker of a nullable struct ends the run."""
         assert isinstance(spec.element, type)
         src, local = self.source, self.source.fresh("m")
         if not self.nullable(spec):
@@ -262,7 +262,7 @@ class _DecoderBuilder:
         return self.version in spec.nullable
 
     def flush(self) -> None:
-        """Emit the code that reads the run."""
+        """Emit the code that reads the current run of fields."""
         ints, run, rare = self.ints, self.run, self.rare
         self.ints, self.run, self.rare = None, [], {}
         if ints is None:
@@ -293,7 +293,7 @@ class _DecoderBuilder:
         return run
 
     def read(self, run: list[tuple[str, str]]) -> None:
-        """Emit one read for all fields of `run`."""
+        """Emit one read of a Struct for all fields of `run`."""
         if not run:
             return
         src = self.source
@@ -309,7 +309,7 @@ class _DecoderBuilder:
         src.line(f"pos += {packer.size}")
 
     def read_with_ints(self, ints: _DecodedValue, run: list[tuple[str, str]]) -> None:
-        """Emit one read for a short array and the run after it, or two reads for a longer array."""
+        """Emit one read for a short array and the fields after it, or two for a longer array."""
         src = self.source
         codes = "".join(code for code, _ in run)
         targets = ", ".join([f"*{ints.place}", *(target for _, target in run)])
@@ -348,8 +348,8 @@ class _DecoderBuilder:
     def value(self, value: _DecodedValue) -> None:
         """Emit the read of a variable field after the first byte of its length.
 
-        Before this, a compact length has its form on the wire: the length plus one, or zero for
-        null.
+        The first byte of a compact length has the form on the wire: the length plus one, or zero
+        for null.
         """
         if self.flexible:
             with self.source.block(f"if {value.length} > 127:"):

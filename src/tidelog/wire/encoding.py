@@ -3,11 +3,11 @@
 The generated function `encode(m, out, parts)` appends chunks of bytes to `out`. A record buffer of
 OWN_PART_BYTES or more becomes an element of `parts` without a copy, and so do the joined chunks
 before it. A run is one call of a precompiled Struct's pack. A run holds fixed-width fields, the
-length of the next variable field, and the integers of that field if it is a short array. Fields
-declared rare are packed within their run if they are empty; otherwise the run is packed field by
-field. A field that the version lacks must have its default unless it is ignorable, or a SchemaError
-is raised. Values of wrong types raise Python's errors (struct.error, AttributeError, ...), which
-`codec.py` turns into SchemaError.
+length of the next variable field, and the integers of that field if it is a short array. A run is
+packed at once if all its fields that are declared rare are empty; otherwise the run is packed field
+by field. A field that the version lacks must have its default unless it is ignorable, or a
+SchemaError is raised. Values of wrong types raise Python's errors (struct.error, AttributeError,
+...), which `codec.py` turns into SchemaError.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _pack_int32s(values: Sequence[int]) -> bytes:
 
 @cache
 def _run_packers(codes: str) -> list[Callable[..., bytes]]:
-    """Return, by n, packers of `codes` followed by n integers."""
+    """Return packers of the fields `codes` and of n integers after them, indexed by n."""
     return [struct.Struct(f">{codes}{n}i").pack for n in range(SHORT_ARRAY + 1)]
 
 
@@ -51,7 +51,7 @@ _TAG_ARRAYS: Final = ("int8", "int16", "int32")
 
 @cache
 def _tag_packers(element: str) -> tuple[int, list[Callable[..., bytes]]]:
-    """Return an element's size in bytes, and, by n, packers of two lengths and n elements."""
+    """Return an element's size in bytes, and packers of two lengths and n elements, by n."""
     code = FIXED_FORMATS[element]
     packers = [struct.Struct(f">BB{n}{code}").pack for n in range(SHORT_ARRAY + 1)]
     return struct.calcsize(f">{code}"), packers
@@ -110,10 +110,11 @@ class _EncoderBuilder:
         self.root = struct_class
         self.version = version
         self.flexible = flexible
-        #: Writes of the run that are not emitted yet: (struct code, expression or "" for a pad
+        #: Fields of the current run, not emitted yet: (struct code, expression or "" for a pad
         #: byte).
         self.run: list[tuple[str, str]] = []
-        #: Rare fields of the run with their expressions, by the index of their length in the run.
+        #: Rare fields of the current run with their expressions, by the index of their length in
+        #: `run`.
         self.rare: dict[int, tuple[str, FieldSpec]] = {}
         self.in_tag = False
         self.source.namespace.update(
@@ -220,7 +221,7 @@ class _EncoderBuilder:
     # -- runs ---------------------------------------------------------------------------------
 
     def field(self, expression: str, field: NamedField, what: str) -> None:
-        """Add one value to the run; emit the run if the value cannot be part of it."""
+        """Add a field to the run of fields; emit the run if the field cannot be part of it."""
         spec, src = field.spec, self.source
         if spec.kind == "uuid":
             with src.block(f"if len({expression}) != 16:"):
@@ -235,7 +236,7 @@ class _EncoderBuilder:
             self.variable(expression, spec)
 
     def one_struct(self, expression: str, spec: FieldSpec) -> None:
-        """Add a struct to the run; the marker of a nullable struct ends the run."""
+        """Add a struct to the run of fields; the marker of a nullable struct ends the run."""
         assert isinstance(spec.element, type)
         local = self.source.fresh("m")
         self.source.line(f"{local} = {expression}")
@@ -248,7 +249,7 @@ class _EncoderBuilder:
             self.struct(spec.element, local)
 
     def rare_field(self, expression: str, spec: FieldSpec) -> None:
-        """Add the length of an empty value (of null for strings) to the run."""
+        """Add a rare field to the run of fields, as an empty value (null for strings)."""
         local = self.source.fresh("r")
         self.source.line(f"{local} = {expression}")
         null, empty = (0, 1) if self.flexible else (-1, 0)
@@ -273,7 +274,7 @@ class _EncoderBuilder:
         return taken
 
     def flush(self) -> None:
-        """Emit the code that packs the run."""
+        """Emit the code that packs the current run of fields."""
         run, rare = self.take()
         if not rare:
             self.pack(run)
@@ -284,7 +285,7 @@ class _EncoderBuilder:
             self.one_by_one(run, rare)
 
     def all_empty(self, rare: dict[int, tuple[str, FieldSpec]]) -> str:
-        """Return an expression that tests whether all these rare values are empty."""
+        """Return an expression that tests whether the values of all these rare fields are empty."""
         return " and ".join(
             f"{local} is None"
             if spec.kind == "string"
@@ -295,7 +296,7 @@ class _EncoderBuilder:
     def one_by_one(
         self, run: list[tuple[str, str]], rare: dict[int, tuple[str, FieldSpec]]
     ) -> None:
-        """Emit the run field by field, with the actual values of rare fields."""
+        """Emit the fields of a run one by one, with the actual values of rare fields."""
         for index, write in enumerate(run):
             if index in rare:
                 local, spec = rare[index]
@@ -306,7 +307,7 @@ class _EncoderBuilder:
         self.pack(run)
 
     def pack(self, run: list[tuple[str, str]]) -> None:
-        """Emit one pack for all writes of `run`."""
+        """Emit one pack of a Struct for all fields of `run`."""
         if not run:
             return
         codes = "".join(code for code, _ in run)
@@ -320,7 +321,7 @@ class _EncoderBuilder:
     # -- variable fields ----------------------------------------------------------------------
 
     def variable(self, expression: str, spec: FieldSpec) -> None:
-        """Emit the run together with the length of a variable field, then the field."""
+        """Emit the run of fields with the length of a variable field, then the variable field."""
         src = self.source
         value = _EncodedValue(spec, src.fresh("v"), src.fresh("n"))
         src.line(f"{value.local} = {expression}")
@@ -357,7 +358,7 @@ class _EncoderBuilder:
             src.line(plain)
 
     def length(self, value: _EncodedValue) -> None:
-        """Emit the run and a length, plus one if the length is compact."""
+        """Emit the run of fields and a length; a compact length is written plus one."""
         run, rare = self.take()
         length = (self.length_code(value.spec), f"{value.size}{' + 1' if self.flexible else ''}")
         tests = [self.all_empty(rare)] if rare else []
@@ -383,7 +384,7 @@ class _EncoderBuilder:
             self.pack([length])
 
     def ints(self, value: _EncodedValue) -> None:
-        """Emit the run and an array of integers, in one pack if the array is short."""
+        """Emit the run of fields and an array of integers, in one pack for a short array."""
         if self.nullable(value.spec):
             self.length(value)
             with self.source.block(f"if {value.size} > 0:"):

@@ -2,10 +2,10 @@
 
 This module does no I/O and reads no clock: `now_ms` is an argument, and the caller sends and
 receives frames. Kafka responds to one connection's requests in order, so a response must carry the
-oldest correlation id. Any other correlation id is a ProtocolError, after which the connection must
-be closed. An expired request keeps its place, because every later request waits for the same peer.
-A driver should therefore close the connection, as Kafka's clients do. If the driver does not, the
-late response gets the token LATE.
+oldest correlation id. A response with another correlation id is a ProtocolError, after which the
+connection must be closed. An expired request keeps its place, because every later request waits for
+the same peer. After an expiry, a caller should close the connection, as Kafka's clients do. If the
+connection stays open, a late response gets the token LATE.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class _InFlight:
 class CorrelationIds:
     """Consecutive correlation ids, which begin again at 0 after 2**31 - 1.
 
-    Connections that share an instance number their requests in the order of sending over all of
-    them.
+    If connections share an instance, their requests are numbered in the order of sending, across
+    all these connections.
     """
 
     __slots__ = ("upcoming",)
 
     def __init__(self, first: int = 0) -> None:
-        #: The next result of `take`.
+        #: The correlation id that `take` returns next.
         self.upcoming = first
 
     def take(self) -> int:

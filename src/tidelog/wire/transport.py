@@ -31,7 +31,7 @@ class FrameTransport:
         "_send_parts", "_share", "_stream", "get_buffer", "peer", "queued_bytes",
     )  # fmt: skip
 
-    #: The reader's own method, which returns the buffer for the next bytes of the stream.
+    #: The method of the `FrameReader`, which returns the buffer for the next bytes of the stream.
     get_buffer: Callable[[int], memoryview]
 
     def __init__(
@@ -59,7 +59,7 @@ class FrameTransport:
         #: Bytes of the first queued buffer that the stream has taken.
         self._head_sent_bytes = 0
         self._corked = False
-        #: Whether the stream will call back when it takes bytes again.
+        #: Whether the stream will call `_flush` when it can take bytes again.
         self._is_watching = False
         self._is_closing = False
         #: Whether the stream has reported its end; queued bytes may still leave for a moment.
@@ -138,7 +138,7 @@ class FrameTransport:
     # Transport
 
     def has_ended(self) -> bool:
-        """Ask the stream whether the peer has ended; unread bytes do not hide the end."""
+        """Ask the stream whether the peer has ended it, even if unread bytes precede the end."""
         return self._stream.has_ended()
 
     @property
@@ -287,8 +287,8 @@ class FrameTransport:
                 self._stream.unwatch_writable()
             if self._is_closing:
                 self._end("all bytes have left")
-        # An owner that neither paused nor saw corked bytes needs no notice of bytes that left at
-        # once.
+        # An owner that has not paused, and has seen no queued bytes, needs no notice of bytes that
+        # the stream took at once.
         if (queue or was_watching or was_corked or self._paused) and self._handler is not None:
             is_news = was_watching or self._paused
             self._handler.send_queue_changed(queued_bytes - self.queued_bytes if is_news else 0)

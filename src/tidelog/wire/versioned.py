@@ -1,9 +1,9 @@
 """Structs that are encoded as two bytes of version followed by the version's fields.
 
-Kafka uses this form for the keys and values of internal topics. Clients use it for the data that
-they exchange through a group's coordinator. The structs are declared like messages (`schema.py`),
-and their codecs are generated at first use and kept. Any bytes decode to a struct or raise a
-ProtocolError.
+Kafka uses this form for the keys and values of internal topics. Clients use this form, too, for the
+data that they exchange through a group's coordinator. The structs are declared like messages
+(`schema.py`), and their codecs are generated at first use and kept. Any bytes decode to a struct or
+raise a ProtocolError.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def version_of(data: Buffer, what: str) -> int:
 class Versioned(Generic[T]):
     """The codec of a struct with its known versions.
 
-    `open_ended` says that later versions only add fields at the end. So data of a newer version is
-    read as the newest known version, and later bytes are ignored.
+    `open_ended` says that later versions only add fields at the end. Data of a newer version is
+    then read as the newest known version, and later bytes are ignored.
     """
 
     __slots__ = (

@@ -4,11 +4,11 @@ The version of a key is its kind: 0 and 1 are committed offsets, 2 is the metada
 Higher versions belong to KIP-848's groups and raise UnknownVersion. A null value, which deletes its
 key, is handled outside this module.
 
-OffsetCommitValue 1 has its own expiry, 3 the leader epoch (KIP-320). GroupMetadataValue 1 has the
-rebalance timeout (KIP-62), 2 the time of the last change of state (KIP-211), 3 static members
-(KIP-345). Version 4 of both structs is flexible, so that older readers can skip later fields
-(KIP-915). tidelog reads version 4 but does not write it. Extra bytes after a key or value are
-rejected, because two different keys must not be read as equal.
+OffsetCommitValue 1 has its own expiry, version 3 the leader epoch (KIP-320). GroupMetadataValue 1
+has the rebalance timeout (KIP-62), version 2 the time of the last change of state (KIP-211),
+version 3 static members (KIP-345). Version 4 of both structs is flexible, so that older readers can
+skip later fields (KIP-915). tidelog reads version 4 but does not write it. Extra bytes after a key
+or value are rejected, because two different keys must not be read as equal.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _EXPIRING_VALUE_VERSION: Final = 1
 
 
 def encode_key(key: OffsetCommitKey | GroupMetadataKey) -> bytes:
-    """Return the bytes of a record's key; raise SchemaError for one that cannot be written."""
+    """Return the bytes of a record's key; raise SchemaError for a key that cannot be written."""
     if isinstance(key, GroupMetadataKey):
         return GROUP_METADATA_KEY.encode(key, _GROUP_METADATA_KEY_VERSION)
     return OFFSET_COMMIT_KEY.encode(key, _OFFSET_COMMIT_KEY_VERSION)
@@ -125,5 +125,5 @@ def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
 
 
 def encode_group_metadata_value(value: GroupMetadataValue) -> bytes:
-    """Return the bytes of a value, version 3; raise SchemaError for one that cannot be written."""
+    """Return a value's bytes, version 3; raise SchemaError for a value that cannot be written."""
     return GROUP_METADATA_VALUE.encode(value, _VALUE_VERSION)

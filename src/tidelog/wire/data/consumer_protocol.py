@@ -1,10 +1,10 @@
 """Data that members of consumer groups exchange: subscription and assignment, versions 0 to 3.
 
 JoinGroup carries the subscription as `metadata`, and SyncGroup carries the assignment. A
-coordinator forwards both without decoding them. For OffsetDelete, it decodes subscriptions to learn
-the topics that a group consumes. Version 1 has the owned partitions (KIP-429), 2 the generation of
-their ownership (KIP-792), 3 the rack (KIP-881). No version is flexible; a newer version is read as
-version 3.
+coordinator forwards subscriptions and assignments without decoding them. Only for OffsetDelete, the
+coordinator decodes subscriptions, to learn the topics that a group consumes. Version 1 has the
+owned partitions (KIP-429), version 2 the generation of their ownership (KIP-792), version 3 the
+rack (KIP-881). No version is flexible; a newer version is read as version 3.
 """
 
 from __future__ import annotations

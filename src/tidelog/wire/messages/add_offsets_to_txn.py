@@ -1,6 +1,7 @@
 """AddOffsetsToTxn (key 25), versions 0 to 4: a group whose offsets a transaction commits.
 
-Version 2 may respond with PRODUCER_FENCED, 3 is flexible, 4 may respond with TRANSACTION_ABORTABLE.
+Version 2 may respond with PRODUCER_FENCED, version 3 is flexible, version 4 may respond with
+TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations

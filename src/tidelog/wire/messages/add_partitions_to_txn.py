@@ -1,8 +1,8 @@
 """AddPartitionsToTxn (key 24), versions 0 to 5: partitions that a transaction writes to.
 
 Version 2 may respond with PRODUCER_FENCED. Version 3 is flexible. Version 4 carries several
-transactions and lets brokers verify one (KIP-890). Version 5 may respond with
-TRANSACTION_ABORTABLE.
+transactions, and lets brokers verify that a transaction has its partitions (KIP-890). Version 5 may
+respond with TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations

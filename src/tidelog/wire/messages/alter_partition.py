@@ -1,9 +1,10 @@
 """AlterPartition (key 56), versions 0 to 3: a leader requests a new ISR from the controller.
 
-Version 0 is AlterIsr of KIP-497, 1 adds the leader recovery state (KIP-704), and 2 names topics by
-id (KIP-841). Version 3 gives the broker epoch of each ISR member instead of bare ids (KIP-903). All
-versions are flexible. Kafka has two structs TopicData and two structs PartitionData; here their
-names begin with Request or Response. Six tagged fields are tidelog's own (E1, A11, V62).
+Version 0 is AlterIsr of KIP-497, version 1 adds the leader recovery state (KIP-704), and version 2
+names topics by id (KIP-841). Version 3 gives the broker epoch of each ISR member instead of bare
+ids (KIP-903). All versions are flexible. Kafka has two structs TopicData and two structs
+PartitionData; here their names begin with Request or Response. Six tagged fields are tidelog's own
+(E1, A11, V62).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class RequestPartitionData:
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
     leader_recovery_state: int = int8("1+")
     partition_epoch: int = int32("0+")
-    #: Members that the new ISR lacks. The next field has a ShrinkCause for each of them, in the
+    #: Members that the new ISR lacks. `causes` has a ShrinkCause for each of these members, in the
     #: same order (`core.shrink_causes`).
     shrunk: Sequence[int] = array("int32", "0+", ignorable=True, tag=SHRUNK_TAG)
     causes: Sequence[int] = array("int8", "0+", ignorable=True, tag=CAUSES_TAG)

@@ -17,8 +17,8 @@ QUEUED_TAG = 20_022
 FREEZE_TAG = 20_023
 THROTTLE_TAG = 20_026
 ENDED_TAG = 20_028
-#: Special values of `throttle`: each reassignment keeps its throttle, or has none. Other values are
-#: bytes per second.
+#: Special values of `throttle`, which is in bytes per second: each reassignment keeps its throttle,
+#: or has none.
 KEEP_THROTTLE = -1
 NO_THROTTLE = 0
 #: Values of `freeze`.
@@ -67,7 +67,7 @@ class AlterPartitionReassignmentsRequest:
     #: allow.
     queued: bool = boolean("0+", ignorable=True, tag=QUEUED_TAG)
     #: tidelog's own field (R11): 1 freezes reassignments, so that none begins, 2 ends the freeze. A
-    #: request with either value names no partitions.
+    #: request that freezes reassignments or ends the freeze names no partitions.
     freeze: int = int8("0+", NO_FREEZE, ignorable=True, tag=FREEZE_TAG)
     #: tidelog's own field (R4): the throttle of these reassignments, in bytes per second for each
     #: source and target broker, until they end.

@@ -1,8 +1,9 @@
 """ApiVersions (key 18), versions 0 to 4: the APIs and versions that a broker serves.
 
 Responses always carry response header 0, so that any client can read them. A request newer than
-version 4 gets version 0 with UNSUPPORTED_VERSION and the ranges (KIP-511). Version 3 is flexible
-and names the client's software; 4 allows features with a lowest level of 0.
+version 4 gets a response of version 0, with UNSUPPORTED_VERSION and the supported ranges (KIP-511).
+Version 3 is flexible and names the client's software; version 4 allows features with a lowest level
+of 0.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CreateDelegationToken (key 38), versions 1 to 3: make a delegation token (KIP-48).
 
-Version 2 is flexible, 3 makes a token for another owner (KIP-373).
+Version 2 is flexible, version 3 makes a token for another owner (KIP-373).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CreatePartitions (key 37), versions 0 to 3: create more partitions of topics (KIP-195).
 
-Version 2 is flexible, 3 may respond with THROTTLING_QUOTA_EXCEEDED (KIP-599).
+Version 2 is flexible, version 3 may respond with THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from __future__ import annotations

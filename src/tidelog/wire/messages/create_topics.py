@@ -2,7 +2,7 @@
 
 Version 4 takes -1 for the cluster's default partitions and replication factor (KIP-464). Version 5
 is flexible and returns the resulting configuration (KIP-525). Version 6 may respond with
-THROTTLING_QUOTA_EXCEEDED (KIP-599); 7 returns topic ids.
+THROTTLING_QUOTA_EXCEEDED (KIP-599); version 7 returns topic ids.
 """
 
 from __future__ import annotations

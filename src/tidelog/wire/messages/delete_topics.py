@@ -1,7 +1,7 @@
 """DeleteTopics (key 20), versions 1 to 6: delete topics.
 
-Version 4 is flexible, 5 returns error messages, 6 names topics by name or id (`topics` instead of
-`topic_names`).
+Version 4 is flexible, version 5 returns error messages, version 6 names topics by name or id
+(`topics` instead of `topic_names`).
 """
 
 from __future__ import annotations

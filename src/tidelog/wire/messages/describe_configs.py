@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32), versions 1 to 4: configuration of topics and brokers, and its origin.
 
-Version 1 has the source of each value and its synonyms, most specific first (KIP-226), 3 its type
-and documentation (KIP-569), 4 is flexible.
+Version 1 has the source of each value and its synonyms, most specific first (KIP-226), version 3
+its type and documentation (KIP-569); version 4 is flexible.
 """
 
 from __future__ import annotations

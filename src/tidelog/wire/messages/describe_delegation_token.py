@@ -1,6 +1,6 @@
 """DescribeDelegationToken (key 41), versions 1 to 3: delegation tokens by owner (KIP-48).
 
-Version 2 is flexible, 3 returns the principal that requested the token (KIP-373).
+Version 2 is flexible, version 3 returns the principal that requested the token (KIP-373).
 """
 
 from __future__ import annotations

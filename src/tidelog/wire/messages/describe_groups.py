@@ -1,7 +1,7 @@
 """DescribeGroups (key 15), versions 0 to 5: state and members of groups.
 
-Version 1 brings the throttle time, 3 authorized operations (KIP-430), 4 static members (KIP-345),
-5 is flexible.
+Version 1 brings the throttle time, version 3 authorized operations (KIP-430), version 4 static
+members (KIP-345); version 5 is flexible.
 """
 
 from __future__ import annotations

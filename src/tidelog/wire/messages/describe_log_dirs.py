@@ -1,7 +1,8 @@
 """DescribeLogDirs (key 35), versions 1 to 4: sizes of replicas by log directory (KIP-113).
 
-Version 2 is flexible, 3 has an error of the whole response (KIP-784), 4 has the space of each
-volume (KIP-827). Brokers of tidelog add tagged fields of their own, which other clients skip.
+Version 2 is flexible, version 3 has an error of the whole response (KIP-784), version 4 has the
+space of each volume (KIP-827). Brokers of tidelog add tagged fields of their own, which other
+clients skip.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class DescribedReplica:
 class DescribedPartition:
     """A partition; with `is_led_here` the responding broker leads it and knows the progress.
 
-    Without a leader, `awaited` are its members with a MemberStatus each, of which `quorum` must be
-    registered (E6).
+    For a partition without a leader, `awaited` are the members that may lead, with a MemberStatus
+    each; `quorum` members must be registered (E6).
     """
 
     partition: int = int32("0+")

@@ -44,7 +44,7 @@ class DescribeTopicPartitionsRequest:
 
 @dataclass(slots=True)
 class DescribeTopicPartitionsResponsePartition:
-    """A partition; its leader is -1 without one.
+    """A partition; the leader's id is -1 if the partition has no leader.
 
     Eligible leader replicas are null if the cluster keeps none.
     """
@@ -58,7 +58,8 @@ class DescribeTopicPartitionsResponsePartition:
     eligible_leader_replicas: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
     last_known_elr: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
     offline_replicas: Sequence[int] = array("int32", "0+", ignorable=True)
-    #: Members of a partition without a leader, with their statuses, as in UpdateMetadata.
+    #: Members that may lead a partition without a leader, with their statuses, as in
+    #: UpdateMetadata.
     awaited: Sequence[int] = array("int32", "0+", ignorable=True, tag=AWAITED_TAG)
     statuses: Sequence[int] = array("int8", "0+", ignorable=True, tag=STATUSES_TAG)
     quorum: int = int32("0+", ignorable=True, tag=QUORUM_TAG)

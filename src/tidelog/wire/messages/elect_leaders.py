@@ -1,7 +1,7 @@
 """ElectLeaders (key 43), versions 0 to 2: elect the preferred leaders of partitions (KIP-183).
 
-Version 1 can elect unclean leaders as well and has an error of the whole response (KIP-460); 2 is
-flexible.
+Version 1 can elect unclean leaders as well and has an error of the whole response (KIP-460);
+version 2 is flexible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """EndTxn (key 26), versions 0 to 4: commit or abort a transaction.
 
-Version 2 may respond with PRODUCER_FENCED, 3 is flexible, 4 may respond with TRANSACTION_ABORTABLE.
+Version 2 may respond with PRODUCER_FENCED, version 3 is flexible, version 4 may respond with
+TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Fetch (key 1), versions 4 to 17: read record batches, as a consumer or as a follower.
 
-Version 5 carries log start offsets, 7 incremental sessions (KIP-227), 9 the leader epoch for
-fencing (KIP-320), 11 racks and preferred replicas (KIP-392). Version 12 is flexible and finds
-divergence by `last_fetched_epoch` (KIP-595). Version 13 names topics by id (KIP-516). Version 15
-moves the follower's id into `replica_state` with its broker epoch (KIP-903). Version 16 lets a
-response name new leaders (KIP-951); 17 carries the follower's directory id (KIP-853). A tagged
-field of a partition is tidelog's own (V69); brokers that do not know it skip it.
+Version 5 carries log start offsets, version 7 incremental sessions (KIP-227), version 9 the leader
+epoch for fencing (KIP-320), version 11 racks and preferred replicas (KIP-392). Version 12 is
+flexible and finds divergence by `last_fetched_epoch` (KIP-595). Version 13 names topics by id
+(KIP-516). Version 15 moves the follower's id into `replica_state` with its broker epoch (KIP-903).
+Version 16 lets a response name new leaders (KIP-951); version 17 carries the follower's directory
+id (KIP-853). A tagged field of a partition is tidelog's own (V69); brokers that do not know it skip
+it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class ReplicaState:
 class FetchPartition:
     """A partition and the offset to read from.
 
-    Its leader epochs fence the reader and find divergence of its log.
+    The partition's leader epochs fence the reader, and show where a follower's log diverges.
     """
 
     partition: int = int32("0+")

@@ -1,7 +1,7 @@
 """FindCoordinator (key 10), versions 0 to 6: the broker that coordinates a group or transaction.
 
-Version 1 adds the kind of key (0 group, 1 transaction); 3 is flexible. Version 4 names many keys in
-one request and responds in `coordinators` (KIP-699). Version 5 may respond with
+Version 1 adds the kind of key (0 group, 1 transaction); version 3 is flexible. Version 4 names many
+keys in one request and responds in `coordinators` (KIP-699). Version 5 may respond with
 TRANSACTION_ABORTABLE (KIP-890). Version 6 adds the kind 2, a share group's `group:topic
 id:partition` (KIP-932).
 """

@@ -1,6 +1,6 @@
 """Heartbeat (key 12), versions 0 to 4: a member of a group is alive.
 
-Version 1 brings the throttle time, 3 static members (KIP-345), 4 is flexible.
+Version 1 brings the throttle time, version 3 static members (KIP-345); version 4 is flexible.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """InitProducerId (key 22), versions 0 to 5: an id and epoch for an idempotent producer.
 
 Version 2 is flexible. Version 3 lets a producer keep its id after INVALID_PRODUCER_EPOCH (KIP-360).
-Version 4 may respond with PRODUCER_FENCED (KIP-588), 5 with TRANSACTION_ABORTABLE (KIP-890).
+Version 4 may respond with PRODUCER_FENCED (KIP-588), version 5 with TRANSACTION_ABORTABLE
+(KIP-890).
 """
 
 from __future__ import annotations

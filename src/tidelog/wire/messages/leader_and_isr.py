@@ -2,8 +2,9 @@
 
 Kafka 3.9 sends version 7 without negotiation. Version 5 brings topic ids and the request type (1
 incremental, 2 full: a replica that a full request does not name is stray). Version 6 brings the
-leader recovery state (KIP-704), 7 the flag of KRaft controllers (KIP-866). All four versions are
-flexible. Five tagged fields are tidelog's own (V71, E1, R4); Kafka's brokers skip these fields.
+leader recovery state (KIP-704), version 7 the flag of KRaft controllers (KIP-866). All four
+versions are flexible. Five tagged fields are tidelog's own (V71, E1, R4); Kafka's brokers skip
+these fields.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class LeaderAndIsrPartitionState:
     eligible: Sequence[int] = array("int32", "4+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
     #: The throttle of the partition's reassignment, in bytes per second (R4); 0 for none.
     throttle: int = int64("4+", ignorable=True, tag=THROTTLE_TAG)
-    #: Replicas of a reassignment that do not copy, because it is paused or no longer needs them.
+    #: Replicas that do not copy now, because their reassignment is paused or no longer needs them.
     idle: Sequence[int] = array("int32", "4+", ignorable=True, tag=IDLE_TAG, rare=True)
 
 

@@ -1,7 +1,7 @@
 """LeaveGroup (key 13), versions 0 to 5: members leave, or an administrator removes them.
 
-Version 1 brings the throttle time, 3 names many members, by their id or as static ones (KIP-345),
-4 is flexible, 5 carries the reason (KIP-800).
+Version 1 brings the throttle time, version 3 names many members, by member id or instance id
+(KIP-345). Version 4 is flexible, version 5 carries the reason (KIP-800).
 """
 
 from __future__ import annotations

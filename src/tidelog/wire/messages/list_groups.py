@@ -1,7 +1,7 @@
 """ListGroups (key 16), versions 0 to 5: the groups that a broker coordinates.
 
-Version 1 brings the throttle time, 3 is flexible. Version 4 filters by state and returns it
-(KIP-518); 5 does so with the type, "classic" or "consumer" (KIP-848).
+Version 1 brings the throttle time, version 3 is flexible. Version 4 filters groups by state and
+returns the state (KIP-518), version 5 the type, "classic" or "consumer" (KIP-848).
 """
 
 from __future__ import annotations

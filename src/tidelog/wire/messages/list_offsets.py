@@ -1,8 +1,8 @@
 """ListOffsets (key 2), versions 0 to 9: offsets by timestamp.
 
 Negative timestamps are special: -1 latest, -2 earliest, -3 of the largest timestamp (version 7), -4
-earliest local (8), -5 latest tiered (9). Version 2 brings the isolation level, 4 the leader epoch
-for fencing, 6 is flexible. Version 0 requests the first offsets of several segments.
+earliest local (8), -5 latest tiered (9). Version 2 brings the isolation level, version 4 the leader
+epoch for fencing; version 6 is flexible. Version 0 requests the first offsets of several segments.
 """
 
 from __future__ import annotations

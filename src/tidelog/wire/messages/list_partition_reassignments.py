@@ -73,7 +73,7 @@ class OngoingTopicReassignment:
 class QueuedReassignment:
     """A queued reassignment (R8), with the reason of its wait, empty if it is about to begin.
 
-    The queue is tidelog's own.
+    Kafka has no queue of reassignments.
     """
 
     topic: str = string("0+")

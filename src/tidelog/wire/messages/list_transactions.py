@@ -1,6 +1,6 @@
 """ListTransactions (key 66), versions 0 and 1: transactions of a coordinator (KIP-664).
 
-Version 1 filters by how long they have been open (KIP-994).
+Version 1 filters transactions by the time for which they have been open (KIP-994).
 """
 
 from __future__ import annotations

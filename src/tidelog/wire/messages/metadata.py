@@ -1,10 +1,10 @@
 """Metadata (key 3), versions 0 to 13: brokers, controller, topics, leaders, ISRs.
 
 In version 0, an empty list of topics requests all topics. From version 1 on, null requests all
-topics, and an empty list requests none. Version 4 lets the client forbid auto-creation, 5 lists
-offline replicas, 7 leader epochs, 8 to 10 authorized operations of the cluster; 9 is flexible.
-Version 10 carries topic ids in responses and 12 takes them in requests (KIP-516). Version 13 has an
-error of the whole response (KIP-1102).
+topics, and an empty list requests none. Version 4 lets the client forbid auto-creation, version 5
+lists offline replicas, version 7 leader epochs, and versions 8 to 10 list authorized operations of
+the cluster; version 9 is flexible. Version 10 carries topic ids in responses, and version 12 takes
+topic ids in requests (KIP-516). Version 13 has an error of the whole response (KIP-1102).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class MetadataResponseBroker:
 
 @dataclass(slots=True)
 class MetadataResponsePartition:
-    """A partition; its leader is -1 without one.
+    """A partition; the leader's id is -1 if the partition has no leader.
 
     `offline_replicas` are the brokers that are down.
     """

@@ -1,8 +1,9 @@
 """OffsetCommit (key 8), versions 2 to 9: commit how far a group has read.
 
-Version 3 brings the throttle time, 5 removes the retention time (KIP-211), 6 brings leader epochs
-(KIP-320), 7 static members (KIP-345), 8 is flexible. Version 9 serves members of KIP-848's
-protocol, and may respond with STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND.
+Version 3 brings the throttle time, version 5 removes the retention time (KIP-211), version 6 brings
+leader epochs (KIP-320). Version 7 brings static members (KIP-345), version 8 is flexible. Version 9
+serves members of KIP-848's protocol, and may respond with STALE_MEMBER_EPOCH and
+GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

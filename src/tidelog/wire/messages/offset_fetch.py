@@ -1,9 +1,9 @@
 """OffsetFetch (key 9), versions 1 to 9: how far a group has read.
 
-From version 2 on null topics request all, and an error of the group has a field of its own
-(KIP-88). Version 3 brings the throttle time, 5 leader epochs (KIP-320), 6 is flexible. Version 7
-can wait for transactions that are open on an offset (KIP-447). Version 8 names many groups in
-`groups` (KIP-709), 9 the requesting member (KIP-848).
+From version 2 on, null topics request all topics, and an error of the whole group has its own field
+(KIP-88). Version 3 brings the throttle time, version 5 leader epochs (KIP-320); version 6 is
+flexible. Version 7 can wait for transactions that are open on an offset (KIP-447). Version 8 names
+many groups in `groups` (KIP-709), version 9 the requesting member (KIP-848).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class OffsetFetchResponseGroup:
 class OffsetFetchResponse:
     """The offsets: of one group up to version 7, of `groups` from version 8 on.
 
-    Version 1 has no error of the group, so every partition repeats it.
+    Version 1 has no field for an error of the whole group, so every partition repeats the error.
     """
 
     throttle_time_ms: int = int32("3+", ignorable=True)

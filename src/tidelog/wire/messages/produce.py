@@ -1,8 +1,8 @@
 """Produce (key 0), versions 3 to 11: append record batches to partitions.
 
-Version 3 brings record batches v2 and transactions, 5 the log start offset in responses, 7 zstd.
-Version 8 brings the reasons of rejected records (KIP-467); 9 is flexible. Version 10 lets a
-response name the new leader and its address (KIP-951). Version 11 adds the error
+Version 3 brings record batches v2 and transactions, version 5 the log start offset in responses,
+version 7 zstd. Version 8 brings the reasons of rejected records (KIP-467); version 9 is flexible.
+Version 10 lets a response name the new leader and its address (KIP-951). Version 11 adds the error
 TRANSACTION_ABORTABLE. With acks 0 there is no response.
 """
 

@@ -2,8 +2,9 @@
 
 This flexible API is tidelog's own (F11, V68, D13, D14, G5). A leader sends the request because its
 reads are slow, its log is damaged, or its disk is full or slow. A follower in the ISR also sends
-the request if its log is damaged. A follower on a slow disk is named so that it is not elected. A
-request without partitions says that no disk of the sender is full or slow any more.
+the request if its log is damaged. A broker also names followers on its slow disks in the request,
+so that they are not elected. A request without partitions says that no disk of the sender is full
+or slow any more.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ class RelinquishedPartition:
     #: The first damaged offset of the sender's log (V68); -1 if its reads are slow.
     damaged_offset: int = int64("0+", -1)
     #: Whether the replica's log directory is full (D14) or slow (D13), so that the replica should
-    #: not lead. Earlier versions of the controller treat this as slow reads.
+    #: not lead. A controller of an earlier version treats an unfit replica like a replica with slow
+    #: reads.
     is_unfit: bool = boolean("0+", tag=0)
 
 

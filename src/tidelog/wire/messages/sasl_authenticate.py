@@ -1,6 +1,6 @@
 """SaslAuthenticate (key 36), versions 0 to 2: a token of a SASL exchange.
 
-Version 1 returns the session's lifetime (KIP-368), 2 is flexible.
+Version 1 returns the session's lifetime (KIP-368), version 2 is flexible.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """StopReplica (key 5), versions 3 and 4: the controller removes replicas from a broker.
 
 Kafka 3.9 sends version 4 without negotiation. Version 3 carries the leader epoch and the deletion
-flag of each partition (KIP-570), 4 the flag of KRaft controllers (KIP-866). Both versions are
-flexible.
+flag of each partition (KIP-570), version 4 the flag of KRaft controllers (KIP-866). Both versions
+are flexible.
 """
 
 from __future__ import annotations

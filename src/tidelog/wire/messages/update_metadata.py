@@ -1,7 +1,7 @@
 """UpdateMetadata (key 6), versions 6 to 8: the controller sends a broker the cluster's state.
 
-Kafka 3.9 sends version 8 without negotiation. Version 7 brings topic ids, 8 the flag of KRaft
-controllers and the request type as a tagged field (KIP-866). All three versions are flexible.
+Kafka 3.9 sends version 8 without negotiation. Version 7 brings topic ids, version 8 the flag of
+KRaft controllers and the request type as a tagged field (KIP-866). All three versions are flexible.
 Tagged fields from 20,000 on are tidelog's own (V71, E1, E4, E8); Kafka's brokers skip these fields.
 """
 
@@ -26,7 +26,7 @@ STORE_MARK_TAG = 20_010
 
 @dataclass(slots=True)
 class UpdateMetadataPartitionState:
-    """The state of one partition; leader -2 means that it or its topic is being deleted."""
+    """The state of a partition; leader -2 means that the topic or partition is being deleted."""
 
     partition_index: int = int32("0+")
     controller_epoch: int = int32("0+")
@@ -42,16 +42,17 @@ class UpdateMetadataPartitionState:
     eligible: Sequence[int] = array("int32", "6+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
     #: The last leader of a partition without a leader (E4).
     last_leader: int = int32("6+", -1, ignorable=True, tag=LAST_LEADER_TAG)
-    #: Members of a partition without a leader. The next field has a MemberStatus for each of them,
-    #: in the same order (`core.leader_wait`, E6).
+    #: Members that may lead a partition without a leader. `statuses` has a MemberStatus for each of
+    #: these members, in the same order (`core.leader_wait`, E6).
     awaited: Sequence[int] = array("int32", "6+", ignorable=True, tag=AWAITED_TAG)
     statuses: Sequence[int] = array("int8", "6+", ignorable=True, tag=STATUSES_TAG)
-    #: Number of members that must be registered before an unproven member may lead (E6).
+    #: Number of members that must be registered before a member that may lack committed records may
+    #: lead (E6).
     quorum: int = int32("6+", ignorable=True, tag=QUORUM_TAG)
     #: Whether `leader.recovery.wait.ms` has not passed yet.
     is_waiting: bool = boolean("6+", ignorable=True, tag=IS_WAITING_TAG)
-    #: Replicas that left the ISR for a known cause. The next field has a ShrinkCause for each of
-    #: them, in the same order (`core.shrink_causes`).
+    #: Replicas that left the ISR for a known cause. `causes` has a ShrinkCause for each of these
+    #: replicas, in the same order (`core.shrink_causes`).
     shrunk: Sequence[int] = array("int32", "6+", ignorable=True, tag=SHRUNK_TAG)
     causes: Sequence[int] = array("int8", "6+", ignorable=True, tag=CAUSES_TAG)
 
