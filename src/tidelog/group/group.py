@@ -1,8 +1,8 @@
 """A group as its offsets see it: the state and the methods of groups of every protocol.
 
-A group holds its committed offsets. Its methods say whether members allow a commit, a deletion or
-an expiry of offsets. Each protocol of membership has a subclass (`classic`). This module does not
-know how requests are answered, and has no timers.
+A group holds its committed offsets. The group's methods say whether its members allow a commit, a
+deletion or an expiry of offsets. Each protocol of membership has a subclass (`classic`). This
+module does not know how requests are answered, and has no timers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The coordinator of the groups of one partition of `__consumer_offsets`, for one leader epoch.
 
-The state was loaded under that leader epoch, and the partition's appends name the epoch (G1).
-Loading replays the partition's records up to the log end, in order; until then the coordinator
-rejects requests. The package's docstring describes how a broker uses the coordinator. The
-coordinator does not know the log, other partitions, or bytes.
+The coordinator loads its state under one leader epoch, which its appends name (G1). Loading replays
+the partition's records up to the log end, in order; until then the coordinator rejects requests.
+The package's docstring describes how a broker uses the coordinator. The coordinator does not access
+the log or other partitions, and does not encode records.
 """
 
 from __future__ import annotations

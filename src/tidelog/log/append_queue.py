@@ -363,7 +363,7 @@ class AppendQueue:
         self._assigned_epochs.clear()
 
     def _remove_failed_write(self) -> None:
-        """Remove the bytes that a failed write left before the log's next operation."""
+        """Before the log's next operation, remove the bytes that a failed write left."""
         log = self._log
 
         def start() -> None:

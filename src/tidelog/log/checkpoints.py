@@ -127,7 +127,7 @@ class OffsetCheckpoint:
         #: Contents before writes that are under way, which the disk may still have.
         self._in_flight: list[dict[TopicPartition, int]] = []
         #: Offsets that the next write of the checkpoint lowers. `_lowering` is the completion of
-        #: the write that lowers them.
+        #: the write that lowers `_lowered`.
         self._lowered: dict[TopicPartition, int] = {}
         self._lowering: Completion[None] | None = None
 

@@ -2,9 +2,9 @@
 
 A log is clean up to its cleaner checkpoint and dirty from there on. A run compacts only whole dirty
 segments that are flushed, not active, wholly below the high watermark, and older than
-`min.compaction.lag.ms`. The run notes the last offset of each key in these segments (`OffsetMap`).
-Afterwards, the run rewrites all segments up to the end of the map and keeps the last record of each
-key. A run removes a tombstone if `delete.retention.ms` have passed since a run first saw it
+`min.compaction.lag.ms`. The run first notes the last offset of each key in the dirty segments
+(`OffsetMap`). Then the run rewrites all segments up to the end of the map and keeps the last record
+of each key. A run removes a tombstone if `delete.retention.ms` have passed since a run first saw it
 (KIP-534). A batch without remaining records is removed, unless its producer's sequence or the end
 of the range depends on it. Transaction markers stay. Transactional records replace no earlier
 records, because their transaction may be aborted.
@@ -112,7 +112,7 @@ def cleanable(
         first_dirty = log_start_offset
     bases = [segment.base_offset for segment in segments]
     dirty = segments[max(bisect_right(bases, first_dirty) - 1, 0) : -1]
-    # The segment that contains the bound and all later segments are not compacted.
+    # The segment that contains `bound`, and all later segments, are not compacted.
     bound = min(high_watermark, recovery_point)
     first_uncleanable = min(bases[max(bisect_right(bases, bound) - 1, 0)], bases[-1])
     for segment in dirty:

@@ -1,8 +1,8 @@
 """The disk of one log directory: its lane of file operations, and errors that fail it for good.
 
 The first device error or failed fsync fails the directory for good and calls `on_failure` once (D1,
-D17). A full disk makes the directory read-only instead (D14, `directory_space`). All calls are on
-the event loop. This module does not access logs.
+D17). A full disk does not fail the directory, but makes it read-only (D14, `directory_space`). All
+calls are on the event loop. This module does not access logs.
 """
 
 from __future__ import annotations

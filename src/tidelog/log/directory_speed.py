@@ -9,8 +9,8 @@ Reads have no hang limit: a leader keeps its followers during slow reads (F5), a
 hanging device. The time of syncs, deletions and other long operations depends on their size. When a
 long operation exceeds the hang limit, the broker only writes a small file to detect a hang.
 
-A slow directory whose leaders have moved away may have too few operations to measure its speed.
-Probes of the directory then write, sync and read a small file. The sync makes a probe reach the
+A slow directory whose leaders have moved away may have too few operations to measure its speed. If
+operations are too few, probes write, sync and read a small file. The sync makes a probe reach the
 device; the page cache would prove nothing. A failed sync of a probe fails the directory (D17). A
 probe that finds the disk full makes the directory read-only (D14). All calls are on the event loop.
 """

@@ -1,4 +1,4 @@
-"""The writing of a broker's stamp, a store transaction, into its log directories (E8).
+"""Writes of a broker's stamp, a transaction of the metadata store, to its log directories (E8).
 
 Each directory has at most one write under way; a newer stamp is written after it. A directory that
 hangs delays neither the other directories nor the broker's registration. A directory that cannot

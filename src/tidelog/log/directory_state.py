@@ -241,7 +241,7 @@ class DirectoryState(DirectoryDisk):
         self.log_note(logging.WARNING, f"the index of {path} was damaged and is rebuilt: {error}")
 
     def begin_again_at(self, topic_partition: TopicPartition, offset: int, why: str) -> None:
-        """Fail the directory because a log with other replicas is damaged from `offset` on.
+        """Fail the directory: its log is damaged from `offset` on, and other replicas exist.
 
         A running broker cannot repair the damaged log, so it stops, and other replicas lead. This
         method lowers the checkpoints to `offset`, so that recovery at the next start truncates the

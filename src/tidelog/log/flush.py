@@ -78,8 +78,8 @@ class Flushes:
     def at_close(self) -> list[tuple[str, bytes]]:
         """Return the (path, content) of the files that a flush would replace, to close the log.
 
-        The log counts these files as replaced. The caller must replace the files and sync the
-        volume before writing a checkpoint that relies on them.
+        After this call, the log counts the returned files as replaced. The caller must replace the
+        files and sync the volume before writing a checkpoint that relies on them.
         """
         log = self._log
         assert self._running is None and not log.is_truncating, f"{log.path} is still at work"
@@ -193,8 +193,8 @@ class Flushes:
         The captured state is still valid, because truncations wait for the flush under way.
         """
         log = self._log
-        # The roll to a segment that begins after a gap flushes beyond the log end, before the
-        # segment's first append is applied.
+        # If a roll follows a gap, the flush ends above the log end until the new segment's first
+        # append is applied.
         end = max(log.log_end_offset, log.base_offsets[-1])
         assert target <= end, f"{log.path}: flushed up to {target}, the log ends at {end}"
         log.recovery_point = max(log.recovery_point, target)

@@ -1,11 +1,11 @@
 """Offset index and time index of a segment, in memory and in the format of Kafka's files.
 
 An offset index entry is (offset - base offset, position) as two big-endian int32. Read as one
-int64, the entries of an offset index sort by offset, so a bisection finds an entry. The file's
-content is an `array('q')` of these numbers with its bytes swapped. A time index entry is (largest
-timestamp so far as int64, offset - base offset as int32). Indexes are caches (DESIGN.md, rule 8).
-An index is written when its segment rolls or the log closes, is checked when read, and is rebuilt
-from the batches if the check fails. Sources: OffsetIndex, TimeIndex.
+int64, the entries of an offset index sort by offset, so a bisection finds an entry. The content of
+an offset index file is an `array('q')` of its entries, with the bytes swapped. A time index entry
+is (largest timestamp so far as int64, offset - base offset as int32). Indexes are caches
+(DESIGN.md, rule 8). An index is written when its segment rolls or the log closes, is checked when
+read, and is rebuilt from the batches if the check fails. Sources: OffsetIndex, TimeIndex.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ volume, and among all directories if the free space of any volume is unknown, th
 the directory whose replicas will hold the fewest bytes. Ties go to the directory with fewer
 replicas, then to the earlier directory in `log.dirs`.
 
-The expected size of a new replica is the mean of the broker's replicas. The expected size is at
-least a thousandth of the smallest volume's usable bytes, or one segment if a segment is smaller.
+The expected size of a new replica is the mean size of the broker's replicas. The expected size is
+at least a thousandth of the smallest volume's usable bytes, or one segment if a segment is smaller.
 This minimum spreads the new replicas of one command over equal disks. This module does no I/O.
 Source: D2 (open ground); Kafka chooses the directory with the fewest replicas.
 """
@@ -84,7 +84,7 @@ def choose(count: int, expected: int, directories: Sequence[LogDirRoom]) -> list
 
 
 class Promises:
-    """Promised bytes: recently placed replicas are expected to use them and do not yet."""
+    """Promised bytes, which recently placed replicas are expected to use and do not use yet."""
 
     #: Time after which a replica's promised bytes no longer count, because its size was only
     #: expected.

@@ -231,9 +231,9 @@ async def _load(
             try:
                 loaded = load(files, request)
             except DamagedLog:
-                # A directory with a damaged log did not shut down cleanly. Its clean-shutdown
-                # marker is removed: the next start must not trust this marker, even if the damaged
-                # partition is gone by then (E3, V10).
+                # A directory with a damaged log did not shut down cleanly. The directory's
+                # clean-shutdown marker is removed: the next start must not trust this marker, even
+                # if the damaged partition is gone by then (E3, V10).
                 _begin(files, root, loaded=False)
                 raise
             if loaded.is_unfinished:

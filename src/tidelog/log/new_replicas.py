@@ -37,7 +37,7 @@ def append(files: Files, root: str, replicas: Iterable[tuple[TopicPartition, Top
 
 
 def take_back(files: Files, root: str, replicas: Iterable[TopicPartition]) -> None:
-    """Revoke the ids of earlier replicas of these names durably. Raises OSError.
+    """Revoke the topic ids of earlier replicas with these names durably. Raises OSError.
 
     The caller revokes the topic ids before it creates a replica directory with the same name again.
     Without the revocation, a creation that a crash interrupts would get the topic id of the earlier

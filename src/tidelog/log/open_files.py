@@ -1,9 +1,9 @@
 """The LRU of a log directory's open files, which are fewer than ten thousand partitions have.
 
-The loop owns the LRU. The submitter of an operation pins the operation's file and unpins it when
-the operation is done, so that no file is closed during an operation. The operation opens its file
-if needed, on the thread on which the operation runs (`OpenFile.handle`). If two operations open a
-file at once, one of the two handles is closed again.
+The event loop owns the LRU of open files. The submitter of an operation pins the operation's file
+and unpins it when the operation is done, so that no file is closed during an operation. The
+operation opens its file if needed, on the thread on which the operation runs (`OpenFile.handle`).
+If two operations open a file at once, one of the two handles is closed again.
 """
 
 from __future__ import annotations

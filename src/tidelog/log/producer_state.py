@@ -1,11 +1,11 @@
 """Idempotent producers of a partition: their epochs and their last five batches.
 
 The producer state decides whether a client's batch is new, a duplicate, or out of order (KIP-98).
-The log applies a batch to the state when it plans the append. The log undoes the change if the
-write fails (`undo`) or the log is truncated (V38). Entries are immutable values, so an undo
-restores the old entry. The number of entries is bounded; the producer that was silent longest is
-forgotten first. This module accesses no files and handles the `.snapshot` format as bytes. Sources:
-ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
+The log applies a batch to the state when it plans the append. The log undoes this change of
+producer state if the write fails (`undo`) or the log is truncated (V38). Entries are immutable
+values, so an undo restores the old entry. The number of entries is bounded; the producer that was
+silent longest is forgotten first. This module accesses no files and handles the `.snapshot` format
+as bytes. Sources: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
 
 A snapshot holds one entry per remembered batch, oldest first; Kafka writes only the last batch.
 Kafka's reader keeps only the last entry of a producer. The reader of tidelog keeps all entries, so

@@ -72,12 +72,12 @@ class SequenceGap(NamedTuple):
 
 
 class RefusedBatches:
-    """The gaps of one partition, at most one for each producer."""
+    """The gaps of refused sequence numbers in one partition, at most one for each producer."""
 
     __slots__ = ("_another_led_ms", "_gaps", "_limit", "_skips_awaited_until_ms")
 
     def __init__(self, limit: int = MAX_REFUSED_PRODUCERS_PER_PARTITION) -> None:
-        #: Gaps by producer id, in the order of their first refusals.
+        #: Gaps of refused sequence numbers by producer id, in the order of their first refusals.
         self._gaps: dict[int, SequenceGap] = {}
         self._limit = limit
         #: Monotonic time until which clients may still send skipped batches to a new leader.
@@ -152,7 +152,7 @@ class RefusedBatches:
         self._another_led_ms = now_ms
 
     def _holds_up(self, gap: SequenceGap, batch: BatchView | SentBatch, now_ms: int) -> bool:
-        """Return whether a gap whose first batch is stored blocks a later batch.
+        """Return whether a gap of refused batches whose first batch is stored blocks `batch`.
 
         If another leader may have acknowledged the refused batch, the gap blocks later batches for
         only `STORED_BATCH_AWAITED_MS`.
@@ -170,7 +170,8 @@ class RefusedBatches:
     def _passed_on(self, producer_id: int, gap: SequenceGap, now_ms: int) -> SequenceGap | None:
         """Let an expired gap continue from the earliest batch that was refused because of the gap.
 
-        Returns None if the producer has not resent this batch recently.
+        Returns None if the producer has not recently resent a batch that was refused because of the
+        gap.
         """
         if gap.behind < 0 or now_ms - gap.behind_ms >= STORED_BATCH_AWAITED_MS:
             return None

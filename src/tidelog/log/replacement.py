@@ -116,9 +116,9 @@ class Replacement:
         """Give copied segments without timestamps their originals' age; raise StorageError.
 
         The modification time of a future log's segment becomes the time when its last record was
-        written to the current log. A power loss soon after the change may restore the time of the
-        copy, so that records seem too young, but never too old. Kafka always leaves the time of the
-        copy.
+        written to the current log. A power loss soon after this change of time may restore the time
+        of the copy, so that records seem too young, but never too old. In Kafka, a copied segment
+        always has the time of the copy.
         """
         current, future = self._current, self._future
         bases = [*future.base_offsets[1:], future.log_end_offset]

@@ -1,10 +1,10 @@
 """The creation, renaming and removal of replicas' directories in a log directory.
 
-All replicas of one command are created together, with one sync. Each replica gets a directory that
-did not exist, because existing files of an earlier replica would become part of the new replica
-(V23). Before the creation, checkpoint entries of an earlier replica of the same name are removed.
-`replica_departures` renames deleted replicas and strays (V34, V35, V45). The next start completes
-renames and removals that a crash interrupted.
+All new replicas of one LeaderAndIsr command are created together, with one sync. Each replica gets
+a directory that did not exist, because existing files of an earlier replica would become part of
+the new replica (V23). Before the creation, checkpoint entries of an earlier replica of the same
+name are removed. `replica_departures` renames deleted replicas and strays (V34, V35, V45). The next
+start completes renames and removals that a crash interrupted.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ReplicaDirectories:
         for topic_partition, _, _ in replicas:
             self._making[topic_partition] = None
             waiting.append(self.departures.finished(topic_partition))
-            # No checkpoint on disk may keep an entry of an earlier replica of that name.
+            # No checkpoint on disk may keep an entry of an earlier replica of the same name.
             waiting += [
                 checkpoint.lower(topic_partition, -1)
                 for checkpoint in directory.checkpoints.values()

@@ -163,7 +163,8 @@ def _keep_producers(
             try:
                 producers = producers_at(files, log.path, going, snapshots, first, now_ms)
             except DamagedSegment:
-                # A damaged segment does not show its producers, and is removed in any case.
+                # The producers of a damaged segment are unknown; retention removes the segment in
+                # any case.
                 return False
             data = producers.to_snapshot()
         path = f"{log.path}/{names.offset_name(first, names.SNAPSHOT)}"

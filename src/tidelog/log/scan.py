@@ -35,9 +35,9 @@ class Scan:
 
     A batch is invalid if it ends below the segment's `base_offset` or beyond the range of its
     index. Batches that end beyond `check_from_offset` are read completely and checked. For batches
-    that end earlier, the scan reads only the header into `batch.buffer`. After the iteration,
-    `position` is the end of the last valid batch, and `problem` is the reason why the scan ended
-    early, or None.
+    that end below `check_from_offset`, the scan reads only the header into `batch.buffer`. After
+    the iteration, `position` is the end of the last valid batch, and `problem` is the reason why
+    the scan ended early, or None.
     """
 
     __slots__ = (

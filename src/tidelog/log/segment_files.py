@@ -187,8 +187,8 @@ def producers_at(
     """Return the producer state at `end_offset`, from the newest valid snapshot and later batches.
 
     Snapshots before the log's first segment are ignored. Retention has removed the records between
-    such a snapshot and the first segment, so a producer that wrote these records would be rejected
-    for ever; an unknown producer is accepted. Raises OSError, DamagedSegment.
+    an older snapshot and the first segment, so a producer that wrote these records would be
+    rejected for ever; an unknown producer is accepted. Raises OSError, DamagedSegment.
     """
     state = ProducerState()
     start = 0

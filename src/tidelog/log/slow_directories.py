@@ -1,16 +1,16 @@
 """Decisions whether a log directory is slow or fast again (D13).
 
 The p99 of a kind of operations is over the threshold if more than one in a hundred operations took
-that long. Counters of all operations and of slow operations therefore suffice, and no times are
-kept. Writes and reads are counted separately, because thousands of fast writes into the page cache
-must not hide slow reads.
+that long. To decide, the module needs only counters of all operations and of slow operations, and
+no times. Writes and reads are counted separately, because thousands of fast writes into the page
+cache must not hide slow reads.
 
 A window is extended until it has enough operations for a decision. The slower a disk is, the fewer
-operations end in a window. A window is therefore also over the threshold if slow operations took
-half of its time; operations under way count with their age. A directory becomes slow after
-`SLOW_WINDOWS` consecutive windows over the threshold, and fast after `FAST_WINDOWS` under it. The
-return to fast needs more windows, so that a directory at the threshold does not flap. A fast
-directory is watched only from its first slow operation to its first window under the threshold.
+operations end in a window. A window is also over the threshold if slow operations took half of its
+time; operations under way count with their age. A directory becomes slow after `SLOW_WINDOWS`
+consecutive windows over the threshold, and fast after `FAST_WINDOWS` under it. The return to fast
+needs more windows, so that a directory at the threshold does not flap. A fast directory is watched
+only from its first slow operation to its first window under the threshold.
 
 This module reads no clock and makes no system call. Source: D13 (open ground).
 """

@@ -330,7 +330,7 @@ class StrayReplicas:
 
         directory.returning[key] = (state.recovery_point, state.log_start_offset)
         try:
-            # No checkpoint on disk may keep an entry of an earlier replica of that name.
+            # No checkpoint on disk may keep an entry of an earlier replica of the same name.
             await directory.lower(key, -1)
             # Write the recovery point, from which a start recovers after a crash. With a lower
             # recovery point, recovery would mistake gaps left by compaction for lost records.

@@ -3,9 +3,9 @@
 This module does no I/O and reads no clock: `now_ms` is an argument, and the caller sends and
 receives frames. Kafka responds to one connection's requests in order, so a response must carry the
 oldest correlation id. A response with another correlation id is a ProtocolError, after which the
-connection must be closed. An expired request keeps its place, because every later request waits for
-the same peer. After an expiry, a caller should close the connection, as Kafka's clients do. If the
-connection stays open, a late response gets the token LATE.
+connection must be closed. An expired request keeps its place among the pending requests, because
+its response may still come. After an expiry, a caller should close the connection, as Kafka's
+clients do. If the connection stays open, a late response gets the token LATE.
 """
 
 from __future__ import annotations
@@ -112,8 +112,9 @@ class Peer:
     ) -> list[Buffer]:
         """Register a request and return its parts to write.
 
-        `received`, `expired` or `close` returns the token. A Produce with acks 0 has no response,
-        so its token is never returned. Raises SchemaError if the version cannot carry the message.
+        `received`, `expired` or `close` returns the request's token. A Produce with acks 0 has no
+        response, so its token is never returned. Raises SchemaError if the version cannot carry the
+        message.
         """
         correlation_id = self._correlation_ids.upcoming
         parts = encode_request(api_key, version, correlation_id, self._client_id, message)

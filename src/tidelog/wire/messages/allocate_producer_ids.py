@@ -1,6 +1,6 @@
 """AllocateProducerIds (key 67), version 0: the controller gives a broker a block of producer ids.
 
-Its only version is flexible (KIP-730).
+The only version is flexible (KIP-730).
 """
 
 from __future__ import annotations

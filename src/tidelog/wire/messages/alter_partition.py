@@ -41,8 +41,8 @@ class RequestPartitionData:
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
     leader_recovery_state: int = int8("1+")
     partition_epoch: int = int32("0+")
-    #: Members that the new ISR lacks. `causes` has a ShrinkCause for each of these members, in the
-    #: same order (`core.shrink_causes`).
+    #: Members that the new ISR lacks. `causes` has a ShrinkCause for each member in `shrunk`, in
+    #: the same order (`core.shrink_causes`).
     shrunk: Sequence[int] = array("int32", "0+", ignorable=True, tag=SHRUNK_TAG)
     causes: Sequence[int] = array("int8", "0+", ignorable=True, tag=CAUSES_TAG)
     #: The effective minimum by which the leader commits records (V60). The controller's effective

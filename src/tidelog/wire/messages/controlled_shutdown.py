@@ -1,6 +1,6 @@
 """ControlledShutdown (key 7), versions 0 to 3: a stopping broker transfers its leaderships.
 
-Version 0 alone of all requests has no client id in its header. Version 2 brought the broker epoch
+Version 0 is the only request without a client id in its header. Version 2 brought the broker epoch
 (KIP-380); version 3 is the first flexible one. Kafka 3.9 sends version 3 without negotiation.
 """
 

@@ -1,7 +1,7 @@
-"""RequestCommands (key 20003), version 0: a broker requests a full command from the controller.
+"""RequestCommands (key 20003), version 0: a broker asks the controller to resend all commands.
 
 This flexible API is tidelog's own (G5). A broker that restored a replica needs the replica's role
-(V35). The response comes before the full command.
+(V35). The response comes before the resent commands.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tidelog.wire.schema import Api, int16, int32, int64
 
 @dataclass(slots=True)
 class RequestCommandsRequest:
-    """A broker's request that the controller resend all commands, with its registration."""
+    """A broker's request that the controller resend all commands, fenced by its `broker_epoch`."""
 
     broker_id: int = int32("0+")
     broker_epoch: int = int64("0+", -1)
@@ -20,7 +20,7 @@ class RequestCommandsRequest:
 
 @dataclass(slots=True)
 class RequestCommandsResponse:
-    """The error code: NOT_CONTROLLER, STALE_BROKER_EPOCH, or NONE if a full command follows."""
+    """The error code: NOT_CONTROLLER, STALE_BROKER_EPOCH, or NONE if all commands follow."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -42,8 +42,8 @@ class UpdateMetadataPartitionState:
     eligible: Sequence[int] = array("int32", "6+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
     #: The last leader of a partition without a leader (E4).
     last_leader: int = int32("6+", -1, ignorable=True, tag=LAST_LEADER_TAG)
-    #: Members that may lead a partition without a leader. `statuses` has a MemberStatus for each of
-    #: these members, in the same order (`core.leader_wait`, E6).
+    #: Members that may lead a partition without a leader. `statuses` has a MemberStatus for each
+    #: member in `awaited`, in the same order (`core.leader_wait`, E6).
     awaited: Sequence[int] = array("int32", "6+", ignorable=True, tag=AWAITED_TAG)
     statuses: Sequence[int] = array("int8", "6+", ignorable=True, tag=STATUSES_TAG)
     #: Number of members that must be registered before a member that may lack committed records may
@@ -51,8 +51,8 @@ class UpdateMetadataPartitionState:
     quorum: int = int32("6+", ignorable=True, tag=QUORUM_TAG)
     #: Whether `leader.recovery.wait.ms` has not passed yet.
     is_waiting: bool = boolean("6+", ignorable=True, tag=IS_WAITING_TAG)
-    #: Replicas that left the ISR for a known cause. `causes` has a ShrinkCause for each of these
-    #: replicas, in the same order (`core.shrink_causes`).
+    #: Replicas that left the ISR for a known cause. `causes` has a ShrinkCause for each replica in
+    #: `shrunk`, in the same order (`core.shrink_causes`).
     shrunk: Sequence[int] = array("int32", "6+", ignorable=True, tag=SHRUNK_TAG)
     causes: Sequence[int] = array("int8", "6+", ignorable=True, tag=CAUSES_TAG)
 
