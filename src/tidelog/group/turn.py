@@ -32,7 +32,7 @@ from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
 
 @dataclass(frozen=True, slots=True)
 class StoreOffsets:
-    """Purpose of an OffsetCommit's append; `errors` go into the answer if the append succeeds."""
+    """An OffsetCommit whose records are appended; the answer has `errors` after a success."""
 
     asked: Asked[OffsetCommitRequest]
     errors: tuple[ErrorCode, ...]
@@ -40,7 +40,7 @@ class StoreOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """Purpose of an OffsetDelete's append; `errors` go into the answer if the append succeeds."""
+    """An OffsetDelete whose tombstones are appended; the answer has `errors` after a success."""
 
     asked: Asked[OffsetDeleteRequest]
     errors: tuple[ErrorCode, ...]
@@ -48,14 +48,14 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ForgetOffsets:
-    """Purpose of the append that deletes offsets that expired or whose topic was deleted."""
+    """An append of tombstones for offsets that expired or whose partition no longer exists."""
 
     are_expired: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """Purpose of the append of a group's tombstones; `ticket` is None if the group expired."""
+    """A group's deletion, whose tombstones are appended; `ticket` is None if the group expired."""
 
     ticket: int | None
     is_last: bool

@@ -6,12 +6,12 @@ of two volumes differ by more than a threshold. Balancing ends when all fills di
 of the threshold, so that the volumes may drift apart for a while before the next balancing.
 
 Each move goes from the fullest volume to the emptiest volume. The move takes the smallest replica
-that brings one of these volumes near the mean, or else the largest replica that is not too large. A
-replica is too large if a volume would pass the mean by more than an eighth of the threshold, or has
-too little room. Each move thus lowers the sum of all volumes' squared fills, weighted by size, so
-that no sequence of plans returns to an earlier state. The mean fill leaves out volumes that can
-neither give nor take a replica. Directories on one volume share its free space, so the plan has no
-moves between them. This module does no I/O. Source: D15 (open ground).
+that brings the fill of one of these volumes near the mean fill, or else the largest replica that is
+not too large. A replica is too large if a volume would pass the mean fill by more than an eighth of
+the threshold, or has too little room. Each move thus lowers the sum of all volumes' squared fills,
+weighted by size, so that no sequence of plans returns to an earlier state. The mean fill leaves out
+volumes that can neither give nor take a replica. Directories on one volume share its free space, so
+the plan has no moves between them. This module does no I/O. Source: D15 (open ground).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedReplica
 
 #: The part of the threshold to which balancing lowers the difference of two volumes.
 _GOAL_PART: Final = 0.5
-#: The part of the goal by which a move may bring a volume past the mean. If this part were one
-#: half, a move could exchange the fills of two volumes.
+#: The part of the goal (`_GOAL_PART` of the threshold) by which a move may bring a volume's fill
+#: past the mean fill. If this part were one half, a move could exchange the fills of two volumes.
 _PASSING_PART: Final = 0.25
 
 
@@ -51,7 +51,8 @@ class _Volume:
     open: dict[str, int]
     #: Replicas that may leave the volume, the smallest first.
     replicas: list[_Load]
-    #: Whether a planned move changes the volume, which is then balanced up to the goal.
+    #: Whether a planned move changes the volume, whose fill is then balanced to half of the
+    #: threshold.
     is_touched: bool = False
 
     @property
@@ -175,15 +176,16 @@ def _next(
 
 
 def _pick(high: _Volume, low: _Volume, mean: float, goal: float) -> _Load | None:
-    """Return the replica whose move brings one of two volumes near the mean with few bytes.
+    """Return the replica whose move brings one of two volumes near the mean fill with few bytes.
 
-    After the move, neither volume has passed the mean by more than a small part of the goal.
+    After the move, neither volume's fill has passed the mean fill by more than a small part of
+    `goal`.
     """
     if not low.open:
         return None
     near, beyond = goal / 2, goal * _PASSING_PART
     most_bytes = min(high.above(mean - beyond), -low.above(mean + beyond), low.room_bytes)
-    # A volume that is already near the mean needs no move.
+    # A volume whose fill is already near the mean fill needs no move.
     needed = [each for each in (high.above(mean + near), -low.above(mean - near)) if each > 0]
     index = bisect_left(high.replicas, min(needed, default=0), key=_size)
     if index == len(high.replicas) or high.replicas[index].bytes > most_bytes:

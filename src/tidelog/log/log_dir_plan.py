@@ -58,7 +58,7 @@ class LogDirState:
         return replace(self, room=held)
 
     def counting_what_comes(self) -> LogDirState:
-        """Return the directory with the pending moves' bytes counted as promised bytes."""
+        """Return the directory with pending moves' bytes added to its promised bytes."""
         room = self.room
         promised_bytes = room.promised_bytes + self.coming_bytes
         return replace(self, room=replace(room, promised_bytes=promised_bytes))

@@ -598,7 +598,7 @@ class LogDirectory(DirectoryState):
             self.lane.submit(remove, Work.SLOW, "forget a move").then(removed)
 
     def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
-        """Remove strays at least `delay_ms` old, except held strays; return their number."""
+        """Remove strays `delay_ms` old or older, but not held strays; return their number."""
         return self.stray_replicas.purge(now_ms, delay_ms)
 
     def hold_strays(self, held: Iterable[str]) -> Completion[None]:

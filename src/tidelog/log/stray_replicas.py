@@ -156,7 +156,7 @@ class StrayReplicas:
         self._held: dict[str, None] = {}
 
     def opened(self, held: Iterable[str]) -> None:
-        """Note the held strays that the log directory's file named at the start."""
+        """Note the strays held for an operator, which the directory's file named at the start."""
         self._held = dict.fromkeys(held)
 
     def add(self, name: str, partition_name: str, since_ms: int) -> None:

@@ -1,7 +1,8 @@
 """Requests in which members wait, and the timers that end these waits.
 
 A member waits in a JoinGroup until the rebalance is over, then in a SyncGroup until its assignment
-is in the log. This module also defines the purposes of appends that only classic groups have.
+is in the log. This module also defines why classic groups append records (`StoreAssignment`,
+`StoreStaticMember`, `StoreEmpty`).
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 @dataclass(frozen=True, slots=True)
 class StoreAssignment:
-    """Purpose of the append that stores the assignment of a leader's SyncGroup."""
+    """A leader's SyncGroup whose assignment is appended to the log."""
 
     generation_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStaticMember:
-    """Purpose of the append that stores the new member id of a static member's JoinGroup."""
+    """A static member's JoinGroup whose new member id is appended to the log."""
 
     asked: Asked[JoinGroupRequest]
     generation_id: int
@@ -37,7 +38,7 @@ class StoreStaticMember:
 
 @dataclass(frozen=True, slots=True)
 class StoreEmpty:
-    """Purpose of the append after a group's last member left; no request waits for the append."""
+    """An append of an empty group's record after the last member left; no request waits for it."""
 
 
 def await_join(turn: Turn, group: ClassicGroup, member: Member, ticket: int) -> None:

@@ -1,6 +1,7 @@
 """PlanLogDirMoves (key 20007), version 0: a broker's plan of moves between its log directories.
 
-This flexible API is tidelog's own (D12, D15, G5). The request moves no replica.
+This flexible API is tidelog's own (D12, D15, G5). PlanLogDirMoves only returns a plan, and moves no
+replica.
 """
 
 from __future__ import annotations
