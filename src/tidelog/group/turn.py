@@ -32,7 +32,7 @@ from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
 
 @dataclass(frozen=True, slots=True)
 class StoreOffsets:
-    """An OffsetCommit whose records are appended; the answer has `errors` after a success."""
+    """An OffsetCommit whose records are appended; its answer will have `errors` by partition."""
 
     asked: Asked[OffsetCommitRequest]
     errors: tuple[ErrorCode, ...]
@@ -40,7 +40,7 @@ class StoreOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """An OffsetDelete whose tombstones are appended; the answer has `errors` after a success."""
+    """An OffsetDelete whose tombstones are appended; its answer will have `errors` by partition."""
 
     asked: Asked[OffsetDeleteRequest]
     errors: tuple[ErrorCode, ...]
@@ -67,8 +67,7 @@ class Unsettled:
 
     group_id: str
     records: tuple[Record, ...]
-    #: What follows when the append is settled: a purpose class of this module or of
-    #: `classic.waits`.
+    #: What follows when the append is settled: a class of this module or of `classic.waits`.
     purpose: Hashable
     #: Whether the waiting request was answered with a timeout.
     is_overdue: bool = False
@@ -140,7 +139,7 @@ class Ledger:
 
 
 class Turn:
-    """The decision on one request, timer or outcome."""
+    """The decision on one request, one fired timer or one outcome of an append."""
 
     __slots__ = ("effects", "groups", "leader_epoch", "ledger", "member_count", "now", "settings")
 

@@ -1,7 +1,8 @@
-"""Logs: Kafka's files of partitions, segments, indexes and checkpoints, accessed through lanes.
+"""Logs: Kafka's files of partitions, segments, indexes and checkpoints, in log directories.
 
-Every file operation is an operation on a lane (`core.ports.Lane`). This package reads clocks only
-through their port, does not use the wire protocol, and makes no decisions of replication.
+Every file operation runs on a lane, the queue of one directory's operations (`core.ports.Lane`).
+This package reads clocks only through their port, does not use the wire protocol, and makes no
+decisions of replication.
 
 One directory: `log_directory` opens it, keeps its replicas and closes it. `directory_state` is the
 state that all logs of the directory share. `replica_directories`, `new_replicas`,

@@ -178,7 +178,7 @@ class AppendQueue:
             plan.completion.fail(error)
 
     def __call__(self) -> None:
-        """Write all planned appends, and end the log's turn when the write is done."""
+        """Write all planned appends, then let the log's next waiting operation begin."""
         log = self._log
         plans = self._being_written = log.planned
         log.planned = []

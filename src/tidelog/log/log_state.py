@@ -3,8 +3,8 @@
 The operations of a log (`append_queue`, `log_reads`, `flush`, `retention`, `truncation`,
 `log_cleaner`) work on this state; `PartitionLog` offers them as methods. Only one operation at a
 time changes the files of a log: it takes a turn (`take_turn`) and ends the turn. Truncations and
-rolls wait in a queue until they have the turn. All calls are on the event loop. This module depends
-on no operation, and has nothing to do with replication.
+rolls wait in a queue until no other operation has the turn. All calls are on the event loop. This
+module depends on no operation, and has nothing to do with replication.
 
 Offsets rise in this order: first segment, log start, log end (written), next offset (assigned). The
 recovery point is not above the log end. The recovery point may be below the log start, because
@@ -89,7 +89,7 @@ class LogState(LogOffsets):
         "truncations",
     )
 
-    #: Writes the planned appends, and ends the turn when the write is done.
+    #: Writes the planned appends, then lets the log's next waiting operation begin.
     _appends: Callable[[], None]
 
     def __init__(
@@ -225,7 +225,7 @@ class LogState(LogOffsets):
         self._turns.insert(0, _Turn(start, after_queue=False))
 
     def end_turn(self) -> None:
-        """End the turn of the operation under way, which is done and applied."""
+        """End the turn of the log's current operation, which is done and applied."""
         assert self._busy, f"{self.path}: a turn ended that nobody had"
         self._busy = False
         self._next_turn()
