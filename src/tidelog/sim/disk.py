@@ -344,7 +344,7 @@ class SimDisk:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a file, other than those of replicas set aside, still contains flipped bits."""
+        """Whether a file still contains flipped bits, except files of replicas set aside."""
         return bool(self.effects.get("bits flipped")) and any(
             file.is_damaged for path, file in self.files() if not _is_aside(path)
         )

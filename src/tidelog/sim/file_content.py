@@ -150,7 +150,7 @@ class File:
         return any(change.fate is Fate.DROPPED for change in self.pending)
 
     def keep_after_power_loss(self, draw: random.Random, loss: Loss) -> str:
-        """Undo unsynced changes and redo those that survive; return a description of the draw."""
+        """Undo unsynced changes, redo surviving changes, and return a description of the draw."""
         pending, self.pending = self.pending, []
         last_ms, self.modified_ms = self.modified_ms, self.synced_ms
         if not pending:

@@ -268,7 +268,7 @@ class SimFiles:
                 self.fsync(handle)
         except OSError:
             # The failed call must stay the last call, because it determines the meaning of the
-            # failure (D17). Without the restoration, `close` would be the last call.
+            # failure (D17). Without the restoration of `last_call`, it would be `close`.
             failed = self.last_call, self.last_path
             self.close(handle)
             self.last_call, self.last_path = failed

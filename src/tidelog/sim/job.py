@@ -25,7 +25,7 @@ class Job:
     seed: int
     profile: str = "default"
     mutant: str = ""
-    #: Kinds of faults instead of those of the profile.
+    #: Kinds of faults instead of the profile's kinds.
     chosen: tuple[str, ...] = ()
     #: Reduction of the run (`sim/reductions`); empty for the whole run.
     only: str = ""

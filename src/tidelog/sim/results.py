@@ -24,8 +24,8 @@ class RunResult:
     events: int
     simulated_ns: int
     counters: dict[str, int]
-    #: Choices of the job beside seed and profile: the mutant, the kinds of faults instead of those
-    #: of the profile, and the reduction of the run (`sim/reductions`).
+    #: Choices of the job beside seed and profile: the mutant, the kinds of faults instead of the
+    #: profile's kinds, and the reduction of the run (`sim/reductions`).
     mutant: str = ""
     chosen: tuple[str, ...] = ()
     only: str = ""

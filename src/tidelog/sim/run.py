@@ -66,7 +66,7 @@ class SeedRun:
     ) -> None:
         """Prepare the run.
 
-        `chosen` are kinds of faults instead of those of the profile. `only` is the reduction of the
+        `chosen` are kinds of faults instead of the profile's kinds. `only` is the reduction of the
         run, and `played` are the faults of the whole run. `policy` names settings of the cluster.
         """
         self.seed = seed

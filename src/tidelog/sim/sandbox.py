@@ -4,9 +4,9 @@ During a run, standard library functions that reach out of the process raise San
 event of a node is executed. The running loop identifies an event of a node, and a running loop
 belongs to one thread. The sandbox restricts neither other threads (a progress bar) nor the run
 itself between events. An audit hook catches the calls that Python audits, however they were
-imported. Other functions are replaced by name in their modules; for names imported before, a test
-reads the syntax trees (`tests/tidy/test_forbidden_calls.py`). The sandbox also records each
-forbidden call, because its exception may be swallowed.
+imported. Functions that Python does not audit are replaced by name in their modules; for names
+imported before, a test reads the syntax trees (`tests/tidy/test_forbidden_calls.py`). The sandbox
+also records each forbidden call, because its exception may be swallowed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _AUDITED: Final = {
 _READERS: Final = ("importlib._bootstrap", "pkgutil", "linecache", "traceback")
 
 
-#: Methods of an asyncio loop other than those for callbacks and tasks.
+#: Methods of an asyncio loop, except the methods for callbacks and tasks.
 _LOOP_NAMES: Final = (
     "run_in_executor call_soon_threadsafe run_forever run_until_complete stop close"
     " create_connection create_server create_unix_connection create_unix_server"

@@ -243,8 +243,8 @@ class SimBroker:
     def _ends(self, _: Loss) -> None:
         """Check the broker when it dies in the middle of an event.
 
-        The part of an event before the broker's death counts too, because other nodes may have
-        learned of it.
+        The part of an event before the broker's death is checked, too, because other nodes may have
+        learned of changes in it.
         """
         self._is_ending = True
         self._cluster.is_ending(self)

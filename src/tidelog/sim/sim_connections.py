@@ -339,7 +339,7 @@ class ConnectionEnd:
         self._is_closed = False
         self.is_reading = True
         self._established = established
-        #: The beginning of a frame that was sent; the rest of it follows.
+        #: The sent beginning of a frame whose rest follows.
         self._unframed = b""
         #: Whether a splitting link has carried data, so that items are no longer whole frames.
         self._has_split = False

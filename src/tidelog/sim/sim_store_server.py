@@ -250,7 +250,7 @@ class SimStoreServer:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.tree = Tree()
-        #: Returns the extra delay in ms of the next watch that fires; faults replace it.
+        #: Returns the extra delay in ms of the next watch that fires; faults replace this function.
         self.watch_delay_ms: Callable[[], float] = lambda: 0.0
         #: Returns whether a session may expire now (fault budget); a refused session gets more
         #: time.

@@ -36,7 +36,7 @@ class Simulator(NodeServices):
         self.disks: dict[tuple[int, str], SimDisk] = {}
         #: Size of each new disk in bytes.
         self.disk_bytes = DEFAULT_CAPACITY_BYTES
-        #: Violations in order; the first one ends the run.
+        #: Violations in order; the first violation ends the run.
         self.violations: list[str] = []
         #: Called after an incarnation died, its connections broke and its disks lost their data.
         self.on_death: CallbackList[[Incarnation, Loss]] = CallbackList()

@@ -36,7 +36,7 @@ class Trace:
         self.marks: dict[str, int] = {}
         #: The last lines, for reports of violations.
         self.recent: deque[str] = deque(maxlen=_RECENT_LINES)
-        #: Called with each line except those of plain loop callbacks.
+        #: Called with each line except the lines of plain loop callbacks.
         self.listener: Callable[[str], None] | None = None
 
     def tick(self, time_ns: int, node: int) -> None:

@@ -215,7 +215,7 @@ class GroupChecker(Checker):
         self._check_place(commit)
 
     def _check_place(self, commit: Commit) -> None:
-        """Check that no later member held the committer's place when the commit was sent.
+        """Check that no later member held the committer's instance id when the commit was sent.
 
         A later member sent its JoinGroup request after the committer had got its assignment. Once
         the later member has its assignment, the committer may no longer commit.

@@ -7,10 +7,10 @@ directory is a new log for `replica_logs`. So the replication checker finds comm
 replacement replica lacks. A broker halts only when its last log directory fails.
 
 A running broker repairs the damage that it has read. A leader that reads damage leaves the ISR,
-truncates its log before the damage and fetches the records again. So once the cluster is in sync,
-no file in which a broker found damage is still damaged. A restarted broker has forgotten the
-damage, so the checker expects no repair. The replication checker judges the truncation itself: no
-member of the ISR may lack a committed record.
+truncates its log before the damage and fetches the records again. Once the cluster is in sync, no
+file in which a broker found damage is still damaged. A restarted broker has forgotten the damage,
+so the checker expects no repair. The replication checker judges the truncation itself: no member of
+the ISR may lack a committed record.
 """
 
 from __future__ import annotations

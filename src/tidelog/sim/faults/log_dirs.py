@@ -88,7 +88,7 @@ def hang_directory(context: FaultContext, broker: SimBroker, disk: SimDisk) -> b
             context.note(f"{name} answers again")
             disk.come_back()
 
-    # Some of these times suffice for the broker to notice the hang, others are too short.
+    # Some of the drawn times suffice for the broker to notice the hang, others are too short.
     context.until(context.about(400, 3_000, 9_000), come_back)
     return True
 

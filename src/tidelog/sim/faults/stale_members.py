@@ -142,9 +142,9 @@ def _layout_of(tree: Tree) -> dict[str, bytes]:
 def damaged_member(context: FaultContext) -> Scenario:
     """Let a leader that has read damage become a follower that is still in the ISR (V68).
 
-    The leader's request to the controller is late, and meanwhile the preferred replica is elected.
-    If preferred replicas lead all partitions, a session expires first, so that another replica
-    leads some partitions.
+    The leader's request to the controller is late, and the preferred replica is elected before. If
+    preferred replicas lead all partitions, a session expires first, so that another replica leads
+    some partitions.
     """
     cluster = context.cluster
     network, topics = cluster.simulator.network, cluster.published.all_topics

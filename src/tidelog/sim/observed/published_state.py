@@ -236,7 +236,7 @@ class Published:
         return self._lives.get(key[:2], _ONE_LIFE)
 
     def key(self, topic_id: TopicId, partition: int, leader_epoch: int = -1) -> LogKey:
-        """Return a partition in the incarnation of a leader epoch, or the latest one for -1."""
+        """Return a partition in the incarnation of a leader epoch (-1: the latest incarnation)."""
         lives = self._lives.get((topic_id, partition), _ONE_LIFE)
         life = lives[-1] if leader_epoch < 0 else life_at(lives, leader_epoch)
         return LogKey(topic_id, partition, life)

@@ -152,7 +152,7 @@ CONTROLLERS: Final = (
         protocol_levels=("2.6",),
         store_latency_ms=(5.0, 150.0),
     ),
-    # Leaders write the nodes of restarted members before the controller learns of the restart
+    # Leaders write state nodes with restarted members before the controller learns of restarts
     # (V10).
     Profile(
         "direct_quick_restarts",

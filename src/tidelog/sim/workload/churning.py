@@ -98,7 +98,7 @@ class ChurnKind(ABC):
 
     @contextmanager
     def tried(self, what: str, *, forgets: bool = False) -> Iterator[None]:
-        """Trace and suppress an error of an operation, which ends the context.
+        """Trace and suppress an error of the operation in the context.
 
         With `forgets` the client also forgets the cluster's metadata.
         """

@@ -115,7 +115,7 @@ class Crowds(ChurnKind):
         return connection
 
     async def _connect_to(self, host: str, port: int, count: int) -> list[CrowdConnection]:
-        """Open connections at the same time; return those that were established, at least one."""
+        """Open connections at the same time; return the established connections, at least one."""
         opened: list[CrowdConnection] = []
 
         def handler(transport: Transport) -> CrowdConnection:

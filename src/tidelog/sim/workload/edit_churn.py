@@ -83,7 +83,8 @@ class NodesEdited(OfTopics):
         former = published.partitions.get(published.key(self._topic_id, number))
         if number >= _MAX_PARTITIONS or (former is not None and former.isr):
             # A controller elected while the partition was not in the node does not know its state.
-            # Brokers have set the replicas aside, and only an operator could restore the partition.
+            # Brokers have set the partition's replicas aside, and only an operator could restore
+            # it.
             return
         self._partitions[number] = self._replicas()
         await self._write()

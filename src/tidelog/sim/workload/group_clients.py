@@ -89,7 +89,7 @@ class GroupPlan:
     name: str
     topic: str
     partitions: int
-    #: The last offset of a commit; each commit has the next offset, so that all are different.
+    #: The last committed offset; each commit has the next offset, so that no offset occurs twice.
     next_offset: int = 0
     has_static_members: bool = False
 

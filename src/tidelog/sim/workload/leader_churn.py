@@ -67,7 +67,7 @@ class LeadersElected(ChurnKind):
         published = self.work.cluster.published
         topic = published.topics.get(partition.topic)
         if topic is None or topic.created_ns >= begin_ns:
-            return  # the topic was recreated meanwhile, so the request may mean either topic
+            return  # the topic was recreated during the request, which may mean either topic
         if topic.assigned_ns.get(partition.partition, -1) >= begin_ns:
             return  # another replica became the preferred replica
         key = published.key(topic.topic_id, partition.partition)

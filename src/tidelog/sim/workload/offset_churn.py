@@ -1,8 +1,8 @@
 """Churn of committed offsets: commits, resets and deletions, and deletions of the group.
 
-The group has no members, and the administrator sends one request after the other. So the offsets of
-the last acknowledged request are the group's offsets. If a request was retried or got no response,
-its offsets may also hold, because each attempt may take effect at any later time.
+The group has no members, and the administrator sends one request after the other. Therefore the
+offsets of the last acknowledged request are the group's offsets. If a request was retried or got no
+response, its offsets may also hold, because each attempt may take effect at any later time.
 
 Groups have offsets of a topic that is deleted and created again (G6). The groups of a recreated
 topic have no members, and one client sends their requests one after the other. Once every broker

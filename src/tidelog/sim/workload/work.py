@@ -22,7 +22,7 @@ from tidelog.sim.workload.partition_producers import Numbers, PartitionProducer
 
 _FIRST_CLIENT_ID: Final = 101
 _CLIENT_TIMEOUT_MS: Final = 4_000
-#: Highest API versions of producers: the newest (None), and those of old client families.
+#: Highest API versions of producers: the newest (None), and the versions of old client families.
 _PRODUCE_VERSIONS: Final = (None, None, 3, 7, 8, 9)
 _MIN_ISR: Final = "min.insync.replicas"
 
