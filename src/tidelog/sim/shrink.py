@@ -1,7 +1,7 @@
 """The search for a small reduction of a run with a violation: less workload, fewer faults.
 
-The search ends the run after the violation, then leaves out faults in halves and quarters and parts
-of the workload, one by one. After halves and quarters, the search leaves out smaller parts of the
+The search ends the run after the violation, then leaves out halves and quarters of the faults, and
+single parts of the workload. After halves and quarters, the search leaves out smaller parts of the
 faults (delta debugging), and again parts of the workload. Finally the search halves the time for
 faults, if the violation came after that time. A reduction counts if it shows a violation of the
 same kind. Any change draws other delays for all later messages, so each step has several chances

@@ -1,6 +1,6 @@
 """The context of one fault: the cluster, the fault's own draws, time, steps, possible targets.
 
-Each fault gets its own context. Kinds keep the state that they need for healing in closures
+Each fault gets its own context. A kind of fault keeps the state for its healing in closures
 (`later`, `at_end`). This module does not distinguish kinds of faults.
 """
 

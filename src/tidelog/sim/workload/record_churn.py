@@ -102,7 +102,7 @@ class _Deletions(ChurnKind):
 
         The log of an isolated old leader may end where its successors' logs begin. Below the end of
         an isolated leader's log, only the start of the epoch shows that records differ (V67). A
-        random offset hardly ever meets such a log end.
+        random offset hardly ever meets this end.
         """
         logs = map(self._log, self.work.cluster.brokers.values())
         found = [log.log_end_offset for log in logs if log is not None]
