@@ -15,7 +15,7 @@ from typing import Final
 
 from tidelog.core.limits import KIB
 
-#: Below this size, a new buffer costs less than the search for an unused one in the pool.
+#: Size below which a new buffer costs less than the search for an unused buffer in the pool.
 POOLED_BYTES: Final = 64 * KIB
 
 

@@ -1,10 +1,11 @@
 """Dataclasses whose methods are generated at their first use.
 
 The project declares about a thousand dataclasses, of which a process uses few. `dataclasses`
-generates source text for each method, and compiles it, when a class is declared. That is a third of
-the CPU time in which a broker or a command starts. A class of this module has the same fields,
-slots and methods, but each method is generated when something first looks it up. From then on it is
-the method of `dataclasses`. Type checkers see `dataclasses.dataclass` itself.
+generates source text for each method, and compiles it, when a class is declared. To generate the
+methods of all classes takes a third of the CPU time in which a broker or a command starts. A class
+declared with this module has the fields, slots and methods of a plain dataclass, but each method is
+generated when something first looks it up. The generated method is that of `dataclasses`. Type
+checkers see `dataclasses.dataclass` itself.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ else:
 
 
 def _made(declared: type, *, slots: bool, frozen: bool, eq: bool, kw_only: bool) -> Any:
-    # A class that extends another one must be frozen if the other is, which `dataclasses` checks.
+    # A dataclass that extends a frozen dataclass must be frozen, which `dataclasses` checks.
     extends = frozen and any(map(dataclasses.is_dataclass, declared.__mro__[1:]))
     made: Any = dataclasses.dataclass(
         slots=slots, kw_only=kw_only, frozen=extends, init=False, repr=False, eq=False
@@ -73,7 +74,7 @@ class _LateMethod:
         self._frozen = frozen
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Replace this object by the generated method, and return that."""
+        """Replace the late method by the generated method, and return the generated method."""
         method = self._generated()
         setattr(self._made, self._name, method)
         return method.__get__(instance, owner)

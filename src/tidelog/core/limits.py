@@ -91,7 +91,8 @@ MAX_TOPIC_NAME_CHARS = 249
 #: Partitions of one CreateTopics or AlterPartition request, which bounds one decision of the
 #: controller. An AlterPartition request may have more partitions if its sender hosts more.
 MAX_PARTITIONS_PER_REQUEST = 10_000
-#: Preferred replicas that one decision elects; other partitions need their leaders meanwhile.
+#: Preferred replicas that one decision elects; a longer decision would delay elections of
+#: partitions without a leader.
 MAX_PREFERRED_ELECTIONS_PER_DECISION = 500
 #: Leaderships that one automatic step returns to preferred replicas, one second before the next
 #: step. For each leadership that returns, clients refresh metadata and reconnect.
