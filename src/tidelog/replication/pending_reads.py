@@ -46,7 +46,7 @@ class PendingReads:
     def __init__(self, max_age_ms: int) -> None:
         """Start without reads; `max_age_ms` is `replica.socket.timeout.ms`, a follower's limit."""
         self.max_age_ms = max_age_ms
-        #: Whether a leader with pending reads enabled uses these reads.
+        #: Whether a leader counts the reads of this fetch session, as pending reads are enabled.
         self.is_watched = False
         #: Reads by the number of their fetch; a follower has at most two fetches in flight.
         self._under_way: dict[int, PendingRead] = {}
