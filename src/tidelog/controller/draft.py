@@ -89,7 +89,7 @@ class Draft:
         return min(wanted, len(replicas))
 
     def has_changed(self, names: Iterable[str]) -> bool:
-        """Return whether this decision writes the node of one of these topics, or resizes a topic.
+        """Return whether this decision writes the node of one of the given topics, or resizes one.
 
         Resizing a topic changes its number of partitions, or the stored requests for such a change.
         """
@@ -106,7 +106,7 @@ class Draft:
         self.decision.orders.append(order)
 
     def show(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Send every broker the metadata of these partitions."""
+        """Send every broker the metadata of the given partitions."""
         self._shown.update(dict.fromkeys(topic_partitions))
 
     def send_everything(self, brokers: Iterable[int]) -> None:

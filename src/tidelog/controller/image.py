@@ -6,7 +6,7 @@ decision is made and while commands are built. Partitions are indexed by the bro
 are assigned, so that the cost of an event grows with the partitions that it affects. Topics whose
 nodes cannot be read are known by name only: the controller leaves them unchanged and names them as
 "keep" in full commands (V35). The controller also leaves a partition unchanged if its state node
-cannot be read; the image has no state of such a partition.
+cannot be read, and the image has no state of the partition.
 """
 
 from __future__ import annotations

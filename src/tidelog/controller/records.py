@@ -85,8 +85,8 @@ def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool)
 
     Added replicas become superfluous by a cancel or another target, and are deleted when the move
     ends. ISR members continue to copy, even while the move pauses. Superfluous replicas that are
-    eligible also continue, because few other replicas may have the committed records. While the
-    move pauses, eligible replicas stop copying and keep their records.
+    eligible also continue to copy, because few other replicas may have the committed records. While
+    the move pauses, eligible replicas stop copying and keep their records.
     """
     out = (*state.isr, *state.elr)
     found = dict.fromkeys(each for each in unwanted(replicas, move) if each not in out)

@@ -220,7 +220,7 @@ def refusal(request: ControlledShutdownRequest, brokers: Brokers) -> ErrorCode:
 
 
 def look_at(shutdown: Shutdown, image: Image, topic_partitions: Iterable[TopicPartition]) -> None:
-    """Sort these partitions into those that the broker leads and those that it follows."""
+    """Split partitions into those that the broker leads and those that it follows."""
     for topic_partition in topic_partitions:
         state = image.states.get(topic_partition)
         if state is None or image.is_deleting(topic_partition.topic):

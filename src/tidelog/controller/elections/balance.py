@@ -63,8 +63,8 @@ class Balance:
     def look(self, image: Image, percentage: int) -> None:
         """Find brokers that are out of balance.
 
-        `percentage` is leader.imbalance.per.broker.percentage. A partition found by the last check
-        stays due only if this check finds it again.
+        `percentage` is leader.imbalance.per.broker.percentage. A partition found by an earlier
+        check stays due only if the present check finds it again.
         """
         self._slow = {
             broker_id: (epoch, looks - 1)

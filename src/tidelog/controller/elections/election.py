@@ -49,8 +49,8 @@ def elect(state: PartitionState, around: Circumstances) -> Election | None:
     """Return the state to publish now, None if the state can stay."""
     if state.elr and len(state.isr) >= around.minimum and _leads_on(state, around):
         # The minimum is lower than when the eligible replicas left the ISR. Once the leader learns
-        # of this write, it commits records without the eligible replicas, and no other leader may
-        # commit any.
+        # of the new state, it commits records without the eligible replicas, and no other leader
+        # may commit any.
         return _elect(replace(state, elr=(), elr_epochs=()), around) or _without_eligible(
             state, around
         )

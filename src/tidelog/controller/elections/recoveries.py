@@ -169,7 +169,7 @@ def settle(settlement: Settlement) -> None:
 
 
 def wait_over(event: RecoveryWaitOver, image: Image, agenda: Agenda) -> None:
-    """End the wait of these recoveries: the controller no longer waits for unregistered members."""
+    """End the wait of recoveries: the controller no longer waits for their unregistered members."""
     for topic_partition, serial in event.begun:
         found = image.recoveries.get(topic_partition)
         if found is not None and found.serial == serial:
