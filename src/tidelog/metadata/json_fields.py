@@ -1,8 +1,8 @@
 """Readers of the JSON in nodes: each returns a typed value, or raises a LayoutError.
 
-A LayoutError names the path, the key and the fault. Other implementations, tools and people write
-nodes, too. Readers ignore unknown keys and check all other keys. No bytes make a reader raise
-another error.
+A LayoutError names the path, the key and the fault. Readers ignore unknown keys and check all other
+keys, because Kafka's brokers, tools and people write nodes, too. Whatever bytes a node has, a
+reader raises no error but LayoutError.
 """
 
 from __future__ import annotations

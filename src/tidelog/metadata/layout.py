@@ -2,9 +2,10 @@
 
 The layout is Kafka's in ZooKeeper mode (3.9, `kafka.zk.ZkData`), so that a Kafka broker can be a
 peer. `layout_brokers` encodes and decodes the controller, registrations and the cluster id.
-`layout_topics` does so for assignments and partition states, `layout_admin` for configurations,
-requests, notifications and producer ids, `layout_reassignments` for reassignments. This module
-exports their functions too. Decoders raise only LayoutError, with path, key and fault.
+`layout_topics` encodes and decodes assignments and partition states, `layout_reassignments`
+reassignments, `layout_admin` configurations, requests, notifications and producer ids. This module
+also exports the functions of the four `layout_*` modules. Decoders raise only LayoutError, with
+path, key and fault.
 """
 
 from __future__ import annotations
@@ -71,11 +72,11 @@ BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
 BROKER_SEQUENCE = "/brokers/seqid"
 TOPICS = "/brokers/topics"
-#: Parent of tidelog's own stamps (E8): each broker writes its stamp when it registers and when it
-#: stops.
+#: Parent of tidelog's own stamps (E8), by which a broker notices an older store: each broker writes
+#: one when it registers and when it stops.
 BROKER_STAMPS = "/brokers/stamps"
-#: tidelog's own mark (E8), which exists while the store is older than the store that a broker had
-#: seen.
+#: tidelog's own mark (E8), which exists while the store is an older copy than the store that a
+#: broker saw before.
 STORE_WENT_BACK = "/brokers/store_went_back"
 CONFIG = "/config"
 CONFIG_CHANGES = "/config/changes"
@@ -109,7 +110,7 @@ CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY = "<default>"
 
 #: Persistent, empty nodes that a broker creates at its start if they are missing, parents first.
-#: These nodes are those of `ZkData.PersistentZkPaths`, and tidelog's own for requests (V7).
+#: The nodes are Kafka's (`ZkData.PersistentZkPaths`) and the parents of tidelog's requests (V7).
 PERSISTENT_ROOTS = (
     "/consumers",
     BROKERS,

@@ -65,7 +65,7 @@ def decode_partition_list(path: str, data: bytes) -> list[TopicPartition]:
 
 
 def encode_reassignments(entries: Sequence[ReassignmentEntry]) -> bytes:
-    """Return the data of `/admin/reassign_partitions`, and of the queue.
+    """Return the data of `/admin/reassign_partitions`, and of the queue of reassignments.
 
     The keys `original_replicas` and `throttle`, in bytes per second, are tidelog's own (R1, R4).
     """
@@ -103,7 +103,8 @@ def decode_reassignments(path: str, data: bytes) -> list[ReassignmentEntry]:
 def encode_partition_addition(replicas: Sequence[int]) -> bytes:
     """Return the data of `/admin/partitions_add/T/P`: the new partition's replicas.
 
-    The preferred leader is first. If the list is empty, the controller chooses the replicas (V7).
+    The first replica is the preferred leader. If no replica is given, the controller chooses the
+    replicas (V7).
     """
     return encode_value(list(replicas))
 
@@ -122,14 +123,14 @@ def encode_partition_removal(drain: bool) -> bytes:
 
 
 def decode_partition_removal(path: str, data: bytes) -> bool:
-    """Return whether to drain first, False if the node has no data. Raises LayoutError."""
+    """Return whether a removal drains the partition; False without data. Raises LayoutError."""
     return parse_object(path, data).boolean("drain", False) if data else False
 
 
 def encode_isr_change(partitions: Sequence[TopicPartition]) -> bytes:
     """Return the data of `/isr_change_notification/isr_change_NNN`.
 
-    The node reports that the leader changed the ISRs of these partitions itself (A12).
+    The node reports that a leader changed the ISRs of the partitions itself (A12).
     """
     return encode_json({"version": 1, "partitions": _listed(partitions)})
 

@@ -1,11 +1,11 @@
 """Nodes of the cluster id, the controller and the registered brokers (V3, V4).
 
 The nodes are `/cluster/id`, `/controller`, `/controller_epoch` and `/brokers/ids/N`, with Kafka's
-keys and spellings (`ClusterIdZNode`, `ControllerZNode`, `BrokerIdZNode` of 3.9). Three keys are
-tidelog's own. `previous_broker_epoch` and `earlier_broker_epochs` name registrations since which
-the broker has lost no record (E3, E7). `reports_log_ends` means that the broker serves
-GetReplicaLogInfo (E6). The nodes `/brokers/stamps/N` and `/brokers/store_went_back` are tidelog's
-own, too (E8).
+keys and spellings (`ClusterIdZNode`, `ControllerZNode`, `BrokerIdZNode` of 3.9). Three keys of a
+registration are tidelog's own. `previous_broker_epoch` and `earlier_broker_epochs` name
+registrations since which the broker has lost no record (E3, E7). `reports_log_ends` means that the
+broker serves GetReplicaLogInfo (E6). The nodes `/brokers/stamps/N` and `/brokers/store_went_back`
+are tidelog's own, too (E8).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def encode_stamp(imported: int = NO_STAMP) -> bytes:
 
 
 def decode_stamp(path: str, node: Node | None) -> int:
-    """Return the transaction that wrote a stamp, or the imported stamp of a former store.
+    """Return the id of the transaction that wrote a stamp, perhaps in a former store.
 
     Raises LayoutError for a malformed stamp.
     """

@@ -1,9 +1,9 @@
 """Nodes of topics: `/brokers/topics/T` (V5) and `/brokers/topics/T/partitions/P/state` (V6).
 
-Both nodes have Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNode` of 3.9), and
+The nodes have Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNode` of 3.9), and
 keys of tidelog's own. The state node has `isr_epochs` (parallel to `isr`, V10), `elr` with
 `elr_epochs`, `last_leader` (E1), `removed` and `first_epochs` (V71), `reassigned_to` (V52) and
-`unproven` (E8). The topic node has `original_replicas` (R1). Kafka ignores these keys and drops
+`unproven` (E8). The topic node has `original_replicas` (R1). Kafka ignores tidelog's keys and drops
 them when it rewrites the node, so a missing key has a safe meaning.
 """
 
@@ -48,9 +48,9 @@ class TopicAssignment:
     """The replicas of each partition of a topic, in the order of preference (V5).
 
     `adding` and `removing` are the replicas that a reassignment adds and removes. `original` are
-    the replicas at the begin of a reassignment, in their order (R1). These mappings omit partitions
-    without such replicas. `topic_id` is ZERO_TOPIC_ID if a tool older than topic ids created the
-    topic.
+    the replicas at the beginning of a reassignment, in their order (R1). A partition without
+    adding, removing or original replicas is missing in the respective mapping. `topic_id` is
+    ZERO_TOPIC_ID if a tool older than topic ids created the topic.
     """
 
     topic_id: TopicId
@@ -60,7 +60,7 @@ class TopicAssignment:
     original: Mapping[int, Replicas] = field(default_factory=dict)
     #: Throttles of reassignments, in bytes per second (R4).
     throttles: Mapping[int, int] = field(default_factory=dict)
-    #: Partitions whose reassignments may pause.
+    #: Partitions whose reassignments pause while too few replicas are in sync.
     guarded: tuple[int, ...] = ()
 
 
@@ -158,7 +158,8 @@ def encode_partition_state(state: PartitionState) -> bytes:
 def rewrite_isr(path: str, data: bytes, state: PartitionState) -> bytes:
     """Return the data of a state node with a changed ISR, as its leader writes it (A12).
 
-    All other keys stay, unknown keys too. Raises LayoutError if `data` is no JSON object.
+    Keys that do not depend on the ISR stay unchanged, unknown keys too. Raises LayoutError if
+    `data` is no JSON object.
     """
     value = dict(parse_object(path, data).values)
     value["isr"] = state.isr
@@ -234,7 +235,7 @@ def _plain_state(value: Mapping[str, Any], stat: Stat) -> PartitionState | None:
     """Return a valid state that has only the usual keys, None for any other content.
 
     A new controller reads a hundred thousand states, and nearly all of them have only the usual
-    keys. The caller reads other states key by key.
+    keys. The caller reads a state with unusual keys one key at a time.
     """
     if value.keys() != _PLAIN_KEYS:
         return None

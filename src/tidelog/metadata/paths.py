@@ -48,7 +48,7 @@ def name_of(path: str) -> str:
 
 
 def join(parent: str, name: str) -> str:
-    """Return the path of a child."""
+    """Return the path of the child `name` of a node."""
     return f"/{name}" if parent == "/" else f"{parent}/{name}"
 
 

@@ -19,8 +19,8 @@ from typing import NamedTuple, Protocol
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 
-#: The expected version that matches every version. Only rules may use this value: an epoch from the
-#: wire must never become it (V6).
+#: The expected version that matches every version. An epoch from a request must never become this
+#: value, because a stale request would then succeed (V6).
 ANY_VERSION = -1
 #: `Stat.ephemeral_owner` of a persistent node.
 NO_OWNER = 0
@@ -120,8 +120,8 @@ class WatchEvent:
 class SessionEvent(Enum):
     """Changes of a session's state.
 
-    SUSPENDED means that the store cannot be reached. The session and its ephemeral nodes may still
-    exist (S3). EXPIRED means that the session has ended. Its ephemeral nodes are deleted, and its
+    SUSPENDED means that the store cannot be reached; the session and its ephemeral nodes may still
+    exist (S3). EXPIRED means that the session has ended; its ephemeral nodes are deleted, and its
     watches are dropped without firing.
     """
 
@@ -207,7 +207,7 @@ class StoreUnavailable(StoreError):
 class OutcomeUnknown(StoreError):
     """The response was lost, so the transaction may have been applied.
 
-    The caller must read the nodes and compare their content before it decides (S2).
+    Before it repeats a transaction, the caller must read the nodes and compare their content (S2).
     """
 
     def __init__(self, message: str) -> None:
@@ -251,7 +251,7 @@ class MetadataStore(Protocol):
         """Call back at every change of the session's state, in later sessions too."""
 
     async def get(self, path: str, watch: WatchCallback | None = None) -> Node | None:
-        """Return a node, None if the node does not exist; a watch then fires when it is created."""
+        """Return a node; None if it is missing: a watch then fires when the node is created."""
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """Return many nodes in the order of `paths`, each as of a moment of its own."""
@@ -262,13 +262,13 @@ class MetadataStore(Protocol):
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
         """Apply all operations or none, under a new transaction id above all earlier ids.
 
-        Raises TransactionFailed, RequestTooLarge, OutcomeUnknown. A store may also use ids for
-        other requests, and for transactions without a change.
+        Raises TransactionFailed, RequestTooLarge, OutcomeUnknown. A store may also use transaction
+        ids for starts of sessions, and for transactions without a change.
         """
 
     def beat(self) -> None:
-        """Record that the broker's loop turns.
+        """Record that the broker's event loop is not stuck.
 
-        The store keeps the session only while the last call is younger than a third of the session
-        timeout (DESIGN.md, rule 4).
+        The store keeps the session only while the last call of `beat` is younger than a third of
+        the session timeout (DESIGN.md, rule 4).
         """

@@ -35,11 +35,11 @@ Change = str
 MADE = "+"
 SET = "="
 REMOVED = "-"
-#: Mark for unknown children of the path that were created or deleted; transactions never use this
+#: Mark of a node whose children differ, without the children's names; transactions never use this
 #: mark.
 CHILDREN_DIFFER = "*"
 
-# The class's own __new__ takes twice as long.
+# A named tuple's own __new__ takes twice as long as `tuple.__new__`.
 _new = tuple.__new__
 
 
