@@ -1,10 +1,10 @@
 """Admin calls at the controller: topics and their partitions; a wait until a topic has leaders.
 
-A try has an unknown outcome when the connection broke or the broker timed out. The client repeats
-such a try. The errors "exists already" and "no such topic" may then be effects of the earlier try.
-The client treats these errors as success only after a try with an unknown outcome. For a creation
-the topic must also have the requested number of partitions. The client handles the error "has that
-many partitions already" in the same way.
+A try has an unknown outcome when the connection broke or the broker timed out; the client repeats
+the try. A repeated creation may find the topic that the earlier try created, and a repeated
+deletion may find no topic. The client accepts the errors "exists already", "no such topic" and "has
+that many partitions already" as success only after an unknown outcome. A topic that a repeated
+creation finds must also have the requested number of partitions.
 """
 
 from __future__ import annotations
@@ -156,9 +156,9 @@ class TopicAdmin:
     ) -> Operation[None]:
         """Request the removal of the highest partitions of a topic; `count` partitions remain.
 
-        With `drain`, a partition is removed after every consumer group has read it. The removal
-        goes on after the response. Raises KafkaError, with UNSUPPORTED_VERSION if a broker is not
-        tidelog's.
+        With `drain`, a partition is removed after every consumer group has read it. The controller
+        responds before the removal is complete. Raises KafkaError, with UNSUPPORTED_VERSION if a
+        broker is not tidelog's.
         """
         uncertain = _Uncertain()
         wanted = RemovePartitionsTopic(name, count, drain)

@@ -1,4 +1,4 @@
-"""Assignors of a group's leader: range and cooperative-sticky, as Kafka's consumers.
+"""Assignors of a group's leader: range and cooperative-sticky, as in Kafka's consumers.
 
 An assignor gets each member's subscription and owned partitions, and the number of partitions of
 each topic. Equal input gives equal output. The assignors have Kafka's names, because a group may
@@ -19,7 +19,7 @@ Shares = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """The subscription of a member at its join; it owned `owned` in generation `generation`."""
+    """A member's subscription at its join, and the partitions that it owned in `generation`."""
 
     topics: tuple[str, ...]
     instance_id: str | None = None
@@ -32,7 +32,7 @@ class Assignor(Protocol):
 
     #: The protocol name that members agree on.
     name: str
-    #: Whether members keep their partitions while they join; moved ones are revoked first
+    #: Whether members keep their partitions while they join, and revoke only moved partitions
     #: (KIP-429).
     is_cooperative: bool
 
@@ -71,8 +71,9 @@ class RangeAssignor:
 class CooperativeStickyAssignor:
     """The assignor that keeps partitions with their owners as far as shares stay balanced.
 
-    A moved partition takes two rounds. In the first round its owner revokes the partition, and no
-    member owns it. The owner then rejoins, and only then another member gets the partition.
+    The move of a partition takes two rebalances. In the first rebalance, the owner revokes the
+    moved partition, and no member owns it. The former owner then rejoins, and the second rebalance
+    gives the partition to another member.
     """
 
     name = "cooperative-sticky"
@@ -134,7 +135,7 @@ def _sticky(
 
 
 def _move_one(shares: Shares, members: Mapping[str, MemberSubscription]) -> bool:
-    """Move one partition to a member that has at least two fewer; return whether one moved."""
+    """Move one partition to a member with at least two fewer; return whether a partition moved."""
     for giver in sorted(shares, key=lambda member: (-len(shares[member]), member)):
         for tp in reversed(shares[giver]):
             taker = _least(shares, _subscribed(tp.topic, members))

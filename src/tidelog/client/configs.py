@@ -1,9 +1,10 @@
 """Reads and changes of the configuration of topics, one broker, and all brokers (KIP-226, 339).
 
-Only the broker itself serves requests for its own settings. Any live broker serves all other
-requests, and the rates of the replication throttle of dead brokers (R15). A change names single
-keys and leaves other keys unchanged. A change may be repeated. List changes are idempotent, too:
-brokers neither append a present element nor fail to subtract a missing one.
+Only the broker itself serves requests for its own settings. Any live broker serves requests for
+topics and for the defaults of all brokers, and for the throttle rates of dead brokers (R15). A
+change names single keys and leaves other keys unchanged. A change of a configuration may be
+repeated. List changes are idempotent, too: brokers neither append a present element nor fail to
+subtract a missing one.
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ class ConfigAdmin:
 
 
 def is_of_any_broker(changes: Sequence[ConfigChange]) -> bool:
-    """Return whether any live broker accepts these changes of one broker, even a dead one (R15)."""
+    """Return whether any live broker accepts these changes of a broker that may be dead (R15)."""
     return bool(changes) and all(change.name in FOREIGN_RATES for change in changes)
 
 

@@ -70,7 +70,7 @@ class _Progress:
     position: int
     #: The next offset to fetch.
     fetch_from: int
-    #: Records fetched ahead. The second field is the offset after them and after skipped records.
+    #: Records fetched ahead, and the offset after these records and after skipped records.
     ahead: deque[Record] = field(default_factory=deque)
     ahead_end: int = 0
     #: The end of readable records in the last response; -1 before the first response.
@@ -274,8 +274,8 @@ class GroupConsumer:
         """Rejoin the group.
 
         An eager member commits before it rejoins. A cooperative member keeps reading the partitions
-        that it still owns. Such a member commits its revoked partitions in the new generation,
-        before other members get them.
+        that it still owns. A cooperative member commits its revoked partitions in the new
+        generation, before other members get them.
         """
         yield from self.commit()
         assignment = yield from self.member.join()
@@ -283,7 +283,7 @@ class GroupConsumer:
         is_cooperative = self.member.options.assignor.is_cooperative
         known = self.partitions.positions
         for tp in known:
-            # A partition that was not kept may have been read by other members meanwhile.
+            # Other members may have read a partition that this member did not keep.
             if tp not in self.member.kept or not is_cooperative:
                 self.partitions.drop(tp)
                 self._committed.pop(tp, None)

@@ -115,7 +115,7 @@ class LogReader:
     def positions(
         self, starts: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
     ) -> Operation[dict[TopicPartition, int]]:
-        """Return offsets like `list_offsets`, but the end of a log that has no record that new."""
+        """Return offsets like `list_offsets`; return a log's end if no record is that new."""
         listed = yield from self.list_offsets(starts, isolation_level)
         too_new = {tp: LATEST for tp, each in listed.items() if each.offset < 0}
         if too_new:

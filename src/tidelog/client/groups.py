@@ -139,7 +139,7 @@ class GroupAdmin:
                 group, DESCRIBE_GROUPS, always(message), patience
             )
             for each in expect(answer, DescribeGroupsResponse).groups:
-                if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # Kafka 4: the group is missing
+                if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # Kafka 4: no such group
                     each.error_code, each.group_state = 0, DEAD
                 self._coordinators.check(group, each.error_code)
                 node = yield from self._coordinators.find(group, patience)
@@ -289,7 +289,7 @@ def _member(answer: DescribedGroupMember, is_consumer: bool) -> MemberDescriptio
         try:
             assignment = read_assignment(answer.member_assignment)
         except ProtocolError:
-            assignment = None  # another client's format counts as unknown
+            assignment = None  # an assignment of unknown format
     return MemberDescription(
         answer.member_id, answer.group_instance_id, answer.client_id, answer.client_host, assignment
     )

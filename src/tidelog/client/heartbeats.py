@@ -2,12 +2,12 @@
 
 The driver runs `beat` repeatedly beside the polls of a GroupConsumer, in its own thread or as a
 task of the simulator. The member stays alive as long as its application polls within
-`max_poll_interval_ms`. After that it leaves the group, so that other members take over from a stuck
-application (KIP-62). Only the next poll acts on the coordinator's responses, so that no partition
-is revoked while its records are processed.
+`max_poll_interval_ms`. After that time, the member of a stuck application leaves the group, so that
+other members get its partitions (KIP-62). Only the next poll acts on the coordinator's responses,
+so that no partition is revoked while its records are processed.
 
-`beat` may run in another thread than the polls. `Heartbeats` therefore has a router of its own,
-reads the membership as one value, and stores a response as one value.
+`beat` may run in another thread than the polls, so `Heartbeats` has a router of its own.
+`Heartbeats` reads the membership as one value, and stores a response as one value.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 
 #: Pause in ms when no heartbeat is due, or after a failed try.
 _LEAST_MS: Final = 100
-#: Minimum timeout of a try in ms; a try otherwise ends before the next heartbeat is due.
+#: Minimum timeout of a heartbeat's try in ms, even if the next heartbeat is due earlier.
 _LEAST_PATIENCE_MS: Final = 1_000
 #: Errors that the next poll must handle; any other error may not recur at the next heartbeat.
 _TOLD: Final = LOST | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
 
 
 class Heard(NamedTuple):
-    """The fate of a membership: an error of the coordinator.
+    """The error with which a coordinator rejected a heartbeat of a membership.
 
     The error is UNKNOWN_MEMBER_ID if the member left because its application did not poll.
     """
@@ -67,7 +67,7 @@ class Heartbeats:
         return self._now_ms() >= self._due_ms
 
     def sent(self) -> None:
-        """Note the response to a heartbeat, or to a request that counts as one."""
+        """Note the response to a heartbeat, or to a request that counts as a heartbeat."""
         self._due_ms = self._now_ms() + self._member.options.heartbeat_interval_ms
 
     def poll_begins(self) -> Heard | None:
@@ -76,11 +76,11 @@ class Heartbeats:
         return self._heard.pop() if self._heard else None
 
     def poll_ended(self) -> None:
-        """Start the application's time to process records."""
+        """Start to measure the time in which the application processes records."""
         self._polled_ms = self._now_ms()
         self._is_polling = False
 
-    # -- called beside them ---------------------------------------------------------------------
+    # -- called beside the polls ----------------------------------------------------------------
 
     def beat(self) -> Operation[int]:
         """Send a due heartbeat; return the milliseconds until the next call."""

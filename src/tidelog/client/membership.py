@@ -1,11 +1,11 @@
 """A member of a group: joins, assigns as leader, sends heartbeats, commits, leaves.
 
-The member is a state machine without a clock. Its driver calls `join` while `must_join` holds, and
-`heartbeat` in time; between polls, `heartbeats` sends heartbeats. A group may mix these members
-with Kafka's consumers: protocol type, assignors, subscriptions and assignments are Kafka's. With a
-cooperative assignor a member keeps its partitions while it joins, and rejoins after it revoked one
-(KIP-429). A new member gets its id first and joins with it (KIP-394); a member with an instance id
-is static (KIP-345).
+The member is a state machine without a clock. A member's driver calls `join` while `must_join`
+holds, and `heartbeat` in time; between polls, `heartbeats` sends heartbeats. A group may mix these
+members with Kafka's consumers: protocol type, assignors, subscriptions and assignments are Kafka's.
+With a cooperative assignor a member keeps its partitions while it joins, and rejoins after it
+revoked one (KIP-429). A new member gets its id first and joins with it (KIP-394); a member with an
+instance id is static (KIP-345).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LEAVING_MEMBERS_VERSION: Final = 3
 _SUBSCRIPTION_VERSION: Final = 2
 _ASSIGNMENT_VERSION: Final = 0
 _ANSWER_MARGIN_MS: Final = 5_000
-#: Timeout of a LeaveGroup in ms; if that fails, the session times out.
+#: Timeout of a LeaveGroup in ms; if the LeaveGroup fails, the session times out.
 _LEAVE_MS: Final = 5_000
 #: Errors that end a membership: other members own its partitions.
 LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
@@ -58,9 +58,9 @@ class MemberOptions:
     """The settings of a member; a coordinator removes a member that is silent for the session
     timeout.
 
-    A member that does not poll for `max_poll_interval_ms` leaves. A coordinator waits that long for
-    members that must rejoin (KIP-62). A heartbeat interval of 0 means one heartbeat with every
-    poll, and none between polls.
+    A member that does not poll for `max_poll_interval_ms` leaves. A coordinator waits up to
+    `max_poll_interval_ms` for members that must rejoin (KIP-62). A heartbeat interval of 0 means
+    one heartbeat with every poll, and none between polls.
     """
 
     group: str
@@ -115,9 +115,9 @@ class GroupMember:
     def join(self) -> Operation[frozenset[TopicPartition]]:
         """Join or rejoin until the group agrees; return the new assignment.
 
-        An eager member must commit its progress before `join`: other members may continue from
-        there. A cooperative member commits its revoked partitions afterwards, and rejoins while
-        `must_join` holds. Raises KafkaError, also for missing topics.
+        An eager member must commit its progress before `join`: another member may continue from the
+        committed offsets. A cooperative member commits its revoked partitions after `join`, and
+        rejoins while `must_join` holds. Raises KafkaError, also for missing topics.
         """
         what = f"joining group {self.options.group!r}"
         timeout_ms = self.options.max_poll_interval_ms + self._router.timeout_ms
@@ -210,7 +210,7 @@ class GroupMember:
             )
         counts = {name: len(topic.partitions) for name, topic in known.items()}
         for name in sorted({name for each in members.values() for name in each.topics}):
-            if name not in counts:  # another member's topic, which may not exist yet
+            if name not in counts:  # a topic of another member's subscription, which may not exist
                 found = (yield from self._router.metadata([name])).topics.get(name)
                 if found is not None and found.error is ErrorCode.NONE:
                     counts[name] = len(found.partitions)

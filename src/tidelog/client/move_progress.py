@@ -1,8 +1,8 @@
 """Progress of reassignments: copied and remaining bytes, rate, remaining time, state (R16).
 
 `ProgressMeter` is pure: its input is what brokers report, with the time of the sample. Progress
-compares the bytes of a copy with the leader's bytes; segments that only one of the two has deleted
-or compacted cause an error. Rates are averages over the last `window_ms`.
+compares the bytes of a copy with the leader's bytes; segments that only one of the two brokers has
+deleted or compacted falsify the progress. Rates are averages over the last `window_ms`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class MoveState(StrEnum):
 
     #: Added replicas copy.
     ADDING = "adding"
-    #: Added replicas do not copy for the moment: too few replicas are in sync.
+    #: Added replicas pause their copies, because too few replicas are in sync.
     PAUSED = "paused"
     #: All added replicas are in sync; the replicas to remove are being removed.
     COMPLETING = "completing"
-    #: Replicas are removed, and none was added.
+    #: The move removes replicas and adds none.
     REMOVING = "removing"
     #: The partition returns to its former replicas (R3).
     CANCELLING = "cancelling"
@@ -102,8 +102,8 @@ class ProgressMeter:
     ) -> list[MoveProgress]:
         """Return the progress of each move, in the order of their partitions.
 
-        `now_ms` is a monotonic time. A move without a sample is over and forgotten. A move whose
-        added replicas changed starts from zero.
+        `now_ms` is a monotonic time. A move without a sample is over, and its earlier samples are
+        dropped. A move whose added replicas changed starts from zero.
         """
         kept = {(tp, sample.move.adding) for tp, sample in samples.items()}
         self._points = {key: points for key, points in self._points.items() if key in kept}

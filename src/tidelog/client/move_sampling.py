@@ -1,8 +1,8 @@
 """Samples of reassignments: the controller's list, and the bytes that brokers report (R16).
 
-The controller lists the moving partitions. Each broker that leads such a partition, or adds a
-replica, reports its bytes (DescribeLogDirs). If a broker does not respond, its moves have no bytes,
-and the result has its error; other moves are sampled all the same.
+The controller lists the moving partitions. The leader of a moving partition, and each broker that
+adds a replica, report their bytes (DescribeLogDirs). If a broker does not respond, its moves have
+no bytes, and the result has its error; other moves are sampled all the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConnectionLost, KafkaError, RequestTimeout
 from tidelog.core.types import NO_LEADER, TopicPartition
 
-#: Timeout in ms of one broker's report: a hanging broker must not delay all others.
+#: Timeout in ms of one broker's report: a hanging broker must not delay all other reports.
 _SIZES_TIMEOUT_MS: Final = 2_000
 
 

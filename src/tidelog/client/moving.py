@@ -1,7 +1,7 @@
 """Reassignments of partitions to other brokers: start, queue, freeze, cancel, list (KIP-455).
 
-The controller serves these requests. All of them may be repeated: a partition that already moves,
-or has its target, is no error.
+The controller serves all requests of this module. A request may be repeated: a partition that
+already moves, or has its target, is no error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from tidelog.wire.registry import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_
 
 _ANSWER_MARGIN_MS: Final = 2_000
 #: Timeouts in ms of one try. A hanging controller loses its session, so the next try goes to a new
-#: controller. A change takes longer than a list, because it waits a second for brokers.
+#: controller. A change of reassignments takes longer than a list, because the controller waits a
+#: second for brokers.
 _LIST_MS: Final = 5_000
 _ALTER_MS: Final = 10_000
 
@@ -52,7 +53,7 @@ class MoveAsked:
 
 @dataclass(frozen=True, slots=True)
 class MoveUnderWay:
-    """A partition that is being moved; `replicas` are all current ones, the target first."""
+    """A partition that is being moved; `replicas` are all current replicas, the target first."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -115,12 +116,13 @@ class MoveAdmin:
         None cancels a move. A partition in `expected` is refused if its replicas have changed
         (R18). `queued` moves begin one after the other, as the limits of the queue allow (R8). A
         `throttle` is in bytes a second for each broker that the moves copy from or to, and ends
-        with the moves. A throttle of 0 removes that of a move under way; None keeps it (R4).
+        with the moves. A throttle of 0 removes the throttle of a move under way; None keeps the
+        throttle (R4).
 
         Returns when the moves have begun or are queued; errors of single partitions are in the
-        result. Raises KafkaError if the whole request failed. Controllers of Apache Kafka ignore
-        `expected`, and a queue or a throttle then raises UNSUPPORTED_VERSION. That error also comes
-        from brokers that cannot forbid another number of replicas.
+        result. Raises KafkaError if the whole request failed. With a controller of Apache Kafka,
+        `expected` is ignored, and a queue or a throttle raises UNSUPPORTED_VERSION. Brokers that
+        cannot forbid a change of the replication factor (KIP-860) also give UNSUPPORTED_VERSION.
         """
         before = expected or {}
         topics = topics_of(
@@ -137,8 +139,8 @@ class MoveAdmin:
     def cancel(
         self, ended: Mapping[TopicPartition, Collection[tuple[int, ...]]]
     ) -> Operation[dict[TopicPartition, MoveAsked]]:
-        """End moves to these targets, under way or queued; an empty collection of targets ends any
-        move.
+        """End moves with these targets, under way or queued; an empty collection of targets ends
+        any move.
 
         If a newer move has another target, that move continues, and the result is
         NO_REASSIGNMENT_IN_PROGRESS. Raises KafkaError if the whole request failed. Controllers of
@@ -157,8 +159,8 @@ class MoveAdmin:
     def freeze(self, is_frozen: bool) -> Operation[dict[TopicPartition, MoveAsked]]:
         """Set or end a freeze, during which no move begins (R11). Raises KafkaError.
 
-        Moves under way continue, and can be cancelled. A controller of Apache Kafka gives
-        UNSUPPORTED_VERSION.
+        Moves under way continue during a freeze, and can be cancelled. A controller of Apache Kafka
+        gives UNSUPPORTED_VERSION.
         """
         yield from self._check_knows_queue()
         what = "freezing reassignments" if is_frozen else "unfreezing reassignments"
@@ -212,7 +214,7 @@ class MoveAdmin:
         """Return the moves under way and queued, for these partitions or for all. Raises
         KafkaError.
 
-        A move that the controller starts from the queue is always in one of the two lists.
+        A queued move that the controller is starting is listed either as queued or as under way.
         """
         topics = None
         if partitions is not None:

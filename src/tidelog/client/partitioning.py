@@ -1,7 +1,8 @@
 """The partition of a record, chosen as Kafka's own producers do, so that keys stay together.
 
-A key's partition is its murmur2 hash modulo the number of partitions. Records without a key stay in
-one partition for a batch, then change it (KIP-480). Sources: BuiltInPartitioner, Utils.murmur2.
+A key's partition is its murmur2 hash modulo the number of partitions. Records without a key go to
+one partition until a batch is full, then to another partition (KIP-480). Sources:
+BuiltInPartitioner, Utils.murmur2.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The queue decides which batch to send next, and how a response or a lost connection affects later
 batches. Several batches may be in flight. After a failure the queue waits until no batch is in
-flight, then resends all unacknowledged batches in order. Brokers then get the sequence numbers that
-they expect (KIP-98), and recognise duplicates. The queue uses no sockets and no clock.
+flight, then resends all unacknowledged batches in order. Brokers get the sequence numbers in the
+expected order (KIP-98), and recognise duplicates. The queue uses no sockets and no clock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_GAPS: Final = 5
 
 
 class BatchState(Enum):
-    """The place of a batch between producer and leader."""
+    """The state of a batch on its way from the producer to the leader."""
 
     WAITING = "waiting"
     IN_FLIGHT = "in flight"
@@ -40,12 +40,12 @@ class BatchState(Enum):
 
 @dataclass(slots=True, eq=False)
 class ProduceBatch:
-    """A whole record batch, and the rows of the caller that it contains."""
+    """A whole record batch, and the caller's row numbers of the records in the batch."""
 
     tp: TopicPartition
     data: bytearray
     count: int
-    #: The caller's numbers of its records, in order.
+    #: The caller's row numbers of the batch's records, in order.
     rows: Sequence[int]
     deadline_ms: int
     state: BatchState = BatchState.WAITING
@@ -53,7 +53,7 @@ class ProduceBatch:
     last_error: TidelogError | None = None
 
     def halves(self) -> tuple[ProduceBatch, ProduceBatch]:
-        """Return two batches with the records and sequence numbers of this one."""
+        """Return two batches with the records and sequence numbers of this batch."""
         view = BatchView(self.data)
         records = [
             NewRecord(each.key, each.value, each.timestamp_ms, each.headers)
@@ -105,8 +105,8 @@ class ProduceQueue:
         """Return the batch to send now; None while the queue waits or has no unsent batch."""
         if self._is_draining or now_ms < self.not_before_ms:
             return None
-        # The limit counts from the oldest batch: brokers would forget that one if later ones were
-        # sent.
+        # The limit counts from the oldest unacknowledged batch, which brokers would forget if more
+        # batches were sent.
         for batch in islice(self.batches, self.max_in_flight):
             if batch.state is BatchState.WAITING:
                 return batch

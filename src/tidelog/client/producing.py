@@ -2,8 +2,9 @@
 
 A rejected batch was not appended; the client retries after a retriable error. A try has an unknown
 outcome when the connection broke, no response came in time, or too few replicas were in sync after
-the append. Then only a batch with a producer id is resent, since brokers recognise its sequence.
-For any other batch the client raises OutcomeUnknownError: a resend could store its records twice.
+the append. After an unknown outcome, a batch with a producer id is resent, because brokers
+recognise its sequence. A batch without a producer id raises OutcomeUnknownError instead: a resend
+could store its records twice.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class ReplicaProgress:
 
     @property
     def cause(self) -> ShrinkCause | None:
-        """The reason for which the replica is out of the ISR; None for a member."""
+        """The reason for which the replica is out of the ISR; None for a replica in the ISR."""
         return None if self.out_cause is None else ShrinkCause[self.out_cause.upper()]
 
 
@@ -82,7 +82,7 @@ class PartitionReplicas:
     tp: TopicPartition
     leader: int
     leader_epoch: int
-    #: The epoch of the published state that was described.
+    #: The partition epoch of the state that the broker described.
     partition_epoch: int
     #: The high watermark; None unless the responding broker leads the partition.
     high_watermark: int | None

@@ -2,9 +2,9 @@
 
 `ClusterRouter` holds the last metadata. A retriable failure invalidates the metadata, so that the
 next try reads it again. Metadata requests go to every known broker and every bootstrap address in
-turn. A partitioned broker may respond with old metadata. The router therefore keeps the latest
-leader epoch of each partition in any response (KIP-320). A reader never returns from a new leader
-to its predecessor.
+turn. A partitioned broker may respond with old metadata, so the router keeps the latest leader
+epoch of each partition in any response (KIP-320). A reader never returns from a new leader to its
+predecessor.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tidelog.core.types import NO_LEADER, ZERO_TOPIC_ID, TopicPartition
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.wire.registry import METADATA
 
-#: Timeout in ms of one Metadata request: several brokers are tried in turn, and none may use up the
-#: whole time.
+#: Timeout in ms of one Metadata request: several brokers are tried in turn, and no broker may use
+#: up the whole time.
 METADATA_CALL_MS = 5_000
 #: Metadata requests must not create topics, and allow_auto_topic_creation exists only from version
-#: 4. Every supported broker serves that version.
+#: 4. Every supported broker serves version 4 of Metadata.
 _NO_AUTO_CREATION_VERSION = 4
 
 
@@ -80,7 +80,7 @@ class ClusterRouter:
             yield Pause(pause_ms)
 
     def forget(self) -> None:
-        """Forget brokers, leaders and the controller; the next operation reads them again."""
+        """Forget brokers, leaders and the controller; the next operation reads new metadata."""
         self._topics.clear()
         self._brokers = {}
         self._controller_id = -1
@@ -142,7 +142,7 @@ class ClusterRouter:
         return ClusterMetadata.from_response(expect(answer, MetadataResponse))
 
     def _addresses(self) -> list[Address]:
-        """Return the addresses to try: the last one to respond, known brokers, then bootstrap."""
+        """Return the addresses to try: the last broker asked, known brokers, then bootstrap."""
         candidates = [] if self._last_asked is None else [self._last_asked]
         return list(dict.fromkeys([*candidates, *self._seen, *self._bootstrap]))
 
@@ -200,7 +200,7 @@ class ClusterRouter:
     def leaders(
         self, partitions: Iterable[TopicPartition], patience: Patience
     ) -> Operation[dict[BrokerNode, list[TopicPartition]]]:
-        """Return the partitions by leader; raise KafkaError for the first one without leader."""
+        """Return the partitions by leader; raise KafkaError if a partition has no leader."""
         wanted = list(partitions)
         unknown = [n for n in dict.fromkeys(tp.topic for tp in wanted) if n not in self._topics]
         if unknown:
@@ -328,7 +328,7 @@ def topics_of(
 ) -> list[T]:
     """Return the topics of a message in the given order, each with its name and entries.
 
-    The entry of a partition is its number, or the result of `entry`.
+    A topic's entry for a partition is the partition's number, or the result of `entry`.
     """
     found: dict[str, list[Any]] = {}
     for tp in partitions:

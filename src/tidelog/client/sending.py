@@ -83,7 +83,7 @@ class RecordSender:
         return sum(each.records for each in self.sent.values())
 
     def add(self, record: NewRecord, partition: int | None) -> Operation[None]:
-        """Take a record; send its batch if that is full.
+        """Take a record; send its batch if the batch is full.
 
         Raises KafkaError, TooLargeError, OutcomeUnknownError. No record after a failed batch is
         sent.
@@ -132,8 +132,8 @@ class RecordSender:
         except TidelogError as error:
             if not isinstance(error, KafkaError) or error.code not in _TOO_LARGE:
                 # The broker may have stored the batch, and would drop a batch with the same
-                # sequence number as a duplicate. The client therefore continues with a new producer
-                # id.
+                # sequence number as a duplicate. After a failed batch, the sender continues with a
+                # new producer id.
                 self._producer = None
                 self._sequences.clear()
                 raise

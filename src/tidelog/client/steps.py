@@ -1,6 +1,6 @@
 """The steps that operations request from their driver, and the driver's responses.
 
-An operation is a generator. It yields a `Call` (a request to an address) or a `Pause`, and returns
+An operation is a generator: it yields a `Call` (a request to an address) or a `Pause`, and returns
 its result. The driver sends a `Response` for a call, and `NO_ANSWER` after a pause. The driver
 throws failures into the generator: NotSent, ConnectionLost, RequestTimeout, ProtocolError, or
 KafkaError if no API version is in common. Operations use no sockets and no clock, so any loop can

@@ -1,7 +1,8 @@
 """Upkeep of partitions: leader elections, deletions of oldest records, sizes of replicas.
 
 The controller serves elections (KIP-183, KIP-460), leaders serve deletions (KIP-107), and each
-broker serves its own sizes (KIP-113, KIP-827). All requests may be repeated without further effect.
+broker serves its own sizes (KIP-113, KIP-827). All requests of this module may be repeated without
+further effect.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _ANSWER_MARGIN_MS: Final = 2_000
 
 
 class ElectionType(IntEnum):
-    """The replica to elect: the preferred one, or any live one, even if it lacks records."""
+    """The replica to elect: the preferred replica, or any live replica that may lack records."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -96,15 +97,18 @@ class LogDirDescription:
     replicas: tuple[ReplicaSize, ...]
     usable_bytes: int
     total_bytes: int
-    #: Whether the disk is full, so that the directory serves reads only (tidelog's brokers).
+    #: Whether the disk is full, so that the directory serves reads only (only tidelog's brokers
+    #: report it).
     is_read_only: bool = False
-    #: Whether the directory takes no new replicas (tidelog's brokers).
+    #: Whether the directory takes no new replicas (only tidelog's brokers report it).
     is_cordoned: bool = False
-    #: Whether too many operations of the directory are slow (tidelog's brokers).
+    #: Whether too many operations in the directory are slow (only tidelog's brokers report it).
     is_slow: bool = False
-    #: Whether the directory's replicas move to other directories (tidelog's brokers).
+    #: Whether the directory's replicas move to other directories (only tidelog's brokers report
+    #: it).
     is_draining: bool = False
-    #: The replicas that a failed directory held when it failed (tidelog's brokers).
+    #: The replicas that a failed directory held at its failure (only tidelog's brokers report
+    #: them).
     last_known: tuple[ReplicaSize, ...] = ()
 
     @property
@@ -253,8 +257,8 @@ class PartitionAdmin:
     def mark_log_dirs_bad(self, broker_id: int, paths: Sequence[str]) -> Operation[None]:
         """Make a broker treat log directories as failed (D12).
 
-        The API is tidelog's own. A repeated request has no further effect. Raises KafkaError for
-        the first directory that is refused.
+        The API is tidelog's own. To mark a directory again has no further effect. Raises KafkaError
+        for the first directory that is refused.
         """
         message = MarkLogDirsBadRequest(list(paths))
 

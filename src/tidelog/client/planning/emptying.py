@@ -1,6 +1,6 @@
 """Plans that empty brokers (R17): `decommissioned` for removal, `drained` for maintenance.
 
-A replica on such a broker goes to the best other broker; its partition keeps the number of
+A replica on an emptied broker goes to the best remaining broker; its partition keeps the number of
 replicas. A partition whose preferred leader moves gets another in-sync preferred leader, if
 possible. If the remaining brokers are too few for a partition's replicas, decommissioning fails,
 and draining keeps the replica as a follower. Draining skips a partition with a replica on a dead
@@ -91,7 +91,7 @@ def drained(state: ClusterState, leaving: AbstractSet[int], leaders_only: bool =
 def _leads_for_another(partition: PlacedPartition, able: Sequence[int]) -> bool:
     """Return whether a replica in `able`, but not the preferred one, can lead now.
 
-    No replica in `able` leads then.
+    The result is False if the current leader is in `able`.
     """
     if partition.leader in able or partition.replicas[0] in partition.isr:
         return False

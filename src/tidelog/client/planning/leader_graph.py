@@ -34,8 +34,8 @@ class LeaderGraph:
         """Return changes (partition, its new leader) that take one leadership from `source`.
 
         The shortest chain to the broker with the fewest leaderships is chosen. The changes are in
-        order of execution: the last broker gains first. The list is empty unless a reachable broker
-        has at least two leaderships fewer than `source`.
+        order of execution: the last broker of the chain gains a leadership first. The list is empty
+        unless a reachable broker has at least two leaderships fewer than `source`.
         """
         came: dict[int, tuple[TopicPartition, int]] = {}
         queue = deque([source])

@@ -24,8 +24,9 @@ class PlannedMove:
     #: Bytes of one copy of the partition.
     size_bytes: int
     reason: str
-    #: Whether the current leader stays a replica while another replica becomes preferred. Only then
-    #: an election is needed: a removed leader passes its leadership to the preferred replica.
+    #: Whether the current leader stays a replica while another replica becomes preferred. A leader
+    #: that the move removes needs no election, because its leadership passes to the preferred
+    #: replica.
     needs_election: bool = False
 
     @property

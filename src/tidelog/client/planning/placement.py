@@ -92,5 +92,5 @@ class PlannedPlacement:
 
 
 def leader_first(replicas: Sequence[int], leader: int) -> tuple[int, ...]:
-    """Return the replicas with the leader first and the others in their order."""
+    """Return the replicas with the leader first and the other replicas in their order."""
     return (leader, *(broker for broker in replicas if broker != leader))

@@ -3,8 +3,8 @@
 Each step changes the placement only where it is unbalanced, and moves the cheapest replica that
 helps, so few bytes move. The numbers of replicas of any two brokers differ by at most one, unless
 racks forbid it. Exchanges of two replicas bring the bytes of a broker within a tolerance of the
-mean, if possible. Leaders are as even as the replicas allow, without any copy. A balanced cluster
-has no moves.
+mean, if possible. Leaderships are spread as evenly as the replicas allow, without any copy. A
+balanced cluster has no moves.
 
 No step worsens the result of an earlier step, and each step reduces its own imbalance, so planning
 ends.
@@ -24,9 +24,9 @@ from tidelog.core.types import TopicPartition
 from tidelog.core.wording import counted
 
 TOLERANCE = 0.1
-#: Imbalances below this are not worth a copy.
+#: Smallest imbalance that is worth a copy.
 _LEAST_BYTES = 1024 * 1024
-#: An exchange that closes a smaller part of the gap than this is not worth two copies.
+#: Smallest part of the gap that an exchange must close to be worth two copies.
 _LEAST_PART = 0.02
 #: Number of replicas of each broker that are tried for an exchange, nearest to the best size.
 _TRIED = 12
@@ -35,9 +35,9 @@ _TRIED = 12
 def rebalanced(state: ClusterState, tolerance: float = TOLERANCE) -> MovePlan:
     """Return the moves that balance the cluster, each with the first imbalance that it reduces.
 
-    `tolerance` limits the distance of a broker's bytes from the mean, as a part of the mean. Moving
-    partitions count, but the plan does not move them again. Raises PlanError if a replica is on a
-    dead broker.
+    `tolerance` limits the distance of a broker's bytes from the mean, as a fraction of the mean.
+    Moving partitions count, but the plan does not move them again. Raises PlanError if a replica is
+    on a dead broker.
     """
     for partition in state.partitions:
         check_replicas_alive(state, partition)
@@ -86,7 +86,7 @@ class _Balancer:
     # -- steps ----------------------------------------------------------------------------------
 
     def _spread_racks(self) -> bool:
-        """Move replicas out of racks with too many of their partition; return whether any moved."""
+        """Spread each partition's replicas over the racks; return whether any replica moved."""
         placement, moved = self.placement, False
         for tp in self._free:
             while True:
@@ -112,7 +112,7 @@ class _Balancer:
         return moved
 
     def _even_replicas(self) -> bool:
-        """Move replicas to brokers with at least two fewer; return whether any moved."""
+        """Move replicas to brokers with at least two fewer replicas; return whether any moved."""
         counts, moved = self.placement.counts, False
         while True:
             step = self._next_replica()
@@ -176,7 +176,7 @@ class _Balancer:
                     yield source, target
 
     def _best_exchange(self, source: int, target: int) -> _Exchange | None:
-        """Return the cheapest sufficient exchange, else the one that reduces the gap most."""
+        """Return the cheapest sufficient exchange, else the exchange that reduces the gap most."""
         sums = self.placement.bytes
         gap = sums[source] - sums[target]
         mean = sum(sums[each] for each in self._live) / len(self._live)

@@ -1,6 +1,6 @@
 """An index of each broker's replicas by size, for searches near a wanted size.
 
-The cost of a search grows with the replicas that it yields, not with those of the broker.
+The cost of a search grows with the replicas that it yields, not with the broker's replicas.
 """
 
 from __future__ import annotations
