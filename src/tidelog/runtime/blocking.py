@@ -133,7 +133,7 @@ class BlockingClient:
 
     @property
     def timeout_ms(self) -> int:
-        """The time in ms after which the error of a call is final."""
+        """The time in ms for which a failed call is retried before its error is final."""
         return self._router.timeout_ms
 
     @timeout_ms.setter
@@ -225,8 +225,9 @@ class BlockingClient:
     ) -> BlockingGroupConsumer:
         """Return a consumer that reads as a member of a group.
 
-        The consumer starts at the group's committed offsets. Without a committed offset it starts
-        at `start`: EARLIEST, LATEST, or the first record not older than a timestamp in ms.
+        The consumer starts at the group's committed offsets. A partition without a committed offset
+        is read from `start`: EARLIEST, LATEST, or the first record not older than a timestamp in
+        ms.
         """
         partitions = PartitionConsumer(self._reader, isolation_level)
         member = GroupMember(self._router, self._coordinators, self._groups, options)

@@ -97,7 +97,7 @@ class Background:
 class BlockingGroupConsumer(BlockingConsumer):
     """A consumer of the partitions that its group assigns to it.
 
-    The context manager commits and leaves the group at the end. After an exception in the block, it
+    The context manager commits and leaves the group at the end; after an exception in the block, it
     leaves without a commit.
     """
 

@@ -3,7 +3,8 @@
 The first exchange on every connection is ApiVersions (KIP-511). The blocking client calls
 `exchange`, which sends one request and waits for its response. The producer has several requests in
 flight on several connections; its calls `send`, `flush` and `receive` never wait. After any failure
-the caller must close the connection, so that no late response is taken for that of a later request.
+the caller must close the connection, so that no late response is taken for the response to a later
+request.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class BrokerConnection:
     def version(self, api_key: int, highest: int | None = None) -> int:
         """Return the highest version of an API that both sides know, at most `highest`.
 
-        Raises KafkaError UNSUPPORTED_VERSION if there is none.
+        Raises KafkaError UNSUPPORTED_VERSION if no version is in common.
         """
         try:
             return self._peer.version(api_key, highest)

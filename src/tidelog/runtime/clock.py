@@ -2,8 +2,8 @@
 
 Monotonic time comes from the kernel and is comparable only within one machine; wall-clock time may
 jump. Monotonic time advances while the machine is suspended, because sessions with a store on
-another machine age meanwhile, too (V47). Timers of the loop do not advance meanwhile. In
-simulation, `tidelog.sim` provides clock and randomness.
+another machine age during that time, too (V47). Timers of the event loop do not advance while the
+machine is suspended. In simulation, `tidelog.sim` provides clock and randomness.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reading of configuration files, for brokers and for commands that use the same files.
 
-A file whose name ends in `.toml` is TOML; any other file has Java's properties. Every error is a
-ConfigError that names the file, environment variable or option at fault. `core.config` validates
+A file whose name ends in `.toml` is TOML; any other file is a Java properties file. Every error is
+a ConfigError that names the file, environment variable or option at fault. `core.config` validates
 the values.
 """
 
@@ -76,7 +76,7 @@ def _read(path: str, named: str) -> str:
 def _source_of(
     error: ConfigError, path: str, environment: Mapping[str, str], overrides: Mapping[str, str]
 ) -> str:
-    """Return the source of the invalid value of an error, whose message begins with the key."""
+    """Return the source of the value that an error, which begins with the key, rejects."""
     key = re.match(r"[\w.-]+(?==)", str(error))
     if key is not None and key[0] in overrides:
         return f"--override {key[0]}"

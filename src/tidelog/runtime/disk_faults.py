@@ -80,7 +80,7 @@ class DiskFaults:
     def __init__(self, path: str) -> None:
         #: The mapped file, whose first byte counts changes.
         self.shared = _opened(path)
-        #: The number of the change to which the known faults belong.
+        #: The value of the change counter at the last reading of the faults.
         self.change = 0
         self._faults: Mapping[str, DiskFault] = {}
 
@@ -104,7 +104,7 @@ class FaultyFiles(OsFiles):
         self._directory = directory
         self._faults = faults
         self._shared = faults.shared
-        #: The number of the last change after which this directory had no fault.
+        #: The change counter at the last call that found no fault of this directory.
         self._healthy_change = -1
 
     def _strike(self, call: str, path: str, *, needs_space: bool = False) -> None:

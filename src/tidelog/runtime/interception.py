@@ -1,14 +1,13 @@
 """Interception rules in a directory, which a test writes and its cluster's brokers read.
 
-    rules.jsonl a line per change: a rule, or the number of a rule that ended
+`rules.jsonl` has a line per change: a rule, or the number of a rule that ended. `N.matched` has a
+byte for every request that matched rule N, on any broker. `N.struck` has a line for every request
+that rule N struck.
 
-    N.matched a byte for every request that matched rule N, on any broker N.struck a line for every
-    request that rule N struck
-
-Each change is one appending write. So a broker that is paused, killed or restarted misses no rule,
-and a rule applies to every request that begins after `add` has returned. The position of an
-appended byte is the number of its request, so no locks are needed. There is no port and no
-listener: any process that may write to the directory may intercept requests.
+Each change is one appending write. A broker that is paused, killed or restarted misses no rule, and
+a rule applies to every request that begins after `add` has returned. The position of an appended
+byte is the number of its request, so no locks are needed. There is no port and no listener: any
+process that may write to the directory may intercept requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The real lane of a log directory, which runs operations on the loop or on threads.
 
 Passing an operation to a thread costs 57 µs, or more if the loop is busy; the operation itself
-costs 0.8 µs (DESIGN.md, rule 3). So FAST operations run on the loop until one of them has waited
+costs 0.8 µs (DESIGN.md, rule 3). FAST operations run on the loop, until one of them has waited
 SLOW_CALL_NS for the disk. After a slow operation, FAST operations run on the directory's thread
 until CLEAN_NS have passed without a slow one. A call has waited for the disk only if it gave up the
 processor voluntarily, not if the machine ran another process. SLOW and READ operations have their
@@ -86,7 +86,7 @@ class _Worker:
             result, failure = self._lane.execute(operation, work)
             self.under_way_since_ns = 0
             self._lane.finished(self, (completion, result, failure))
-            # Without this, the thread would keep the last read data in memory until the next job.
+            # Without `del`, the thread would keep the last read data in memory until the next job.
             del job, operation, completion, result, failure
 
 
@@ -263,7 +263,7 @@ class ThreadLane:
             if is_write:
                 end_ns, times = time.monotonic_ns(), self._times
                 took_ns = end_ns - begin_ns
-                times.writes += 1  # not by a call, because every record passes here
+                times.writes += 1  # no function call, because every append passes here
                 if took_ns >= times.limit_ns:
                     times.was_slow_write(took_ns)
                 if took_ns >= SLOW_CALL_NS and voluntary_switches() != waits:
@@ -301,7 +301,8 @@ class ThreadLane:
                 else:
                     completion.fail(failure)
             except BaseException:
-                # The error is raised, and a later turn of the loop delivers the other results.
+                # A later callback of the loop delivers the remaining results, despite the error
+                # that is raised.
                 with self._wake_lock:
                     self._results[:0] = results[number + 1 :]
                 self._loop.call_soon(self._deliver)

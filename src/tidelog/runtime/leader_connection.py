@@ -20,7 +20,7 @@ from tidelog.runtime.broker_connection import CONNECT_TIMEOUT_MS, BrokerConnecti
 from tidelog.wire.messages.produce import ProduceRequest, ProduceResponse
 from tidelog.wire.registry import PRODUCE
 
-#: Size of the kernel's send buffer, which lets it send while the caller encodes batches.
+#: Size of the kernel's send buffer, from which the kernel sends while the caller encodes batches.
 _SEND_BUFFER_BYTES: Final = 2 * MIB
 
 
@@ -64,7 +64,7 @@ class LeaderConnection:
 
     @property
     def deadline_ms(self) -> int:
-        """The deadline of the oldest request; there must be one."""
+        """The deadline of the oldest request in flight; there must be a request in flight."""
         return self.in_flight[0].deadline_ms
 
     def is_overdue(self, now_ms: int) -> bool:

@@ -57,7 +57,7 @@ class Floods:
     def ended(self, everything: bool = False) -> Iterator[logging.LogRecord]:
         """Return a summary line for each ended window that suppressed warnings.
 
-        With `everything`, all windows end now.
+        With `everything`, windows that have not ended count as ended.
         """
         now = self._clock()
         while self._kinds:

@@ -29,12 +29,12 @@ from tidelog.runtime.log_floods import Floods
 _FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 #: Name of the parent of all brokers' loggers.
 _ROOT = "tidelog"
-#: Streams that clients can list before a stream has its first line.
+#: Kafka's log streams, which clients can list before the first line of a stream is logged.
 _STREAMS = ("controller", "request", "server", "state_change", "store")
 #: Number of lines that may wait for a blocked disk; later lines are dropped and counted.
 _QUEUE_LINES = 100_000
-#: Time without a written line after which the process ends without the thread, because the reader
-#: of standard error has stopped.
+#: Time without a written line after which an ending process stops waiting for the thread: the
+#: reader of standard error has stopped.
 _BLOCKED_AFTER_S = 3.0
 #: Interval at which an idle thread checks for ended windows of floods.
 _SUMMARIZE_EVERY_S = 1.0
@@ -63,7 +63,7 @@ class LogFile:
     def of(cls, *descriptors: int) -> LogFile | None:
         """Return the file of the first descriptor, or None for a terminal, pipe or removed file.
 
-        Other descriptors are included if they refer to the same file.
+        Further descriptors are included if they refer to the file of the first descriptor.
         """
         link = f"/proc/self/fd/{descriptors[0]}"
         try:

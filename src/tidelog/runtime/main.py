@@ -218,7 +218,7 @@ class _Reloading:
         self._again = False
 
     def request(self) -> None:
-        """Reopen the log and reload the configuration, after a reload that is under way."""
+        """Reopen the log and reload the configuration, once a reload under way has ended."""
         self._log_thread.reopen()
         self._again = True
         if self._task is None or self._task.done():
@@ -259,7 +259,7 @@ def _addresses(broker: Broker) -> str:
 
 def intercept(broker: Broker, directory: str) -> None:
     """Let a test intercept requests by rules in a directory."""
-    # Imported here, because other brokers do not need the module.
+    # Imported here, because only a broker under test needs the module.
     from tidelog.broker.server.interception import Interceptor
     from tidelog.runtime.interception import InterceptionDirectory
 
@@ -268,13 +268,13 @@ def intercept(broker: Broker, directory: str) -> None:
 
 
 def faulty_files(path: str) -> Callable[[str], Files | None]:
-    """Return a function from log directory to its `Files`, or to None for the real ones.
+    """Return a function from log directory to its `Files`, or to None for the real files.
 
     With a `path`, a test can inject faults by that file.
     """
     if not path:
         return lambda directory: None
-    # Imported here, because other brokers do not need the module.
+    # Imported here, because only a broker under test needs the module.
     from tidelog.runtime.disk_faults import DiskFaults, FaultyFiles
 
     faults = DiskFaults(path)

@@ -2,8 +2,8 @@
 
 Load makes the process grow, because the broker keeps buffers for reuse and the C library's
 allocator keeps free memory. By default, each allocating thread gets its own arena of 64 MiB of
-addresses, which grows with the thread's largest reads. So a broker uses one arena for all threads,
-and releases unused buffers and free pages at rest.
+addresses, which grows with the thread's largest reads. A broker uses one arena for all threads, and
+releases unused buffers and free pages at rest.
 
 A process is at rest if it used little processor time during `LOOK_MS`. Without glibc, only the
 buffers are released. A release blocks the loop, for 0.2 s with 10,000 replicas. Because light
@@ -42,7 +42,7 @@ _KEPT_BYTES: Final = MIB
 def use_one_arena() -> bool:
     """Make all threads allocate from one arena, if called before the first thread starts.
 
-    Returns whether the C library supports this.
+    Returns whether the C library supports a single arena.
     """
     try:
         return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1))
@@ -78,7 +78,7 @@ class MemoryAtRest:
         resident: Callable[[], int] = resident_bytes,
         processor_s: Callable[[], float] = time.process_time,
     ) -> None:
-        """`log` gets a line for operators; tests replace the other functions."""
+        """`log` gets a line for operators; tests replace `trim`, `resident` and `processor_s`."""
         self._clock = clock
         self._log = log
         self._trim = trim
@@ -105,9 +105,9 @@ class MemoryAtRest:
         begin_ns = self._clock.monotonic_ns()
         has_grown = before_bytes >= self._floor_bytes + GROWTH_BYTES
         if load < REST_LOAD and has_grown and begin_ns >= self._not_before_ns:
-            # An idle broker allocates too little to start a garbage collection, so reads of
-            # departed consumers would stay in reference cycles. The collection skips objects from
-            # before the start, which are frozen.
+            # An idle broker allocates too little to start a garbage collection, so data read for
+            # closed connections would stay in reference cycles. The collection skips the frozen
+            # objects of the broker's start.
             gc.collect()
             for release in self._releases:
                 release()

@@ -101,7 +101,7 @@ class SocketStream(asyncio.BufferedProtocol):
         return info[0] != _TCP_ESTABLISHED
 
     def watch_writable(self, callback: Callable[[], None]) -> None:
-        """Call back whenever the kernel has room."""
+        """Call back whenever the kernel has room for bytes to send."""
         if self._out is not None:
             self._is_watched = True
             self._loop.add_writer(self._out.fileno(), callback)

@@ -43,7 +43,8 @@ _NOT_ENDING = frozenset(
         signal.SIGSEGV,
         signal.SIGSYS,
         signal.SIGTRAP,
-        # Python ignores these two signals, because the call that caused them reports an error.
+        # Python ignores SIGPIPE and SIGXFSZ, because the call that causes the signal reports an
+        # error.
         signal.SIGPIPE,
         signal.SIGXFSZ,
         signal.SIGHUP,
@@ -58,7 +59,7 @@ class Phase(IntEnum):
 
     #: No log directory is open, so the start can be cancelled at any moment.
     CONNECTING = 0
-    #: The broker recovers logs and registers; a stop waits until the start is complete.
+    #: The broker recovers its logs and registers itself; a stop waits until the start is complete.
     STARTING = 1
     RUNNING = 2
     STOPPING = 3
@@ -146,7 +147,7 @@ class BrokerSignals:
 
     def _note(self, number: int, _: FrameType | None) -> None:
         if self.phase is Phase.STOPPED:
-            os._exit(0)  # the process only has to write its last log lines
+            os._exit(0)  # a stopped broker only has to write its last log lines
         self._early.append(number)
 
 
@@ -170,8 +171,8 @@ def name_of(number: int) -> str:
 
 
 def _nothing() -> None:
-    """Do nothing: the broker has not got so far."""
+    """Do nothing, because the broker has not reached the phase that handles the signal."""
 
 
 def _nothing_said(reason: str) -> None:
-    """Do nothing: the broker has not got so far."""
+    """Do nothing, because the broker has not reached the phase that handles the signal."""

@@ -1,7 +1,7 @@
 """Protection of a broker process against closed or blocked standard streams.
 
-A broker's terminal may hang up, and the reader of its pipe may end or stop reading. Neither may end
-the broker, or keep it from ending.
+A broker's terminal may hang up, and the reader of its pipe may end or stop reading. Neither a
+hangup nor a blocked pipe may end the broker, or keep it from ending.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _PATIENCE_S = 1.0
 def open_closed() -> None:
     """Open /dev/null for each standard stream that is closed.
 
-    If a stream stayed closed, the next opened file would get its descriptor, and with it messages
-    for people.
+    If a stream stayed closed, the next opened file would get its descriptor, and log lines would be
+    written into that file.
     """
     for descriptor in range(3):
         try:

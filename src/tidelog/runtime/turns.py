@@ -1,8 +1,8 @@
 """Callbacks at the beginning of each turn of the real loop.
 
 asyncio has no hook at the start of a turn. Only the loop's selector runs between the wait and the
-callbacks of a turn. So the loop of a broker has a selector that calls a registered callback after
-each wait.
+callbacks of a turn. The loop of a broker has a selector that calls a registered callback after each
+wait.
 """
 
 from __future__ import annotations

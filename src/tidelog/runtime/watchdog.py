@@ -1,12 +1,12 @@
 """A watchdog that ends a process whose loop hangs (DESIGN.md, rule 4).
 
 The loop records the time at every tick, and a thread checks the age of that time. A broker whose
-loop has not turned for the session timeout has lost its session, so the process ends at once. The
+loop has been stuck for the session timeout has lost its session, so the process ends at once. The
 watchdog ignores writes that hang on a disk's thread: the loop fails that log directory
 (`log.directory_speed`, D13). If the whole process was stopped (SIGSTOP, a suspended machine), the
-thread's own sleep is late, too. In that case, the watchdog restarts the loop's timeout, and the
-broker serves no requests until the store confirms its session (`broker.membership.self_fencing`,
-V47).
+watchdog's own sleep is late, too. After a stop of the process, the watchdog restarts the loop's
+timeout, and the broker serves no requests until the store confirms its session
+(`broker.membership.self_fencing`, V47).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Watchdog:
             stopped_ns = now_ns - previous_ns - interval_ns
             previous_ns = now_ns
             if stopped_ns > interval_ns * 2:
-                # This thread did not run either, so the whole process was stopped.
+                # The watchdog's thread did not run either, so the whole process was stopped.
                 self._counts_from_ns = now_ns - interval_ns
                 continue
             silent_ms = self._ms_since(self._last_tick_ns, now_ns)

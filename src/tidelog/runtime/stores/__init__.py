@@ -8,7 +8,7 @@ The embedded store: `sqlite` runs on the loop, `sqlite_requests` passes requests
 and `sqlite_watches`. `leases`, `keeper`, `processes`, `wakeups` and `store_lock` coordinate
 processes. `local_disk` refuses network file systems.
 
-ZooKeeper: `zookeeper` runs on the loop, `zookeeper_thread` keeps the session. Both modules use
-`zookeeper_servers` (addresses, credentials), `zookeeper_conversation` (one connection),
-`zookeeper_wire` (bytes), `zookeeper_watches` and `zookeeper_chroot`.
+ZooKeeper: `zookeeper` runs on the loop, `zookeeper_thread` keeps the session. The modules for
+ZooKeeper use `zookeeper_servers` (addresses, credentials), `zookeeper_conversation` (one
+connection), `zookeeper_wire` (bytes), `zookeeper_watches` and `zookeeper_chroot`.
 """

@@ -1,9 +1,10 @@
-"""The thread that keeps a process's session alive and observes other sessions (S1, S4, rule 4).
+"""The keeper: a thread that keeps its process's session alive and observes other sessions (S1, S4).
 
-The keeper never accesses the database. At each tick, the keeper renews its own lease if the loop
-has recently proved that it turns. The keeper also checks whether peers hold and renew their leases.
-While the store's thread waits for the lock, the keeper looks for a stuck holder. The keeper reports
-to the store's thread. The kernel reports the death of a peer's process at once, without a tick.
+The keeper thread never accesses the database. At each tick, the keeper thread renews its process's
+lease, unless the event loop is stuck (DESIGN.md, rule 4). The keeper thread also checks whether
+peers hold and renew their leases. While the store's thread waits for the store's lock, the keeper
+thread looks for a stuck holder of the lock. The keeper thread reports to the store's thread. The
+kernel reports the death of a peer's process at once, without a tick.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _MIN_TICK_MS = 5
 _TICKS_PER_TIMEOUT = 20
 _RENEWALS_PER_TIMEOUT = 12
 #: Number of session timeouts after which requests that wait for the lock fail. After one session
-#: timeout the keeper kills the holder, so that the next process in the queue gets the lock.
+#: timeout the keeper kills the lock's holder, so that the next process in the queue gets the lock.
 _DENIED_AFTER_TIMEOUTS = 1.5
-#: Time after which a report without effect is repeated.
+#: Time after which a lost peer whose session still exists is reported again.
 _REPORT_AGAIN_MS = 500
 
 
@@ -43,13 +44,14 @@ class Keeper:
         on_lock_denied: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """The last four are called on the keeper's thread.
+        """Create a keeper, whose thread calls the four `on_` functions.
 
-        `on_peer_lost` gets the session of a peer whose process has ended, with None, or whose
-        counter is silent: the counter has not changed for longer than the peer's session timeout.
-        `on_lock_delayed` reports a wait for the lock longer than a third of the session timeout.
-        `on_lock_denied` reports a wait so long that killing the holder cannot have helped.
-        `on_failed` gets the fault by which the keeper itself has ended.
+        `on_peer_lost` gets the session of a lost peer, and None if the peer's process has ended. If
+        the peer's counter has not changed for longer than the session timeout, `on_peer_lost` gets
+        the counter instead of None. `on_lock_delayed` reports a wait for the lock longer than a
+        third of the session timeout. `on_lock_denied` reports a wait that goes on although a stuck
+        holder must have been killed. `on_failed` gets the fault by which the keeper itself has
+        ended.
         """
         self._directory = directory
         self._timeout_ms = timeout_ms
@@ -61,7 +63,7 @@ class Keeper:
         self._on_failed = on_failed
         self._holder_watch = HolderWatch(lock, timeout_ms, log)
         self._tick_ms = max(_MIN_TICK_MS, min(_MAX_TICK_MS, timeout_ms // _TICKS_PER_TIMEOUT))
-        #: Monotonic time (ns) at which the loop last proved that it turns; the loop sets it.
+        #: Monotonic time (ns) of the event loop's last sign of life, which the loop sets.
         self.last_beat_ns = clock()
         self._mutex = threading.Lock()
         self._lease: Lease | None = None
@@ -126,8 +128,8 @@ class Keeper:
         self._adopt_peers()
         for session_id, peer in self._peers.items():
             if peer.process_descriptor in ended:
-                # The descriptor of an ended process stays readable, and each tick checks the lease
-                # anyway.
+                # The descriptor of an ended process stays readable, so each later poll would return
+                # at once.
                 self._poll.unregister(peer.process_descriptor)
             self._look_at(session_id, peer, elapsed_ms, now_ns)
         self._look_at_lock(elapsed_ms)

@@ -2,7 +2,8 @@
 
 The flock ends with the process, so peers notice a killed process at once. A stopped process does
 not increment its counter. Each observer adds up the time without a change of the counter on its own
-clock, only while the observer itself runs. So a sleep of the machine expires no session.
+clock, only while the observer itself runs. A sleep of the machine expires no session, because no
+observer runs during the sleep.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def remove_stray_files(directory: str, live: list[int]) -> None:
     keep = [name for session_id in live for name in (f"{session_id}.lease", wake_name(session_id))]
     for name in os.listdir(sessions):
         if name.endswith((".lease", ".wake")) and name not in keep:
-            with contextlib.suppress(FileNotFoundError):  # the owner is removing the file
+            with contextlib.suppress(FileNotFoundError):  # the session's process removes the file
                 os.unlink(os.path.join(sessions, name))
 
 

@@ -87,7 +87,7 @@ def file_system_of(real_path: str, mountinfo: str) -> str:
             continue
         point = _ESCAPE.sub(lambda match: chr(int(match[1], 8)), fields[4])
         inside = real_path == point or real_path.startswith(point.rstrip("/") + "/")
-        # If several file systems are mounted on one point, the last one is visible.
+        # If several file systems are mounted on one point, the last file system is visible.
         if inside and len(point) >= best:
             best = len(point)
             kind = source.split(" ")[0]

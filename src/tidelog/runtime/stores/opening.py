@@ -1,6 +1,7 @@
 """The construction of the metadata store that a configuration names, without opening it.
 
-The value of `metadata.store` selects the store; this module reads the keys of both stores.
+The value of `metadata.store` selects the store; this module reads the keys of the embedded store
+and of ZooKeeper.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class SqliteStore:
         self._session_callbacks.append(callback)
 
     def beat(self) -> None:
-        """Record that the loop turns."""
+        """Record that the event loop is not stuck."""
         if self._thread is not None:
             self._thread.keeper.last_beat_ns = self._clock()
 
@@ -151,8 +151,8 @@ class SqliteStore:
     async def checkpoint_if_large(self, above_bytes: int = CHECKPOINT_WAL_BYTES) -> bool:
         """Empty the write-ahead log if it is large; return whether it was emptied.
 
-        The process of the oldest session also does so automatically. Raises StoreUnavailable if the
-        disk fails.
+        The process of the oldest session also empties a large log automatically. Raises
+        StoreUnavailable if the disk fails.
         """
         request = Checkpoint(self._loop.create_future(), above_bytes=above_bytes)
         return cast("bool", await self._submit(self._live(), request))
@@ -205,7 +205,7 @@ class SqliteStore:
     def _thread_failed(self, error: BaseException) -> Callable[[], None]:
         """Fail all requests after a fault of the store's own code.
 
-        After such a fault, the state of that code cannot be trusted.
+        The state of the store's code cannot be trusted after an unexpected fault.
         """
 
         def fail() -> None:

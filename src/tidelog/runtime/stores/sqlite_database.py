@@ -1,10 +1,10 @@
 """A process's connection to the store's database: opening, sessions, expiry, checkpoints.
 
 All writes happen inside `locked()`, which holds the store's lock for one SQL transaction, for a
-checkpoint, or for opening or closing the connection (the last close checkpoints). So these steps
-never overlap between processes. No other code in a process may open the database file, because
-closing any descriptor of the file releases SQLite's own locks. Only the store's thread uses this
-module.
+checkpoint, or for opening or closing the connection (the last close checkpoints). Writes,
+checkpoints, opens and closes of different processes never overlap. No other code in a process may
+open the database file, because closing any descriptor of the file releases SQLite's own locks. Only
+the store's thread uses this module.
 """
 
 from __future__ import annotations
@@ -186,10 +186,10 @@ class Database:
         remove_session_files(self.directory, session_id)
 
     def expire(self, session_id: int, silent_count: int | None) -> str | None:
-        """End a peer's session if the observation is still true; return the reason, else None.
+        """End a peer's session if its process is still ended or silent; return the reason or None.
 
-        `silent_count` is the counter that has not changed for too long, or None for an ended
-        process. The caller holds the lock.
+        `silent_count` is the peer's counter that has not changed for too long, or None if the
+        peer's process has ended. The caller holds the lock.
         """
         with self._transaction():
             row = next((row for row in self.sessions() if row.session_id == session_id), None)

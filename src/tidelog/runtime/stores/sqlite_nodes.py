@@ -184,7 +184,7 @@ class SqlNodes(NodeSpace):
             self._committed.append(changes)
 
     def changes(self) -> list[Change]:
-        """Return the changes of the group, in order."""
+        """Return the changes of all transactions of the group, in order."""
         return [change for changes in self._committed for change in changes]
 
     def write_back(self) -> None:

@@ -2,7 +2,7 @@
 
 Every request first updates the session with the commits of other processes. If the session lags so
 far behind that its next changes are no longer recorded, it compares each watched node with the
-node's state when the watch was set. So no watch is missed.
+node's state when the watch was set. Even a session that lags misses no event of a watch.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SqliteWatches:
         return self._compare(connection), recorded.zxid
 
     def fire(self, changes: Sequence[Change], zxid: int) -> list[tuple[WatchCallback, WatchEvent]]:
-        """Advance the session to `zxid`; remove the watches that fire, and return their calls."""
+        """Advance the session to `zxid`; remove the watches that fire, and return the callbacks."""
         self.seen_zxid = zxid
         fired = self._watches.fire(changes)
         for _, event in fired:

@@ -1,9 +1,9 @@
 """The store's thread of one process, which serves requests and fires watches (S1-S4).
 
-The thread serves requests in order. Waiting writes share one SQL transaction and one sync. Each
-write is still atomic and has its own transaction id. Every transaction, read or write, first checks
-that the session is live and reads the commits of other processes. Watch events are delivered before
-the result (S1). Without requests, the thread checks for commits when it is woken, and every 100 ms.
+The thread serves requests in order. Waiting writes share one SQL transaction and one sync, but each
+write is atomic and has its own transaction id. Every transaction, read or write, first checks that
+the session is live and reads the commits of other processes. Watch events are delivered before the
+result (S1). Without requests, the thread checks for commits when it is woken, and every 100 ms.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class StoreThread:
         self._deliver(failures(given_up, error))
 
     def _keeper_failed(self, error: BaseException) -> None:
-        """Fail the store, whose session needs its keeper, and report the error to the process."""
+        """Fail the store and report the error, because its session needs the keeper thread."""
         self._deliver([self._failed(error)])
 
     # the thread
@@ -345,7 +345,7 @@ class StoreThread:
         except (sqlite3.Error, OSError) as error:
             self._unreachable(error)
             unavailable = StoreUnavailable(str(error))
-            # Fired watches are already removed, so their events must be delivered; results are not.
+            # Fired watches are already removed, so deliver their events; the requests fail.
             del answers[fired:]
             answers.extend(failures(requests, unavailable))
         else:
@@ -479,7 +479,7 @@ class StoreThread:
 
 
 def _apply(nodes: SqlNodes, requests: list[ThreadRequest], session_id: int) -> list[Call]:
-    """Apply each request's operations in turn; a failed request does not affect the others."""
+    """Apply each request's operations in turn; a failed request does not affect other requests."""
     writes = [request for request in requests if isinstance(request, WriteRequest)]
     nodes.load(op for request in writes for op in request.ops)
     answers: list[Call] = []

@@ -2,9 +2,9 @@
 
 The lock is a `flock` on `store.lock`, for which processes wait in the kernel's queue. While the
 lock is held, the file names the holder: pid, start time, session, and the number of the
-acquisition. So a peer that waits longer than a session timeout can distinguish a stuck holder from
-a moving queue. The peer kills exactly the stuck process, because a process that is stopped inside a
-transaction must not block the cluster.
+acquisition. By the acquisition's number, a peer that waits longer than a session timeout
+distinguishes a stuck holder from a moving queue. The waiting peer kills exactly the stuck holder,
+because a process that is stopped inside a transaction must not block the cluster.
 """
 
 from __future__ import annotations

@@ -36,8 +36,7 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: Nodes whose children are notifications, which their parent numbers by a counter that restarts in
-#: another store.
+#: Parents of notifications, whose numbers come from a counter that starts again in another store.
 _NOTIFICATIONS = (layout.CONFIG_CHANGES, layout.ISR_CHANGES, layout.LOG_DIR_EVENTS)
 _FORMAT = "tidelog metadata"
 _VERSION = 1
@@ -96,9 +95,9 @@ async def read_tree(store: MetadataStore, where: str) -> SavedTree:
 async def read_running_tree(store: MetadataStore, where: str) -> SavedTree:
     """Return the persistent nodes of one moment, while brokers run.
 
-    The nodes are read twice. If both readings are equal, they are the state between the readings.
-    Raises TransferError if the store has no cluster, or if each of many readings differs from the
-    previous one.
+    The nodes are read until two successive readings are equal, and thus show the state between the
+    readings. Raises TransferError if the store has no cluster, or if each of many readings differs
+    from the previous one.
     """
     before = await _persistent_nodes(store)
     for _ in range(_READINGS):
@@ -136,7 +135,7 @@ async def _persistent_nodes(store: MetadataStore) -> _Found:
         for path, node in zip(paths, found, strict=True):
             if node is None:
                 continue
-            # The transaction ids of registrations count, too, because they are broker epochs.
+            # `zxid` includes the transaction ids of registrations, because they are broker epochs.
             zxid = max(zxid, node.stat.mzxid, node.stat.czxid)
             if node.stat.ephemeral_owner != NO_OWNER:
                 continue
@@ -157,8 +156,8 @@ def _tree_of(found: _Found, where: str) -> SavedTree:
 async def accept_older(store: MetadataStore, where: str) -> bool:
     """Remove the mark of a store restored from an older copy (E8); return whether it existed.
 
-    Raises TransferError if the store has no cluster, or if it still has partition states older than
-    the mark. Without the mark, the next controller would trust such states.
+    Raises TransferError if the store has no cluster, or has partition states that the next
+    controller would trust without the mark.
     """
     tree = _tree_of(await _persistent_nodes(store), where)
     mark = next((node for node in tree.nodes if node.path == layout.STORE_WENT_BACK), None)
@@ -181,19 +180,19 @@ async def accept_older(store: MetadataStore, where: str) -> bool:
 
 
 def _counts_by_mark_only(node: SavedNode, mark: SavedNode) -> bool:
-    """Return whether a node is a state that only the mark keeps the controller from trusting."""
+    """Return whether a node is a state that the controller would trust without the mark (E8)."""
     if not is_state(node.path) or node.mzxid > mark.mzxid:
         return False
     stat = Stat(version=0, czxid=0, mzxid=node.mzxid, ephemeral_owner=NO_OWNER)
     try:
         state = layout.decode_partition_state(node.path, node.data, stat)
     except LayoutError:
-        return False  # the controller ignores the state, with or without the mark
+        return False  # the controller ignores an unreadable state
     return bool(state.isr) and not (state.is_unproven or state.removed)
 
 
 async def refuse_brokers(store: MetadataStore, where: str) -> None:
-    """Raise TransferError while brokers are registered, whose writes would be lost or mixed in."""
+    """Raise TransferError while brokers are registered: the transfer could lose their writes."""
     brokers = await store.children(layout.BROKER_IDS)
     if brokers:
         raise TransferError(
@@ -205,8 +204,8 @@ async def refuse_brokers(store: MetadataStore, where: str) -> None:
 async def write_tree(store: MetadataStore, tree: SavedTree, where: str) -> int:
     """Write all nodes into a store without a cluster; return their number. Raises TransferError.
 
-    A store in which brokers have registered, and nothing else happened, counts as without a
-    cluster.
+    A store that has no nodes but those that brokers create at their registration counts as a store
+    without a cluster.
     """
     await refuse_brokers(store, where)
     bare = await _bare_nodes(store, where)
@@ -290,7 +289,7 @@ def without_lives(node: SavedNode) -> bytes:
     try:
         state = json.loads(node.data)
     except ValueError:
-        return node.data  # the original is illegible, too
+        return node.data  # an illegible state is copied unchanged
     if not isinstance(state, dict) or state.pop("isr_epochs", None) is None:
         return node.data
     return encode_json(state)
@@ -301,7 +300,7 @@ def _stamp_of(node: SavedNode) -> int:
     try:
         return layout.decode_stamp(node.path, Node(node.data, stat))
     except LayoutError:
-        return node.mzxid  # the original is illegible, too
+        return node.mzxid  # an illegible stamp counts as written by its last change
 
 
 def is_state(path: str) -> bool:

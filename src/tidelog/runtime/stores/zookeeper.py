@@ -38,7 +38,7 @@ from tidelog.runtime.stores.zookeeper_thread import ServerThread
 from tidelog.runtime.stores.zookeeper_watches import ZookeeperWatches
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
-#: Number of nodes in one read. With nodes of one KiB, the response has half a megabyte and takes a
+#: Number of nodes in one read: with nodes of one KiB, the response has half a megabyte and takes a
 #: few milliseconds to decode.
 _NODES_PER_READ = 500
 #: Interval of log lines while no server can be reached at the start.
@@ -88,7 +88,7 @@ class ZookeeperStore:
         self._session_callbacks.append(callback)
 
     def beat(self) -> None:
-        """Record that the loop turns."""
+        """Record that the event loop is not stuck."""
         if self._life is not None:
             self._life.thread.beat()
 
@@ -143,7 +143,7 @@ class ZookeeperStore:
         validate_ops(ops)
         return await self._live().transact(ops)
 
-    # the parts of a session
+    # called by the parts of a session
 
     def _live(self) -> _Life:
         life = self._life
@@ -163,7 +163,7 @@ class ZookeeperStore:
             return  # the loop is closed, so no callback can run
 
     def _receive(self) -> None:
-        self._is_called = False  # reset first, because later items schedule another call
+        self._is_called = False  # reset first, because a later item schedules another call
         inbox = self._inbox
         while inbox:
             call = inbox.popleft()
@@ -236,7 +236,7 @@ class _Life:
         """Set a data watch, by a request that precedes the next request on the wire."""
 
         def settle(exists: object) -> None:
-            if isinstance(exists, bool):  # otherwise the following read reports the error
+            if isinstance(exists, bool):  # after an error, the following read reports the error
                 self._watches.watch_data(path, callback, exists)
 
         def read(error: int, _: bytes, __: int) -> bool:
@@ -371,7 +371,7 @@ class _Life:
         self._generation = generation
         self._store._session_timeout_ms = self.thread.session_timeout_ms
         if self.session_id is None:
-            self.thread.beat()  # before the session is open, no timer on the loop records beats
+            self.thread.beat()  # no timer calls `beat` before the session is open
             self._check_chroot(session_id)
             return
         for message in self._watches.requests(self._chroot, seen_zxid):
@@ -396,7 +396,7 @@ class _Life:
         for callback, event in self._watches.fire(kind, wire.unchroot_path(self._chroot, path)):
             try:
                 callback(event)
-            except Exception as error:  # the other watches must run, too
+            except Exception as error:  # the other watches of the event must run, too
                 self._loop.call_exception_handler(
                     {"message": "a watch of the metadata store failed", "exception": error}
                 )
@@ -439,7 +439,7 @@ class _Life:
             self._store._emit(SessionEvent.EXPIRED)
 
     def ended(self, error: BaseException | None) -> None:
-        """Handle the end of the thread; an error of its code fails the process."""
+        """Handle the end of the thread; an error in the thread's code fails the process."""
         self.thread.line.close()
         if not self._ended.done():
             self._ended.set_result(None)

@@ -1,7 +1,7 @@
 """Creation of a chroot, the ZooKeeper node below which a cluster's metadata lies.
 
 A broker refuses a store with a missing chroot, because a mistyped chroot would begin an empty
-cluster beside the real one. So an operator must request the creation of a chroot.
+cluster beside the real one. A chroot is created only when an operator requests it.
 """
 
 from __future__ import annotations

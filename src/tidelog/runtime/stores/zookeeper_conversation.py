@@ -1,9 +1,9 @@
 """One connection to a ZooKeeper server: sending, receiving, pings, and detection of silence.
 
 Requests are sent in the order in which the loop made them. Received frames become calls on the
-loop, in the order of the wire (S1). Pings and requests renew the session only while the loop turns
-(DESIGN.md, rule 4). This module neither connects nor interprets requests: each request decodes its
-own response.
+loop, in the order of the wire (S1). Pings and requests renew the session only while the loop is not
+stuck (DESIGN.md, rule 4). This module neither connects nor interprets requests: each request
+decodes its own response.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from tidelog.core.limits import MAX_RESPONSE_BYTES
 from tidelog.metadata.store import EventKind, StoreError
 from tidelog.runtime.stores import zookeeper_wire as wire
 
-#: Parts of the session timeout: silence after which a ping is sent; age of the loop's last beat up
-#: to which pings are sent; silence after a request up to which a server counts as alive.
+#: Parts of the session timeout. A ping is sent after `_PING_PART` without a request, while the
+#: loop's last beat is younger than `BEAT_PART`. A server that stays silent for `_SILENCE_PART`
+#: after a request counts as dead.
 _PING_PART = 1 / 4
 BEAT_PART = 1 / 3
 _SILENCE_PART = 2 / 3
@@ -39,7 +40,7 @@ Call = Callable[[], None]
 
 
 class Dropped(Exception):
-    """The connection must be dropped."""
+    """The error of a connection that must be dropped."""
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +90,8 @@ class LoopSide(Protocol):
 class Line:
     """The state that the loop and the thread share.
 
-    Either only one of them writes a field, or each write is a single atomic operation.
+    Each field has one writer, the loop or the thread, or every write of the field is one atomic
+    operation.
     """
 
     deliver: Callable[[Sequence[Call]], None]
@@ -114,7 +116,7 @@ class Line:
     def hear(self) -> None:
         """Note that the thread is awake, before it checks the outbox.
 
-        Later requests wake the thread again.
+        A request that follows wakes the thread again.
         """
         os.eventfd_read(self.wake)
         self._is_woken = False

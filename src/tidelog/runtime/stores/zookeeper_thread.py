@@ -1,11 +1,11 @@
 """The thread that keeps one session with ZooKeeper by connecting and reconnecting.
 
 The client library kazoo connects: addresses, TLS, authentication, the session's handshake and its
-renewal under the same id. After the handshake, tidelog's own `zookeeper_conversation` takes over,
-for three reasons. The library delivers events and responses on different threads, loses watches
-with each connection, and cannot distinguish sent from unsent requests. This thread passes all
-results to the loop as calls, in order. A lost connection does not expire the session; only a server
-ends a session (S3).
+renewal under the same id. After the handshake, tidelog's own `zookeeper_conversation` takes over
+the connection. The library kazoo delivers events and responses on different threads, loses watches
+with each connection, and cannot distinguish sent from unsent requests. The thread of this module
+passes all results to the loop as calls, in order. A lost connection does not expire the session;
+only a server ends a session (S3).
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from tidelog.runtime.stores.zookeeper_conversation import (
 )
 from tidelog.runtime.stores.zookeeper_servers import Servers
 
-#: Part of the session timeout for which the thread waits while the loop does not turn, so that
-#: connecting does not renew the session. Afterwards, the thread connects to learn the session's
-#: state.
+#: Part of the session timeout for which the thread does not reconnect while the loop is stuck, so
+#: that connecting does not renew the session. After this part, the thread connects to learn the
+#: session's state.
 _STUCK_PART = 1.5
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
-#: How long a server may take for each response of the handshake. Each timeout doubles this time, up
-#: to the session timeout. A starting server sometimes loses a handshake, and an ensemble under load
-#: takes seconds to create a session.
+#: How long a server may take for each response of the handshake. Each handshake that times out
+#: doubles the time for the next handshake, up to the session timeout. A starting server sometimes
+#: loses a handshake, and an ensemble under load takes seconds to create a session.
 _FIRST_HANDSHAKE_TIMEOUT_S = 2.0
 
 _log = logging.getLogger("tidelog.kazoo")
@@ -57,7 +57,7 @@ _log.propagate = False
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """The socket handler for kazoo, with bounds on connecting that leave time for other servers.
 
-    By default, kazoo waits for a handshake as long as the session timeout. So one lost handshake
+    By default, kazoo waits for a handshake as long as the session timeout, so one lost handshake
     would cost the session.
     """
 
@@ -86,13 +86,13 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return super().select(readable, writable, failed, bound_s)
 
     def double_handshake_timeout(self, session_timeout_s: float) -> float:
-        """Double the time of the next handshake; return the time of the last one in seconds."""
+        """Double the time limit of the next handshake; return the previous limit in seconds."""
         waited_s = self.handshake_timeout_s
         self.handshake_timeout_s = min(2 * waited_s, session_timeout_s)
         return waited_s
 
     def reset_handshake_timeout(self) -> None:
-        """Reset the time of the next handshake to its first value."""
+        """Reset the time limit of the next handshake to its first value."""
         self.handshake_timeout_s = min(_FIRST_HANDSHAKE_TIMEOUT_S, self._connect_timeout_s)
 
 
@@ -155,11 +155,11 @@ class ServerThread:
 
     @property
     def session_timeout_ms(self) -> int:
-        """The session timeout in ms that the server granted, or the requested one before."""
+        """The session timeout in ms that the server granted; until then, the requested timeout."""
         return round(self.line.timeout_s * 1000)
 
     def beat(self) -> None:
-        """Record that the loop turns, and let requests that were held back be sent."""
+        """Record that the loop is not stuck, and let the thread send requests that it held back."""
         turned = self.line.loop_turns
         self.line.last_beat_s = time.monotonic()
         if not turned:

@@ -1,8 +1,9 @@
 """The watches of one ZooKeeper session over all its connections (rule S1).
 
 A server forgets a client's watches when the connection ends. The client sets the watches again over
-the next connection, with the last transaction that it saw. A watch that a later change triggers
-then fires at once, so no watch is missed. Paths here are the store's, without the chroot.
+the next connection, with the last transaction that it saw. If a watched node has changed since the
+last seen transaction, the server fires the watch at once, so no event is missed. Paths here are the
+store's, without the chroot.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ZookeeperWatches:
         self._children.setdefault(path, {})[callback] = None
 
     def fire(self, kind: EventKind, path: str) -> list[tuple[WatchCallback, WatchEvent]]:
-        """Remove the watches that an event triggers; return their calls, in order."""
+        """Remove the watches that an event triggers; return their callbacks, in order."""
         callbacks: dict[WatchCallback, None] = {}
         if kind is not EventKind.CHILDREN:
             callbacks.update(self._data.pop(path, {}))

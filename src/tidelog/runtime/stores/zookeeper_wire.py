@@ -2,8 +2,9 @@
 
 In the encoding Jute, integers are big endian. Strings and buffers begin with their length as an
 int, -1 for null. A frame is an int length, then a request header (xid, type) or a reply header
-(xid, zxid, error), then the record. Records are those of ZooKeeper 3.6 to 3.9 (`zookeeper.jute`,
-`MultiOperationRecord`, `MultiResponse`). This module uses neither sockets nor sessions.
+(xid, zxid, error), then the record. Records have the forms of ZooKeeper 3.6 to 3.9
+(`zookeeper.jute`, `MultiOperationRecord`, `MultiResponse`). This module uses neither sockets nor
+sessions.
 """
 
 from __future__ import annotations
@@ -241,7 +242,7 @@ def unchroot_path(chroot: str, path: str) -> str:
     return path[len(chroot) :] or "/"
 
 
-# responses; all take the frame and the offset of the record in it
+# Decoders of responses take the frame and the offset of the record in the frame.
 
 
 def read_header(frame: bytes) -> tuple[ReplyHeader, int]:
@@ -261,7 +262,7 @@ def read_node(frame: bytes, offset: int) -> tuple[Node, int]:
     length = _INT.unpack_from(frame, offset)[0]
     offset += _INT.size
     data = b""
-    if length > 0:  # -1 is null, the data of nodes that Kafka's tools make, which counts as empty
+    if length > 0:  # -1 is null, the data of some nodes of Kafka's tools, and counts as empty
         data = frame[offset : offset + length]
         offset += length
     return Node(data, _read_stat(frame, offset)), offset + _STAT.size
@@ -279,7 +280,7 @@ def read_names(frame: bytes, offset: int) -> list[str]:
 
 
 def read_nodes(frame: bytes, offset: int, paths: Sequence[str]) -> list[Node | None]:
-    """Return the nodes in a response to multi_read; raise StoreError if one is not readable."""
+    """Return the nodes in a response to multi_read; raise StoreError if a node is not readable."""
     nodes: list[Node | None] = []
     for path in paths:
         kind, _, _ = _MULTI_HEADER.unpack_from(frame, offset)
@@ -310,7 +311,7 @@ def read_results(
             results.append(OpResult(unchroot_path(chroot, path), _read_stat(frame, offset)))
             offset += _STAT.size
         elif kind == _CREATE and isinstance(op, Create):
-            # Servers before ZOOKEEPER-4026 leave out the stat, but all its fields are known.
+            # Servers before ZOOKEEPER-4026 leave out the stat, but a new node's stat is known.
             path, offset = _read_string(frame, offset)
             stat = Stat(0, zxid, zxid, session_id if op.ephemeral else NO_OWNER)
             results.append(OpResult(unchroot_path(chroot, path), stat))
