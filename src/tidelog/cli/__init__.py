@@ -3,8 +3,8 @@ called.
 
 Every command: `app` is the command tree, with errors and exit codes. `parameters`, `help` and
 `completion` are arguments, help pages and shell completion. `target` finds the cluster. `names`,
-`times` and `offsets` read values. `output`, `documents` and `waiting` write results. `reference`
-writes the page of all commands.
+`times` and `offsets` parse values of arguments and options. `output`, `documents` and `waiting`
+write results. `reference` writes the page of all commands.
 
 Clusters and brokers: `clusters`, `brokers`, `stores`, `health`, `metrics`, `events`, `configs`,
 `faults`.
@@ -15,14 +15,14 @@ Records and groups: `produce` with `record_input`, `consume` with `reading` and 
 `groups` with `resetting`.
 
 Moves between brokers: `reassign`, `reassignment_files`, `planned_moves`, `emptying`, `move_queue`,
-`move_watch` and `throttles`. These modules share `cluster_reading`, `move_execution` and
+`move_watch` and `throttles`. The modules for moves share `cluster_reading`, `move_execution` and
 `move_files`.
 
-Log directories: `log_dirs`, `cordons`, `drains`, `balancing` and `strays`. These modules share
-`directory_moves`. `dumps` shows one file.
+Log directories: `log_dirs`, `cordons`, `drains`, `balancing` and `strays`. The modules for log
+directories share `directory_moves`. `dumps` shows one file.
 
-Proof: `simulation` runs the simulator, with `seed_search` and `seed_workers`. `histories` judges
-what clients saw.
+Proof: `simulation` runs the simulator, with `seed_search` and `seed_workers`. `histories` checks
+recorded histories of client operations.
 
 Spark: `pipeline` collects the verbs of `pipelines`.
 """

@@ -25,8 +25,8 @@ from tidelog.core.errors import ConnectionLost, RequestTimeout, TidelogError
 EXIT_FAILED = 1
 EXIT_NOT_REACHED = 3
 
-#: First words of commands, the module of `cli` that has them, and its group of commands. `register`
-#: adds commands that have no group. Help pages list commands in this order.
+#: First words of commands, the module of `cli` that has these commands, and the module's command
+#: group. `register` adds commands that have no group. Help pages list commands in this order.
 _COMMANDS: Final = (
     ("up down status broker", "clusters", "register"),
     ("health", "health", "register"),
@@ -53,10 +53,10 @@ _COMMANDS: Final = (
 
 
 def command_tree(first: str | None = None) -> CommandGroup:
-    """Return all commands, or only those of the module that has `first`.
+    """Return all commands, or only the commands of the module that has the command `first`.
 
-    A command then loads only the libraries that it needs, which saves half a second of processor
-    time.
+    With `first`, a command loads only the libraries that it needs, which saves half a second of
+    processor time.
     """
     tree = CommandGroup(
         "Kafka's replicated log in Python: clusters, topics, faults, simulation.",

@@ -269,8 +269,8 @@ def broker(
 ) -> None:
     """Run one broker in the foreground until a signal stops it, such as Ctrl-C or SIGTERM.
 
-    A second signal does not wait until others lead its partitions. SIGHUP reopens the log file and
-    reads the configuration again. It also stops a broker whose terminal hangs up.
+    A second signal ends the wait until other brokers lead the broker's partitions. SIGHUP reopens
+    the log file and reads the configuration again, but stops a broker whose terminal hangs up.
     """
     key_values(override)
     words = [sys.executable, "-m", "tidelog.runtime.main", "--config", config]

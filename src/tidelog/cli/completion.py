@@ -1,7 +1,7 @@
 """Shell completion of names that the cluster knows: topics, groups, brokers.
 
-The module also declares arguments and options that several commands share and that take such a
-name.
+The module also declares shared arguments and options whose values are names of topics, groups or
+brokers.
 
 The words of the command line (`--bootstrap-server`, `--dir`) choose the cluster, else the default
 directory does. A cluster that does not respond within a second completes no name: a shell must not

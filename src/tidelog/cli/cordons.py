@@ -39,7 +39,7 @@ def cordon(
     broker: BrokerOption,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Keep new replicas out of log directories; those that are there go on."""
+    """Keep new replicas out of log directories; existing replicas stay."""
     _change(cluster, broker, paths, dry_run, is_cordon=True)
 
 
@@ -64,8 +64,9 @@ def mark_bad(
 ) -> None:
     """Give log directories up as if they had failed, until the broker restarts.
 
-    Their replicas go offline, and others lead. The last good directory of a broker is refused, and
-    with it all that are named beside it. The request goes to the listener between brokers.
+    The replicas in the log directories go offline, and other replicas lead. The last good directory
+    of a broker is refused, and with it all directories that are named beside it. The request goes
+    to the inter-broker listener.
     """
     paths = plain(paths)
     with cluster.client() as client:

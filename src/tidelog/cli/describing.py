@@ -2,7 +2,8 @@
 
 Metadata gives leaders and ISRs, DescribeTopicPartitions gives eligible replicas, and each leader
 gives the progress of replicas (DescribeReplicas). Columns stay empty if the broker does not serve
-the request that fills them. Reasons stand below the table, where an operator looks for them.
+the request that fills them. Reasons for missing leaders stand below the table, where an operator
+looks for them.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def describe(
 ) -> None:
     """Show the partitions of a topic: leader, epoch, replicas, ISR, high watermark.
 
-    Below the table stands why a partition has no leader. --replicas shows one line for each
+    The reason for a missing leader stands below the table. --replicas shows one line for each
     replica.
     """
     with cluster.client() as client:

@@ -1,8 +1,9 @@
 """Moves of replicas to the log directories that commands name (D11).
 
-`tidelog log-dirs move` names such replicas, and so do the `log_dirs` of Kafka's reassignment files.
-A broker without the replica remembers the directory for the replica's creation. A move begins when
-the broker accepts the request; it is done when the broker shows no future replica any more.
+`tidelog log-dirs move` and the `log_dirs` of Kafka's reassignment files name the replicas and their
+directories. A broker without the replica remembers the directory for the replica's creation. A move
+begins when the broker accepts the request; it is done when the broker shows no future replica any
+more.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The JSON documents that commands print with `-o json`: a contract for programs.
 
-Some documents are values of the client, such as `ConfigValue` and `GroupListing`. This module has
-the others. Keys are never renamed or removed; new keys may come. `docs/reference/cli.md` lists the
-keys; it is generated from the classes. Times are milliseconds since 1970, sizes are bytes, null
-means unknown or absent.
+Some documents are values of the client, such as `ConfigValue` and `GroupListing`; this module has
+all other documents. Keys are never renamed or removed; new keys may come. `docs/reference/cli.md`
+lists the keys; it is generated from the classes. Times are milliseconds since 1970, sizes are
+bytes, null means unknown or absent.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ class PartitionLoss:
 
 @dataclass(frozen=True, slots=True)
 class RemovedPartitions:
-    """A topic with partitions that are or would be removed, its partition counts, and the losses.
+    """A topic with partitions to remove, its partition counts, and the lost records and offsets.
 
-    With `drain` the partitions are removed when every group has read them.
+    With `drain` the partitions are removed after every group has read them.
     """
 
     topic: str
@@ -142,7 +142,7 @@ class StrayListed:
 class StrayChanged:
     """A set-aside replica; `result` is restored, deleted or the name of an error.
 
-    Offsets are those of a restored replica.
+    The offsets are null unless the replica was restored.
     """
 
     broker: int
@@ -158,7 +158,7 @@ class StrayChanged:
 
 @dataclass(frozen=True, slots=True)
 class AwaitedMemberDescription:
-    """A member of a partition without a leader.
+    """A broker with an eligible replica of a partition without a leader.
 
     `status` is registered, compared, not_registered, leaving, asked, unreadable, lost or silent.
     """
@@ -171,9 +171,9 @@ class AwaitedMemberDescription:
 class PartitionDescription(PartitionStatus):
     """A partition; `leader` is -1 without a leader, and `no_leader` says why, for people.
 
-    `elr` and `last_known_elr` are null from brokers that do not serve them. `quorum` of the
-    `members` must be there before one leads without proof; both are null where there is a leader.
-    `replica_progress` is null without --replicas.
+    `elr` and `last_known_elr` are null from brokers that do not serve them. `quorum` is the number
+    of `members` that must be registered before any of them may lead; both are null where there is a
+    leader. `replica_progress` is null without --replicas.
     """
 
     elr: tuple[int, ...] | None
@@ -247,7 +247,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header; `value` has the form of a record's value."""
+    """A header of a record; its `value` has the same form as the record's value."""
 
     key: str
     value: str | dict[str, str] | None
@@ -285,7 +285,7 @@ class MemberDocument:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset(OfPartition):
-    """The committed offset of a group, or its absence, on a partition that it committed or reads.
+    """A group's committed offset; null in a partition that a member reads before any commit.
 
     `lag` is null without a committed offset or a responding leader. `member_id` is null if no
     member reads the partition.
@@ -413,8 +413,8 @@ class MoveBegun(OfPartition):
 class MovePlanned(OfPartition):
     """A move that a command planned. `result` is accepted, or Kafka's error name.
 
-    `moved_bytes` are copied, to all added replicas together. `reason` says why the plan moves the
-    partition. `message` is the broker's reason for a refusal, empty if it gave none.
+    `moved_bytes` is the sum of the bytes copied to all added replicas. `reason` says why the plan
+    moves the partition. `message` is the broker's reason for a refusal, empty if it gave none.
     """
 
     result: str
@@ -429,8 +429,8 @@ class MovePlanned(OfPartition):
 class ReassignedReplicas(OfPartition):
     """The target of one partition, preferred leader first.
 
-    `expected_replicas` are those that it must still have. Kafka's tool passes over this key and
-    over `reason`.
+    `expected_replicas` are the replicas that the partition must still have. Kafka's tool ignores
+    `expected_replicas` and `reason`.
     """
 
     replicas: tuple[int, ...]
@@ -451,8 +451,8 @@ class ReassignmentDocument:
 class MoveCancelled(OfPartition):
     """A move that was to be cancelled. `result` is cancelled, would_cancel, or Kafka's error name.
 
-    `replicas` are all that the partition had, `target` is where it was going. `message` is the
-    broker's reason, empty if it gave none.
+    `replicas` are all replicas before the cancel, `target` are the replicas that the move aimed at.
+    `message` is the broker's reason, empty if it gave none.
     """
 
     result: str
@@ -463,16 +463,17 @@ class MoveCancelled(OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class MoveListed(OfPartition):
-    """A partition on the move; `replicas` are all that it has meanwhile, the target first.
+    """A partition on the move; `replicas` are all current replicas, the target first.
 
-    `original` are those that a cancel returns to, empty where they are not known. `state` is
-    adding, completing, removing (no replica is added) or cancelling. Bytes are those of all added
-    replicas, null where a broker does not report them. `bytes_per_s` and `left_ms` are null in a
-    first sample. `never` says that the copy is not faster than the producers. `throttle` is in
-    bytes a second for each broker, null without one; `throttle_configured` is the lowest rate that
-    brokers are configured with for these copies (KIP-73), null without one. `paused` is why the
-    added replicas do not copy for the moment, empty where they do. `request_id` names the accepted
-    request of this very move, the czxid of its node below /admin/reassignments; null without one.
+    `original` are the replicas that a cancel restores, empty where they are not known. `state` is
+    adding, completing, removing (no replica is added) or cancelling. Numbers of bytes cover all
+    added replicas; they are null where a broker does not report them. `bytes_per_s` and `left_ms`
+    are null in the first sample. `never` is true if the copy is not faster than the producers.
+    `throttle` is in bytes a second for each broker, null without one; `throttle_configured` is the
+    lowest rate that brokers are configured with for these copies (KIP-73), null without one.
+    `paused` is the reason for which the added replicas pause their copies, empty where they copy.
+    `request_id` names the accepted request of this very move, the czxid of its node below
+    /admin/reassignments; null without one.
     """
 
     replicas: tuple[int, ...]
@@ -526,10 +527,10 @@ class MoveInQueue(OfPartition):
 class MoveVerified(OfPartition):
     """The progress of one partition's move.
 
-    It is done, moving, queued or elsewhere; moving_elsewhere and queued_elsewhere are towards
-    another target. It is moving_directory where only a wanted log directory is missing. It is
-    changed where another request has taken the place of the one that is asked about, and in_place
-    where the replicas are the wanted ones and no request is recorded any more.
+    `state` is done, moving, queued or elsewhere; in moving_elsewhere and queued_elsewhere the move
+    has another target. With moving_directory, only a replica's log directory is not the wanted
+    directory. With changed, another request has replaced the given request. With in_place, the
+    replicas are the wanted replicas, and no request is recorded any more.
     """
 
     state: str
@@ -548,11 +549,12 @@ class LastKnownReplica(OfPartition):
 class LogDirDescribed:
     """A log directory; `error` is Kafka's error name, null for a healthy one.
 
-    Bytes of the volume are null if the broker does not report them. With `read_only` its disk is
-    full: it serves reads, and takes no records until there is space. With `cordoned` it takes no
-    new replicas. With `slow` too many of its writes or reads take log.dir.slow.threshold.ms. With
-    `draining` those that are there move to others. `last_known` are the replicas that a failed
-    directory held: as it failed, or as the controller counts them offline, then without sizes.
+    Bytes of the volume are null if the broker does not report them. With `read_only` the disk is
+    full: the directory serves reads, and takes no records until there is space. With `cordoned` the
+    directory takes no new replicas. With `slow` too many writes or reads in the directory take
+    log.dir.slow.threshold.ms. With `draining` the directory's replicas move to other directories.
+    `last_known` are the replicas of a failed directory: those at the failure, or else the
+    controller's offline replicas, without sizes.
     """
 
     broker: int
@@ -588,7 +590,7 @@ class DirectoryMoveEntry:
 
 @dataclass(frozen=True, slots=True)
 class LogDirMarked:
-    """A log directory that its broker gave up as bad at a request."""
+    """A log directory that its broker treats as failed because a request marked it bad."""
 
     broker: int
     log_dir: str
@@ -598,7 +600,7 @@ class LogDirMarked:
 class RecordsDeleted(OfPartition):
     """A partition whose oldest records were deleted; `low_watermark` is its new first offset.
 
-    With --dry-run it is the first offset that the partition would have.
+    With --dry-run, `low_watermark` is the first offset that the partition would have.
     """
 
     low_watermark: int
@@ -625,9 +627,10 @@ class DirectoryMovePlanned:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDrained:
-    """A log directory whose replicas move to others; `executed` is false with --dry-run.
+    """A log directory whose replicas move to other directories; `executed` is false with --dry-run.
 
-    `replicas` and `size_bytes` are left there. `moves` are those that the broker plans, or makes.
+    `replicas` and `size_bytes` are the numbers of replicas and bytes that are left in the
+    directory. `moves` are the moves that the broker plans or executes.
     """
 
     broker: int

@@ -1,4 +1,5 @@
-"""`tidelog log-dirs drain`: all replicas leave a log directory for others of the broker (D12).
+"""`tidelog log-dirs drain`: all replicas leave a log directory for the broker's other directories
+(D12).
 
 The broker's setting `draining.log.dirs` stores the drain, so the drain survives this command and
 restarts of the broker. The command first reads the broker's plan. If a replica fits in no other
@@ -45,13 +46,13 @@ def drain(
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Move all replicas out of log directories, and keep new ones out.
+    """Move all replicas out of log directories, and keep new replicas out.
 
-    They go to the broker's other directories, at most at
-    replica.alter.log.dirs.io.max.bytes.per.second, and the broker goes on with it by itself, also
-    after a restart. `log-dirs uncordon` ends a drain. Where replicas fit nowhere, each is named,
-    the exit code is 1, and nothing begins without --force. The request goes to the listener
-    between brokers.
+    The replicas go to the broker's other directories, at most at
+    replica.alter.log.dirs.io.max.bytes.per.second. The broker continues a drain by itself, also
+    after a restart. `log-dirs uncordon` ends a drain. If replicas fit nowhere, each of them is
+    named, the exit code is 1, and nothing begins without --force. The request goes to the
+    inter-broker listener.
     """
     wanted = list(dict.fromkeys(plain(paths)))
     with cluster.client() as client:
@@ -116,7 +117,7 @@ def _described(
 def _await_empty(client: BlockingClient, broker: int, paths: Sequence[str]) -> None:
     """Wait until the directories have no replica; name once each replica that cannot leave.
 
-    Raises NotFoundError if a directory fails meanwhile, or if its drain is cancelled.
+    Raises NotFoundError if a directory fails during the wait, or if its drain is cancelled.
     """
     total = sum(len(each.replicas) for each in _described(client, broker, paths))
     said: dict[object, None] = {}
@@ -177,7 +178,7 @@ def _print(
         )
         return
     fitting = [each for each in planned if each.target is not None]
-    if fitting:  # replicas without place are named already
+    if fitting:  # replicas that fit nowhere are named already
         print_planned([planned_document(broker, each, is_begun=is_begun) for each in fitting])
     for each in left:
         if is_begun and not each.replicas:

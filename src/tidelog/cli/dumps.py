@@ -215,7 +215,7 @@ def _lines(data: bytes) -> Rows:
 
 
 def _print(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print tables of equal rows; records are indented below their batch."""
+    """Print a table for each run of rows with equal columns; indent records below their batch."""
     table: list[Mapping[str, Any]] = []
     for row in rows:
         if table and list(row) != list(table[0]):

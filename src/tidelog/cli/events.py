@@ -38,7 +38,7 @@ app = CommandGroup("Events of the cluster.")
 
 @app.callback()
 def _group() -> None:
-    """Keep `tail` a command word of its own."""
+    """Keep the word `tail`, which typer omits in a group with only one command."""
 
 
 @app.command(epilog="Example: tidelog events tail -n 50 -e --kind leader_change -J")
@@ -158,7 +158,7 @@ def _members(isr: list[int]) -> str:
 
 
 class _EventFields(string.Formatter):
-    """The fields of an event as the format of its sentence; brokers stand in brackets."""
+    """A formatter of sentences about events, which writes a list of brokers in brackets."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         return _members(value) if isinstance(value, list) else str(value)

@@ -104,7 +104,7 @@ def heal_log_dir(
     log_dir: _LogDirArgument,
     directory: DirectoryOption = DEFAULT_DIRECTORY,
 ) -> None:
-    """End the fault of a log directory. One that failed comes back with the broker's next start."""
+    """End the fault of a log directory. A failed directory returns with the broker's next start."""
     path = _break(directory, broker, log_dir, None)
     say(f"{path} is in order; if it failed, `tidelog break restart {broker}` takes it back")
 

@@ -191,7 +191,8 @@ def _delete(client: BlockingClient, name: str) -> None:
 
 
 def _unknown(client: BlockingClient, name: str) -> NotFoundError:
-    # The group may exist by now; an error must not suggest the name that was typed.
+    # The group may have been created meanwhile, but the error must not suggest the name that was
+    # typed.
     known = [each.group for each in client.list_groups() if each.group != name]
     return NotFoundError(f"there is no group {name!r}{nearest(name, known)}")
 

@@ -1,8 +1,8 @@
 """`tidelog health`: the findings about a cluster and their remedies, with exit codes for scripts.
 
-The codes are 0 for healthy, 1 degraded, 2 unavailable in part, 3 not reached. `local.health` judges
-the cluster. Every error that prevents a judgement counts as not reached, so that 1 always means a
-degraded cluster.
+The exit codes are 0 for healthy, 1 degraded, 2 unavailable in part, 3 not reached. `local.health`
+judges the cluster. Every error that prevents a judgement gives exit code 3, so that exit code 1
+always means a degraded cluster.
 """
 
 from __future__ import annotations
@@ -76,11 +76,12 @@ def health(
 ) -> None:
     """Report whether the cluster is healthy, what is wrong, and what helps.
 
-    The exit code is 0 for a healthy cluster. It is 1 for a degraded one: a partition is
-    under-replicated, a broker is down or paused, a log directory has failed, is full or is slow,
-    there is no controller, or the controller has lost its metadata store, or the store is older
-    than the logs. It is 2 if a partition has no leader, or an ISR below min.insync.replicas.
-    It is 3 if no broker responds, or if there is no cluster.
+    Exit code 0 means a healthy cluster. Exit code 1 means a degraded cluster: a partition is
+    under-replicated, a broker is down or paused, or a log directory has failed, is full or is slow.
+    A cluster is also degraded if there is no controller, the controller has lost its metadata
+    store, or the store is older than the logs. Exit code 2 means that a partition has no leader, or
+    an ISR below min.insync.replicas. Exit code 3 means that no broker responds, or that there is no
+    cluster.
 
     Notices leave the exit code as it is: frozen or queued reassignments, throttles that outlive
     their moves, replicas that brokers have set aside.
@@ -148,7 +149,7 @@ def _minimums(target: Target, now: ClusterStatus, timeout_s: float) -> dict[str,
 
 
 def _responding(now: ClusterStatus) -> list[BrokerStatus]:
-    """Return the brokers, without those that are known not to respond."""
+    """Return the brokers, except brokers that are known not to respond."""
     return [each for each in now.brokers if each.registered and each.state != "paused"]
 
 
@@ -161,7 +162,7 @@ def _awake(target: Target, now: ClusterStatus) -> Target:
 def _surroundings(
     target: Target, now: ClusterStatus, timeout_s: float, moves: Moves | None
 ) -> Surroundings:
-    """Return all data but partitions that responding brokers report.
+    """Return all data that responding brokers report, except partitions.
 
     A broker that does not respond is a finding of its own.
     """
@@ -199,7 +200,7 @@ def _lost(
 
 
 def _moves(target: Target, now: ClusterStatus, timeout_s: float) -> tuple[Moves | None, str | None]:
-    """Return the controller's moves, and why it does not respond if so.
+    """Return the controller's moves; without a response, return None and the controller's error.
 
     The controller's response also shows whether the metadata store is older than the logs (E8).
     Brokers that lost the quorum of their store continue to serve, and their Metadata responses do

@@ -1,8 +1,9 @@
 """Help pages as plain text: whole words and whole option names at any width.
 
 typer's pages interpret square brackets as markup, shorten option names to fit a table, and end
-summaries with dots. These pages print every character of the help texts. Lines break only between
-words; an example that needs a second line ends its first one with a backslash, as shells want it.
+summaries with dots. The pages of this module print every character of the help texts. Lines break
+only between words; an example that needs a second line ends its first line with a backslash, as
+shells want it.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ def _section(title: str, rows: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _options(parameters: Sequence[Any], declared: Sequence[Parameter]) -> list[tuple[str, str]]:
-    """Return names and meanings of all options, including those that typer adds."""
+    """Return names and meanings of all options, including options that typer adds."""
     known = {each.name: each for each in declared}
     rows = []
     for each in parameters:

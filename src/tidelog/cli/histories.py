@@ -36,7 +36,7 @@ _TOLD_OF_EACH = 3
 
 @app.callback()
 def _group() -> None:
-    """Keep `check` a command word of its own."""
+    """Keep the word `check`, which typer omits in a group with only one command."""
 
 
 @app.command(epilog="Example: tidelog history check history.jsonl")
@@ -63,7 +63,7 @@ def check(
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Check a history for anomalies; exit code 1 when it has one that is not allowed."""
+    """Check a history for anomalies; exit code 1 for an anomaly that is not allowed."""
     from tidelog.history import HistoryChecker, MalformedHistory, read_history
 
     started = time.monotonic()

@@ -133,9 +133,11 @@ def move(
 ) -> None:
     """Move replicas of a broker to another of its log directories.
 
-    Each is copied there, at most at replica.alter.log.dirs.io.max.bytes.per.second of the broker,
-    and then takes the place of the present one; producers and consumers notice nothing. Its present
-    directory cancels a move. The exit code is 1 if a move was refused; the others go on.
+    Each replica is copied to the directory, at most at
+    replica.alter.log.dirs.io.max.bytes.per.second of the broker, and the copy then replaces the
+    replica. Producers and consumers notice nothing of the move. A move to a replica's present
+    directory cancels the replica's earlier move. The exit code is 1 if a move was refused; the
+    other moves go on.
     """
     with cluster.client() as client:
         broker_named(client, broker)
@@ -167,7 +169,7 @@ def _replica_word(word: str) -> PartitionWord:
 
 
 def _is_word_of_one(words: list[str]) -> bool:
-    """Return whether every word names its partitions: the broker must then have each of them."""
+    """Return whether every word names single partitions, each of which the broker must have."""
     return all(_replica_word(word).partitions is not None for word in words)
 
 

@@ -41,7 +41,7 @@ def metrics(
     """Show the numbers that brokers keep of themselves.
 
     A metric that has counted nothing yet has no line, unless it is a counter without labels. The
-    request goes to the listener between brokers.
+    request goes to the inter-broker listener.
     """
     with cluster.client() as client:
         if broker is not None:

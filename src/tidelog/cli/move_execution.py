@@ -2,7 +2,7 @@
 
 A dry run prints Kafka's reassignment document on standard output, and each move with its bytes and
 reason on standard error. Without a dry run, each request states the replicas that the plan expects.
-The controller refuses moves of partitions whose replicas changed meanwhile (R18).
+The controller refuses moves of partitions whose replicas changed since the plan (R18).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _POLL_S = 0.1
 #: Seconds until a move to a dead broker is reported; a restart takes less.
 _STALLED_S = 10.0
 _MOST_NAMED = 5
-#: The message that replaces a line for each refused move.
+#: The message about moves that a freeze refuses, in place of a line for each move.
 FROZEN = "reassignments are frozen: none begins before tidelog reassign unfreeze"
 
 SaveRollbackOption = Annotated[
@@ -209,7 +209,7 @@ def some(partitions: list[TopicPartition]) -> str:
 def await_targets(
     client: BlockingClient, targets: Mapping[TopicPartition, tuple[int, ...]]
 ) -> dict[TopicPartition, MoveAsked]:
-    """Wait until these moves end; return those that missed their targets, with the reason.
+    """Wait until these moves end; return the moves that missed their targets, with the reason.
 
     Another operator may have cancelled a move, or given it another target. Raises NotYetError after
     a day.
@@ -274,7 +274,7 @@ def say_way_back(back: Targets, saved: Path | None, dry_run: bool = False) -> No
 def _elect(client: BlockingClient, begun: list[PlannedMove], is_over: bool) -> bool:
     """Elect the preferred replicas that do not lead yet; return False if any election was refused.
 
-    Before a move is over, such an election is possible only if the move copies nothing (R21).
+    Before a move is over, its preferred replica can lead only if the move copies nothing (R21).
     """
     changed = [move for move in begun if move.needs_election]
     now = [move.tp for move in changed if is_over or set(move.after) == set(move.before)]

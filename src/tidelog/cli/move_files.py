@@ -95,7 +95,7 @@ def print_asked(
     word: str,
     output: OutputFormat,
 ) -> None:
-    """Print the result of each requested move; `word` stands for an accepted one."""
+    """Print the result of each requested move; `word` stands for an accepted move."""
     rows = [
         MoveBegun(
             *tp,

@@ -40,12 +40,12 @@ def queue(
         bool, typer.Option("--wait/--no-wait", help="Wait until every queued move is done.")
     ] = False,
 ) -> None:
-    """Queue the moves that a file names; without one, show the queue and why each move waits.
+    """Queue the moves that a file names; without a file, show the queue and why each move waits.
 
-    A partition of the queue that is on the move elsewhere first returns to where it was. There is
-    one queue: a second one is refused until the first is empty. `tidelog reassign cancel` takes
-    moves out of it. The exit code is 1 if a move was refused, or with --wait did not reach its
-    target.
+    A queued partition that is on the move to other brokers first returns to its former replicas.
+    There is one queue: another file is refused until the queue is empty. `tidelog reassign cancel`
+    takes moves out of the queue. The exit code is 1 if a move was refused, or with --wait did not
+    reach its target.
     """
     with cluster.client() as client:
         if file is None and text is None:
@@ -98,7 +98,7 @@ def say_frozen(moves: Moves) -> None:
 def freeze(cluster: ClusterAddress) -> None:
     """Let no move begin from now on. Moves under way go on, and can be cancelled.
 
-    The freeze lasts until it is ended, whatever broker is the controller.
+    The freeze lasts until `tidelog reassign unfreeze`, also under another controller.
     """
     with cluster.client() as client:
         client.freeze_reassignments(True)
@@ -107,7 +107,7 @@ def freeze(cluster: ClusterAddress) -> None:
 
 
 def unfreeze(cluster: ClusterAddress) -> None:
-    """Let moves begin again; those that are queued or asked for in the store begin at once."""
+    """Let moves begin again; queued moves, and moves requested in the store, begin at once."""
     with cluster.client() as client:
         client.freeze_reassignments(False)
         queued = len(client.reassignments().queued)

@@ -1,7 +1,7 @@
 """`tidelog reassign list`: the moves under way with their progress, once or until they end (R16).
 
-On a terminal, `--watch` draws a bar for each move. Elsewhere it prints a line for each move and
-sample. With `-o json` each sample is one line.
+On a terminal, `--watch` draws a bar for each move; in a file or a pipe, each sample has a line for
+each move. With `-o json` each sample is one line.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def show_moves(client: BlockingClient, output: OutputFormat) -> None:
 
 
 def _throttle_text(progress: MoveProgress) -> str | None:
-    """Return the lowest rate that limits a move; mark a configured one, which outlives the move."""
+    """Return the lowest rate that limits a move; mark a configured rate: it outlives the move."""
     own, configured = progress.move.throttle or None, progress.configured_rate
     if configured is not None and (own is None or configured < own):
         return f"{size_text(configured)}/s (configured)"
@@ -172,7 +172,7 @@ class _Lines(_Shown):
     """Samples as lines: one for each move, and one for its end."""
 
     def show(self, found: Sequence[MoveProgress]) -> None:
-        """Print the moves of the sample, and those that ended since the previous sample."""
+        """Print the moves of the sample, and the moves that ended since the previous sample."""
         for tp in self._ended(found):
             print_line(f"{tp} ended")
         for each in found:

@@ -28,7 +28,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A timestamp of ListOffsets, an offset, a number before the end, or the stored offset."""
+    """A timestamp of ListOffsets, an offset, a number of last records, or the stored offset."""
 
     timestamp: int | None = None
     offset: int | None = None

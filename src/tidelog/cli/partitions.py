@@ -1,7 +1,7 @@
 """`tidelog leaders elect` and `tidelog records delete`: operations on single partitions.
 
-An unclean election may lose acknowledged records, and deleted records do not come back. Both
-commands therefore need named partitions or --all.
+Both commands need named partitions or --all, because an unclean election may lose acknowledged
+records, and deleted records do not come back.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def elect(
     ] = False,
     wait: WaitOption = True,
 ) -> None:
-    """Elect leaders: the preferred replica, or with --unclean one that may lack records.
+    """Elect leaders: the preferred replica, or with --unclean a replica that may lack records.
 
     The exit code is 1 if a partition did not get the requested leader.
     """

@@ -1,7 +1,7 @@
 """`tidelog pipeline`: the group that collects the verbs of `tidelog.cli.pipelines`.
 
-A module of that package adds its verbs with `add_to`. Spark and Arrow are an extra (`spark` of
-pyproject.toml): no module loads them before its command runs.
+A module of `tidelog.cli.pipelines` adds its verbs with its function `add_to`. Spark and Arrow are
+an extra (`spark` of pyproject.toml): no module loads them before its command runs.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def move(
         str, typer.Option("--to-brokers", help="Broker ids, as 1,2,3.", show_default=False)
     ],
 ) -> None:
-    """Move a topic's partitions to brokers; replicas that are on one of them stay.
+    """Move a topic's partitions to brokers; replicas that are on one of these brokers stay.
 
     Partitions keep their number of replicas. The exit code is 1 if a move was refused.
     """
@@ -86,8 +86,8 @@ def plan(
 ) -> None:
     """Plan the moves that balance the cluster, each with its reason; change nothing.
 
-    A table shows the moves, -o json prints the file for tidelog reassign execute. It is refused
-    where a partition has other replicas by then. Other wishes are commands with --dry-run: topics
+    A table shows the moves, -o json prints the file for tidelog reassign execute, which refuses a
+    partition whose replicas have changed. Other plans come from commands with --dry-run: topics
     alter --replication-factor, topics move, brokers decommission, brokers drain. For a balance of
     the load, see tidelog pipeline plan.
     """
@@ -115,8 +115,9 @@ def rebalance(
 ) -> None:
     """Balance racks, replicas, bytes and leaders of the brokers by moves that copy little.
 
-    Replicas per broker differ by one at most, bytes by the tolerance where exchanges of replicas
-    reach it, leaders as little as the replicas allow. The exit code is 1 if a move was refused.
+    After the moves, brokers differ by at most one in replicas, and by as little as the replicas
+    allow in leaders. Bytes differ by at most the tolerance, where exchanges of replicas reach it.
+    The exit code is 1 if a move was refused.
     """
     with cluster.client() as client:
         found = rebalanced(read_state(client, how.racks), tolerance / 100)

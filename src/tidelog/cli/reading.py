@@ -32,7 +32,7 @@ _POLL_MS = 250
 #: Maximum records of one poll; the number limits the size of a write and the delay of Ctrl-C.
 _POLL_RECORDS = 10_000
 _COMMIT_INTERVAL_S = 5.0
-#: Seconds between checks for new partitions of topics that are read whole.
+#: Seconds between checks for new partitions of topics that are read with all their partitions.
 _LOOK_INTERVAL_S = 5.0
 _NEVER = 1 << 63
 
@@ -77,7 +77,7 @@ class Ending:
 
     @property
     def room(self) -> int:
-        """Return how many more records may be written, at most those of one poll."""
+        """Return how many more records may be written, at most the maximum of one poll."""
         if self.count is None:
             return _POLL_RECORDS
         return min(_POLL_RECORDS, self.count - self.written)
@@ -142,7 +142,7 @@ def read_alone(
         consumer.seek(tp, starts[tp])
     if group is None:
         newcomers = _Newcomers(client, words, consumer)
-        # With an end time, the partitions are fixed at the start: new ones are not read.
+        # With an end time, the partitions are fixed at the start: new partitions are not read.
         _read(consumer, write, ending, (lambda: None) if ending.stops else newcomers.in_time)
         return
     committer = _Committer(client, group, consumer, ending, stored)
@@ -153,7 +153,7 @@ def read_alone(
 class _Newcomers:
     """A search for new partitions of the read topics; new partitions are read from their start.
 
-    A topic whose partitions were named on the command line gets no new ones.
+    A topic whose partitions were named on the command line gets no new partitions.
     """
 
     def __init__(

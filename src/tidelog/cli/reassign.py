@@ -82,10 +82,10 @@ def execute(
 ) -> None:
     """Move partitions to the brokers that a file names.
 
-    While others are on the move, --additional is needed; a partition among them is redirected to
-    its new target. Replicas with log_dirs move to those log directories of their brokers, or are
-    created there. The exit code is 1 if a move was refused, or with --wait did not reach its
-    target; the others continue.
+    While other moves are under way, --additional is needed; a partition that is on the move is
+    redirected to its new target. Replicas with log_dirs move to those log directories of their
+    brokers, or are created there. The exit code is 1 if a move was refused, or with --wait did not
+    reach its target; the other moves continue.
     """
     where, targets, expected, directories = read(file, text)
     with cluster.client() as client:
@@ -166,16 +166,16 @@ def cancel(
 ) -> None:
     """Cancel moves: partitions return to the replicas that they had, in that order.
 
-    Moves that are queued are taken out of the queue. --broker is about the moves that involve a
-    broker in whatever way: it has the partition, had it, or is to get it. A move that replaces one
-    of these meanwhile goes on, and its cancel is refused.
+    Queued moves are taken out of the queue. --broker cancels the moves that involve a broker: the
+    broker has the partition, had it, or is to get it. If a newer move has replaced a move to be
+    cancelled, the newer move goes on, and the cancel is refused.
 
     A partition returns at once, and waits for no replica to catch up, unless fewer than
     min.insync.replicas of the former replicas are in sync. The exit code is 1 if a cancel was
-    refused; the others take effect.
+    refused; the other cancels take effect.
 
     --throttles removes what Kafka's tools configure for moves and leave behind, on all brokers and
-    topics; with --topic the lists of these topics alone. Moves go on.
+    topics; with --topic only the lists of these topics. Moves go on.
     """
     named = file is not None or text is not None
     if throttles and (named or cancel_all or broker is not None or wait):
@@ -276,9 +276,9 @@ def list_moves(
 ) -> None:
     """List the partitions on the move: replicas that are added and removed, state, bytes left.
 
-    With --watch rates and times follow. A terminal shows a bar for each move; elsewhere each sample
-    has a line for each move. -o json then prints a line for each sample: time_ms, and moves as
-    below.
+    With --watch, samples with rates and remaining times follow. A terminal shows a bar for each
+    move; in a file or a pipe, each sample has a line for each move. With --watch, -o json prints a
+    line for each sample: time_ms, and moves in the form below.
     """
     with cluster.client() as client:
         if watch:
@@ -303,11 +303,11 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Show whether partitions are where a file wants them. Exit code 1 unless all of them are."""
+    """Show whether partitions have the replicas that a file names; exit code 1 unless all do."""
     where, targets, _, directories = read(file, text)
     with cluster.client() as client:
-        # Moves are read before replicas: a move that ends in between counts as under way, not as
-        # lost.
+        # Moves are read before replicas, so a move that ends in between counts as under way, not as
+        # without effect.
         moves = client.reassignments(targets)
         replicas = replicas_of(client, targets, where)
         there = present(described(client, [place.broker_id for place in directories]))
@@ -360,7 +360,7 @@ def _state(
     if requests and (replicas != target if move is None else move.request_id not in requests):
         return "changed"
     if requests and move is None and queued is None:
-        # A request is recorded only until its move ends, so any request may have placed these
+        # A request is recorded only until its move ends, so another request may have placed the
         # replicas.
         return "in_place"
     if move is not None and move.target == target:

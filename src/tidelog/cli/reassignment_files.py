@@ -1,7 +1,7 @@
 """Files of `tidelog reassign`: targets, the replicas that a plan expects, and rollbacks.
 
-The files are those of Kafka's kafka-reassign-partitions. `expected_replicas` is a key that only
-tidelog knows (R18). Kafka's tool ignores the key.
+The files are those of Kafka's kafka-reassign-partitions. The key `expected_replicas` is tidelog's
+own (R18), and Kafka's tool ignores the key.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def read(file: Path | None, text: str | None) -> Document:
 
 
 def targets_of(document: Any, where: str) -> Targets:
-    """Return the targets in a document of Kafka's form; raise ReassignmentFileError for others."""
+    """Return the targets in a document of Kafka's form; otherwise raise ReassignmentFileError."""
     entries = document.get("partitions") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not entries:
         raise ReassignmentFileError(f"{where} lists no partitions: {_EXPECTED} expected")
@@ -75,7 +75,7 @@ def targets_of(document: Any, where: str) -> Targets:
 
 
 def _expected_of(document: Any, where: str) -> Targets:
-    """Return the replicas that entries expect; raise ReassignmentFileError for invalid ones."""
+    """Return the replicas that entries expect; raise ReassignmentFileError for invalid entries."""
     expected: Targets = {}
     for index, entry in enumerate(document["partitions"]):
         replicas = entry.get("expected_replicas")
@@ -91,7 +91,7 @@ def _expected_of(document: Any, where: str) -> Targets:
 
 
 def _directories_of(document: Any, where: str) -> Wanted:
-    """Return the log directories of entries; raise ReassignmentFileError for invalid ones."""
+    """Return the log directories of entries; raise ReassignmentFileError for invalid entries."""
     wanted: Wanted = {}
     for index, entry in enumerate(document["partitions"]):
         paths, replicas = entry.get("log_dirs"), entry["replicas"]
@@ -163,8 +163,8 @@ def rollback(replicas: Targets) -> str:
 def save(path: Path, text: str) -> None:
     """Write the rollback before anything moves; raise ReassignmentFileError if that fails.
 
-    A file with other content is not replaced. Otherwise a command repeated after its moves would
-    overwrite the only record of the former replicas.
+    An existing file with other content is not replaced, because a command repeated after its moves
+    would overwrite the only record of the former replicas.
     """
     try:
         if path.is_file():

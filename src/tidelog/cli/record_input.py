@@ -1,8 +1,8 @@
 """Bytes into records for `tidelog produce`: delimiters, keys, headers, as in kcat.
 
 Bytes are taken as they are, in any encoding. Input ends with or without a delimiter; an empty line
-is a record with an empty value. Delimiters may be written with escapes:
-\t \x1e.
+is a record with an empty value. Delimiters may be written with escapes, such as those of a tab and
+of the byte 0x1e.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def pieces(descriptor: int, delimiter: bytes) -> Iterator[bytes | None]:
         chunk = os.read(descriptor, _READ_BYTES)
         if not chunk:
             break
-        # A new delimiter ends in the new bytes; it may begin in the bytes before.
+        # A delimiter that was not found before ends in the new bytes, and may begin in the earlier
+        # bytes.
         searched = max(0, len(held) - len(delimiter) + 1)
         held += chunk
         if held.find(delimiter, searched) >= 0:

@@ -1,7 +1,7 @@
 """The formats of `tidelog consume`: kcat's format, or one JSON document a line.
 
 kcat's format writes the bytes of a record unchanged. JSON has text for UTF-8 bytes, and base64 for
-others.
+other bytes.
 """
 
 from __future__ import annotations

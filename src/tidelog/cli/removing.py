@@ -42,9 +42,10 @@ def remove_partitions(
 ) -> None:
     """Remove the highest partitions of a topic, with their records and the groups' offsets.
 
-    They take no more records as soon as the request is accepted. Producers write to the remaining
-    partitions, and a key may go to another partition than before. Partitions that are added later
-    begin empty. Internal topics keep their partitions, and every topic keeps at least one.
+    The removed partitions take no more records as soon as the request is accepted. Producers write
+    to the remaining partitions, and a key may go to another partition than before. Partitions that
+    are added later begin empty. Internal topics keep their partitions, and every topic keeps at
+    least one.
     """
     with cluster.client() as client:
         topic = topics_named(client, [name])[name]
@@ -72,7 +73,7 @@ def remove_partitions(
 def _losses(
     client: BlockingClient, topic: TopicMetadata, going: list[TopicPartition]
 ) -> list[PartitionLoss]:
-    """Return the losses by these partitions; without a leader only losses of groups are known."""
+    """Return each partition's losses; without its leader, only the losses of groups are known."""
     led = [tp for tp in going if topic.partitions[tp.partition].leader != NO_LEADER]
     starts = client.list_offsets(dict.fromkeys(led, EARLIEST)) if led else {}
     ends = client.list_offsets(dict.fromkeys(led, LATEST)) if led else {}

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from tidelog.sim.search_coverage import Coverage
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-#: Number of story lines that are printed with a violation.
+#: Number of lines of a run's story that are printed with a violation.
 _STORY_LINES = 30
 
 
 class SearchInterrupted(BaseException):
-    """The exception by which a signal ends the search. No handler between may catch it."""
+    """The exception by which a signal ends the search; no handler within a run may catch it."""
 
 
 class Interruptions:
@@ -110,10 +110,10 @@ def _with_progress(found: Iterable[RunResult], number: int | None) -> Iterator[R
 
 
 def say_violation(result: RunResult, shrink_s: float) -> None:
-    """Print a violation.
+    """Print a violation, with the command that shows it step by step.
 
-    Further lines are the command that keeps its seed, its reduction found within a time, and the
-    end of the story.
+    Further lines keep the seed among the known seeds, and show a reduction of the run and the run's
+    last events.
     """
     from tidelog.sim.job import Job
     from tidelog.sim.known_seeds import line_to_add

@@ -90,9 +90,9 @@ def run(
     """Run seeds; exit code 1 if one shows a violation.
 
     The exit code is also 1 if 500 or more seeds of the default profile reached too little to prove
-    anything. `--profile mixed` runs every second seed under the default profile, the others under
-    all profiles in turn. Ctrl-C and SIGTERM end the search: the results so far are printed, and
-    kept with --coverage; the exit code is 130 or 143.
+    anything. `--profile mixed` runs every second seed under the default profile, and the other
+    seeds under all profiles in turn. Ctrl-C and SIGTERM end the search: the results so far are
+    printed, and kept with --coverage; the exit code is 130 or 143.
     """
     from tidelog.sim.results import Totals
     from tidelog.sim.search_coverage import Coverage
@@ -144,7 +144,7 @@ def _check_coverage(path: Path, changed: str) -> None:
 
 
 def _judge(totals: Totals, *, judged: bool, all_states: bool) -> None:
-    """Print the missed requirements; exit with 1 for missed ones or violations."""
+    """Print the missed requirements; exit with 1 for a missed requirement or a violation."""
     from tidelog.core.sometimes import SOMETIMES
     from tidelog.sim.results import MARKED_SEEDS
 
@@ -226,8 +226,8 @@ def shrink(
 ) -> None:
     """Find a small run that shows the violation of a seed.
 
-    It has fewer faults, clients, groups, topics and partitions, and takes less time. Prints the
-    command that shows it. The exit code is 1 if the seed shows no violation.
+    The small run has fewer faults, clients, groups, topics and partitions, and takes less time.
+    Prints the command that shows the small run. The exit code is 1 if the seed shows no violation.
     """
     from tidelog.sim.job import Job
 
@@ -270,7 +270,7 @@ def list_profiles() -> None:
 
 @app.command("policies", epilog="Example: tidelog sim policies")
 def list_policies() -> None:
-    """List the policies, one line each: settings of a cluster that runs can be compared under."""
+    """List the policies, one line each: cluster settings under which runs can be compared."""
     from tidelog.sim.policies import POLICIES
 
     for name, policy in POLICIES.items():
@@ -353,7 +353,7 @@ def _profile(profile: str, mutant: str) -> str:
 
 
 def _mutant_profile(name: str) -> str:
-    """Return the profile of a mutant. Workers import its module as this process does."""
+    """Return the profile of a mutant; worker processes import the mutant's module, too."""
     from tidelog.sim.mutation import MutantNotFoundError, load
 
     if os.getcwd() not in sys.path:
@@ -371,7 +371,7 @@ def _policy(name: str) -> str:
 
 
 def _faults(text: str) -> tuple[str, ...]:
-    """Return the requested kinds of faults; none means the faults of the profile."""
+    """Return the requested kinds of faults; no kind means the faults of the profile."""
     from tidelog.sim.faults import KINDS
 
     chosen = dict.fromkeys(text.split(",")) if text else {}

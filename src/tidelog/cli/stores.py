@@ -36,7 +36,7 @@ _SHOWN_BYTES = 60
 
 app = CommandGroup("Metadata stores: move a cluster between them.")
 
-#: A function that reads all nodes of a store; its text is the name of the store.
+#: A function that reads all nodes of a store; the text is the store's name for errors.
 ReadTree = Callable[[MetadataStore, str], Awaitable[SavedTree]]
 StoreArgument = Annotated[
     str,
@@ -80,9 +80,9 @@ def create(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
 
 @app.command("accept", epilog="Example: tidelog store accept embedded:/var/lib/tidelog/metadata")
 def accept(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
-    """Accept a store that went back to an older copy: health reports it no longer.
+    """Accept a store restored from an older copy, so that `tidelog health` stops reporting it.
 
-    Refused while partitions wait for brokers whose logs were not compared.
+    Refused while a partition without a leader waits for brokers whose logs were not compared.
     """
     with _named(store, timeout) as named:
         _require_store(named)
@@ -187,14 +187,15 @@ def _require_store(named: NamedStore) -> None:
 
 @contextlib.contextmanager
 def _named(text: str, timeout: float) -> Iterator[NamedStore]:
-    """Yield the store that a word names; start a local cluster's own server meanwhile."""
+    """Yield the store that a word names; run a local cluster's ZooKeeper server for that time."""
     wait_key, wait_ms = "zookeeper.connection.timeout.ms", str(int(timeout * 1000))
     if text.startswith(("embedded:", "zookeeper://")):
         given = {"broker.id": "0", wait_key: wait_ms, "metadata.store": text}
         yield NamedStore(text, BrokerConfig.from_properties(given))
         return
     if os.path.isfile(text) or text.endswith((".properties", ".toml")):
-        # The file is read as a broker reads it: other keys could name another store or credentials.
+        # The whole file is read as a broker reads it, because several keys name the store and
+        # credentials.
         named = NamedStore(
             text, load_config(text, [f"{wait_key}={wait_ms}"], named="", needs_id=False)
         )

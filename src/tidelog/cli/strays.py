@@ -1,8 +1,8 @@
 """`tidelog strays`: replicas that brokers have set aside because they are no longer assigned.
 
-Brokers keep such strays for `log.stray.delete.delay.ms`. Strays that were set aside together with
-many others are held until an operator says `delete` or `restore` (rule V35). The broker restores a
-replica to its partition if no record can be lost by that, and otherwise gives the reason.
+Brokers keep strays for `log.stray.delete.delay.ms`. Strays that were set aside together with many
+others are held until an operator says `delete` or `restore` (rule V35). The broker restores a
+replica to its partition if the restore can lose no record, and otherwise gives the reason.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NamesArgument = Annotated[
 def list_strays(cluster: ClusterOptions, broker: BrokersOption = None) -> None:
     """List the replicas that brokers have set aside, and when each will be deleted.
 
-    `held` ones were set aside together with many others: they stay until `delete` or `restore`.
+    `held` replicas were set aside together with many others, and stay until `delete` or `restore`.
     """
     with cluster.client() as client:
         found = _strays(client, broker)
@@ -71,10 +71,10 @@ def restore(
     """Restore set-aside replicas as replicas of their partitions.
 
     The topic must exist with the same topic id, and the partition must be assigned to the broker:
-    restore its metadata first. One replica of each partition is restored, of an in-sync broker if
-    there is one; the others copy from it. The controller sends the broker its role at once. A
-    restore is refused if anything could be lost: another topic id, a replica with records in its
-    place, a leader elsewhere, an older leader epoch.
+    restore its metadata first. One replica of each partition is restored, if possible of an in-sync
+    broker; the other replicas copy from it. The controller makes the restored replica a leader or a
+    follower at once. A restore is refused if anything could be lost: another topic id, a replica
+    with records in its place, a leader elsewhere, an older leader epoch.
     """
     with cluster.client() as client:
         wanted = _named(_strays(client, broker), names)

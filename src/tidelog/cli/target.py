@@ -51,7 +51,8 @@ class CommandClient(BlockingClient):
         """Create a client; errors and notices name `source`, the origin of the address."""
         super().__init__(bootstrap, client_id="tidelog-cli", timeout_ms=int(timeout_s * 1000))
         self._source = source
-        # The constructor may block for longer than the notice's delay, so another thread prints.
+        # The constructor may block for longer than the notice's delay, so another thread prints the
+        # notice.
         self._notice = threading.Timer(NOTICE_S, self._print_notice, (bootstrap, timeout_s))
         self._notice.daemon = True
         if timeout_s > NOTICE_S:
@@ -80,7 +81,7 @@ class Target:
 
     bootstrap: str
     local: LocalCluster | None
-    #: The environment variable that named the cluster; empty if an option or the default did.
+    #: The environment variable that named the cluster; empty if no variable named it.
     source: str = ""
 
     def client(self, timeout_s: float) -> BlockingClient:
@@ -146,8 +147,8 @@ class ClusterOptions:
 def address_of(bootstrap: str | None, directory: str | None) -> str | None:
     """Return the address of the option, else that of the environment (TIDELOG_BOOTSTRAP).
 
-    Returns None if a directory names the cluster. An option precedes the environment, and the
-    environment precedes the default directory.
+    Returns None if a directory, and not an address, names the cluster. An option precedes the
+    environment, and the environment precedes the default directory.
     """
     if bootstrap is not None:
         return bootstrap
@@ -212,7 +213,7 @@ DryRunOption = Annotated[
 
 
 def key_values(words: list[str] | None) -> dict[str, str]:
-    """Return `--config key=value` words as a mapping; raise a usage error for one without `=`."""
+    """Return `--config key=value` words as a mapping; a word without `=` is a usage error."""
     found: dict[str, str] = {}
     for word in words or []:
         key, separator, value = word.partition("=")

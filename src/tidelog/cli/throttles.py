@@ -24,7 +24,7 @@ _NAMED = 5
 def configured_throttles(
     client: BlockingClient, topics: Collection[str] | None = None
 ) -> list[Throttle]:
-    """Return the settings of throttles; include those of brokers only if no topics are named."""
+    """Return the settings of throttles; include settings of brokers only if no topics are named."""
     metadata = client.metadata()
     names = sorted(metadata.topics) if topics is None else sorted(topics)
     found: dict[ConfigResource, list[ConfigValue]] = {}
@@ -51,7 +51,7 @@ def say_throttles(throttles: Sequence[Throttle]) -> None:
 
 
 def value_text(throttle: Throttle) -> str:
-    """Return a setting for people."""
+    """Return the value of a throttle as text for people."""
     value = throttle.value
     if throttle.key in RATES:
         value = f"{size_text(int(value))}/s"

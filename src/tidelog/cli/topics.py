@@ -130,8 +130,9 @@ def alter(
     """Set and unset configurations of a topic, or change how many replicas its partitions have.
 
     Configurations that are not named stay. A min.insync.replicas above the replication factor
-    counts as the replication factor. With --replication-factor the command moves partitions: its
-    output is that of topics move, and the options --save-rollback to --wait apply to it only.
+    counts as the replication factor. With --replication-factor the command moves partitions and has
+    the output of topics move. The options --save-rollback to --wait apply only with
+    --replication-factor.
     """
     if replication_factor is not None:
         if config or delete_config:

@@ -1,7 +1,7 @@
 """`tidelog pipeline copy`: copies of topics in another cluster, with a table of offsets.
 
-Ctrl-C ends `--follow` after the round under way. A second Ctrl-C ends the command at once; the next
-run with the same directory continues without loss.
+Ctrl-C ends `--follow` after the round of copies that is under way. A second Ctrl-C ends the command
+at once; the next run with the same directory continues without loss.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def copy(
     """Copy topics from one cluster to another, with a table of every offset.
 
     Keys, values, headers, timestamps and the order of each partition stay as they are. A rerun goes
-    on where the last one ended; no record is lost or stored twice. The exit code is 1 if a range
+    on where the last run ended; no record is lost or stored twice. The exit code is 1 if a range
     that was read back differs.
     """
     topics = _topics(topic)

@@ -1,7 +1,7 @@
 """`tidelog pipeline ingest`, `prove` and `compact`: a topic in a table, its proof, its compaction.
 
-A failed proof gives exit code 1, like any failure. Only commands that need Spark load it, when they
-run.
+A proof that finds a lost or doubled record gives exit code 1, like any failure. Only commands that
+need Spark load it, when they run.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def ingest(
 ) -> None:
     """Append new records of a topic to a Parquet table, with a proof about every offset.
 
-    A rerun continues at the end of the last one. Records without a proof of completeness are not
+    A rerun continues at the end of the last run. Records without a proof of completeness are not
     added.
     """
     if dead_letter is not None and json_columns is None:
@@ -224,8 +224,8 @@ def compact(
 ) -> None:
     """Merge the small files of a table into larger ones, by one commit.
 
-    The merged files are counted against those that they replace. Replaced files are deleted by a
-    compaction that runs after the time to keep them.
+    The merged files are counted against the files that they replace. Replaced files are deleted by
+    a compaction that runs after the time to keep them.
     """
     with session("tidelog compact", cores, memory) as spark:
         from tidelog.spark.pipelines.compact import compact as run_compaction
@@ -252,7 +252,7 @@ def prove(
     memory: MemoryOption = "1g",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Count a table again: its offsets against its manifests, or a numbered column.
+    """Count a table's records again: offsets against manifests, or a numbered column.
 
     The last line is the verdict; the exit code is 1 if a record is lost or doubled.
     """

@@ -1,7 +1,7 @@
 """Parts that verbs of `tidelog pipeline` share: options, a Spark session, a bar of progress.
 
-Spark and Arrow are an extra (`spark` of pyproject.toml); only the commands that need them load
-them.
+Spark and Arrow are an extra (`spark` of pyproject.toml); only the commands that need Spark load the
+extra.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SparkFailed(TidelogError):
 
 @contextmanager
 def session(name: str, cores: int, memory: str) -> Iterator[SparkSession]:
-    """Start a Spark session for a block; its output goes to a file that failures name."""
+    """Start a Spark session for a `with` block; Spark's output goes to a file that errors name."""
     try:
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException

@@ -1,6 +1,6 @@
 """The report of a pipeline on standard output, and as an HTML file.
 
-A report that does not hold gives exit code 1, like any failure.
+A report of a failed check gives exit code 1, like any failure.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class ReportOptions:
         return session(name, self.cores, self.memory)
 
     def show(self, report: PipelineReport) -> None:
-        """Print a report and write its page; exit with 1 if the report does not hold."""
+        """Print a report and write its page; exit with 1 if the report's check failed."""
         show(report, self.output, self.html)
 
 
 def show(report: PipelineReport, output: OutputFormat, html: Path | None) -> None:
-    """Print a report and write its page; raise typer.Exit(1) if the report does not hold.
+    """Print a report and write its page; raise typer.Exit(1) if the report's check failed.
 
     The page is written last, so that an unwritable page costs no report.
     """
@@ -72,7 +72,7 @@ def show(report: PipelineReport, output: OutputFormat, html: Path | None) -> Non
 
 
 def write_page(report: PipelineReport, path: Path) -> None:
-    """Write the HTML file atomically. Raises ConfigError with the path."""
+    """Write the HTML file atomically; raise a ConfigError that names the path."""
     text = pages.page(report)
     half = path.with_name(f".{path.name}.half")
     try:

@@ -47,8 +47,8 @@ def simulate(
 ) -> None:
     """Run seeds of simulated clusters; report violations, and compare policies on equal seeds.
 
-    Each violation has its smallest seed and the command that repeats it; the exit code is then 1.
-    Ctrl-C ends the search; with --to, the same command continues it.
+    Each violation has its smallest seed and the command that repeats it; a violation gives exit
+    code 1. Ctrl-C ends the search; with --to, the same command continues it.
     """
     from tidelog.spark.pipelines.simulate.work import plan_jobs
 
