@@ -77,11 +77,10 @@ def health(
     """Report whether the cluster is healthy, what is wrong, and what helps.
 
     Exit code 0 means a healthy cluster. Exit code 1 means a degraded cluster: a partition is
-    under-replicated, a broker is down or paused, or a log directory has failed, is full or is slow.
-    A cluster is also degraded if there is no controller, the controller has lost its metadata
-    store, or the store is older than the logs. Exit code 2 means that a partition has no leader, or
-    an ISR below min.insync.replicas. Exit code 3 means that no broker responds, or that there is no
-    cluster.
+    under-replicated, a broker is down or paused, a log directory has failed, is full or is slow,
+    there is no controller, the controller has lost its metadata store, or the store is older than
+    the logs. Exit code 2 means that a partition has no leader, or an ISR below min.insync.replicas.
+    Exit code 3 means that no broker responds, or that there is no cluster.
 
     Notices leave the exit code as it is: frozen or queued reassignments, throttles that outlive
     their moves, replicas that brokers have set aside.

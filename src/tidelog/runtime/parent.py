@@ -25,7 +25,7 @@ def end_with_parent(parent_pid: int) -> None:
 
     Raises OSError if the kernel refuses, and ConfigError if the parent has already ended.
     """
-    import ctypes  # imported here, because other brokers do not need it
+    import ctypes  # imported here, because few brokers need it
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
