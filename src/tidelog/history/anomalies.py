@@ -81,7 +81,7 @@ class Report:
     """The judgement of a history."""
 
     operations: int = 0
-    #: Number of records in sends, and of different values in polls.
+    #: Number of sent records; `polled_records` counts the distinct values in polls.
     sent_records: int = 0
     polled_records: int = 0
     acknowledged_records: int = 0
@@ -89,7 +89,7 @@ class Report:
     begin: int = 0
     #: The first KEPT_OF_EACH forbidden and allowed anomalies of each name.
     anomalies: list[Anomaly] = field(default_factory=list)
-    #: Number of all forbidden anomalies, by name; below, of all allowed ones.
+    #: Number of all forbidden anomalies, by name; `allowed` counts the allowed anomalies.
     forbidden: dict[str, int] = field(default_factory=dict)
     allowed: dict[str, int] = field(default_factory=dict)
 

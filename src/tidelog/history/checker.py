@@ -1,10 +1,10 @@
 """The checker of a history, which takes operation by operation and reports anomalies at the end.
 
-An offset with two values, or a poll that went back, is recorded immediately. A missing record shows
-only when all polls are known. Sends may come in any order, and before or after the polls of their
-records. The operations of one consumer (poll, assign, seek, subscribe, transaction) must come in
-their order. Apart from sorting, the time is linear in the number of records. The module does no
-I/O.
+An offset with two values, or a poll below the consumer's position, is recorded immediately. A
+missing record shows only when all polls are known. Sends may come in any order, and before or after
+the polls of their records. The operations of one consumer (poll, assign, seek, subscribe,
+transaction) must come in their order. Apart from sorting, the time is linear in the number of
+records. The module does no I/O.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class HistoryChecker:
                             [line],
                         )
         if operation.outcome != OK:
-            # The consumer may have been reset, or not.
+            # The client may have set the consumer back to its positions before the transaction.
             for number in polled:
                 consumer.positions.pop(number, None)
 
@@ -248,7 +248,7 @@ class HistoryChecker:
         for record in listed:
             offset = record[0]
             if offset is None:
-                is_next = False  # the record may stand in between
+                is_next = False  # this record, of unknown offset, may precede the next
                 continue
             if first < 0:
                 first = offset

@@ -2,9 +2,9 @@
 
 A record may be missing after the deletion of its topic, below a log start that retention moved, or
 after a possible removal by compaction. Compaction may remove a tombstone, and a record with a later
-record of its key, even if that record's offset is unknown. A consumer may skip a record that may be
-missing. A consumer may also skip an offset without a known record, such as an offset of a failed
-send or of a transaction marker.
+record of its key, even if that record's offset is unknown. A consumer may skip a record if a reason
+allows it to be missing. A consumer may also skip an offset without a known record, such as an
+offset of a failed send or of a transaction marker.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Judge:
     def _judge_again(self) -> None:
         values = self._values
         partitions = self._tables.partitions
-        #: Offsets of each value in each partition, other than that of its first poll.
+        #: Offsets at which a value was polled again, by value and partition.
         offsets: dict[tuple[int, int], dict[int, None]] = {}
         for index, number, offset, line in self._tables.again:
             others = offsets.setdefault((index, number), {})

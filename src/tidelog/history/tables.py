@@ -118,8 +118,8 @@ class Sends:
 
     def __init__(self) -> None:
         self.begins = array("q")
-        #: Time of each send after which every new send gets a later offset. This time is the end of
-        #: the send, or its begin if the producer keeps the order of batches in flight.
+        #: By send, the time from which any new send must get a greater offset: the end of the send,
+        #: or its begin if the producer keeps the order of batches in flight.
         self.ends = array("q")
         self.firsts = array("q")
         self.lasts = array("q")
@@ -143,7 +143,7 @@ class Sends:
         by_end = sorted(range(len(ends)), key=ends.__getitem__)
         found = []
         over = highest = 0
-        # -1 until the first operation is over: there is no operation to compare with.
+        # Index of the ended operation with the highest offset; -1 until an operation has ended.
         before = -1
         for later in by_begin:
             while over < len(by_end) and ends[by_end[over]] < begins[later]:
@@ -231,10 +231,10 @@ class Tables:
         self.partitions: list[PartitionTable] = []
         self.skips = Skips()
         self.transactions = Transactions()
-        #: Deleted topics, which no promise covers any more; below, compacted topics.
+        #: Deleted topics, of which no promise holds any more; `compacted` has the compacted topics.
         self.deleted: dict[str, None] = {}
         self.compacted: dict[str, None] = {}
-        #: (value, partition, offset, line) of values that were polled before at another place.
+        #: (value, partition, offset, line) of each poll of a value already polled at another place.
         self.again: list[tuple[int, int, int, int]] = []
 
     def is_deleted(self, partition: PartitionTable) -> bool:
