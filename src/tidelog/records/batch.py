@@ -1,9 +1,10 @@
 """Record batch v2 as a view over a buffer, which copies no bytes and patches two fields in place.
 
 The header is 61 bytes, big-endian. Base offset and leader epoch lie outside the CRC-32C, which
-covers all bytes from the attributes on. A broker therefore assigns both fields without a new
-checksum (KIP-98). Any bytes give a BatchView or a CorruptBatch. This module knows nothing of the
-records' content (`records.reader`). Source: org.apache.kafka.common.record.DefaultRecordBatch.
+covers all bytes from the attributes on. A broker therefore assigns base offset and leader epoch
+without a new checksum (KIP-98). Any bytes give a BatchView or a CorruptBatch. This module does not
+parse the records (`records.reader` does). Source:
+org.apache.kafka.common.record.DefaultRecordBatch.
 """
 
 from __future__ import annotations
@@ -175,8 +176,8 @@ class BatchView:
     def delete_horizon_ms(self) -> int | None:
         """Wall clock in ms from which the tombstones in this batch may be removed.
 
-        The value is None until compaction has handled the batch. KIP-534 stores it in the field of
-        the base timestamp.
+        The delete horizon is None until compaction has handled the batch. KIP-534 stores the delete
+        horizon in the field of the base timestamp.
         """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
 

@@ -2,9 +2,9 @@
 
 The leader walks every record (`records.walk`), also in uncompressed batches and in batches with
 millions of records. Garbage after the first record stops librdkafka's consumers without an error.
-The leader is stricter than Kafka in one point: offset deltas must be 0, 1, 2, …. Kafka rewrites a
-compressed batch with other deltas, and appends an uncompressed batch unchanged. Source:
-LogValidator.
+The leader is stricter than Kafka in one point: offset deltas must be 0, 1, 2, …. If deltas differ
+from 0, 1, 2, …, Kafka rewrites a compressed batch, and appends an uncompressed batch unchanged.
+Source: LogValidator.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ def check_records(
 ) -> int:
     """Walk every record of a client's batch; return the largest timestamp, in ms.
 
-    The header must have passed `check_from_client`. `effort` counts the cost. Raises BadRecords if
-    the topic does not accept some records. Raises InvalidBatch if records are illegible, or if
-    Kafka's clients could not decompress them. Raises OversizedBatch if they decompress to more than
-    `max_decompressed_bytes`, and CorruptBatch if they do not decompress.
+    The header must have passed `check_from_client`. `effort` counts the cost of the checks. Raises
+    BadRecords if the topic does not accept some records. Raises InvalidBatch if records are
+    illegible, or if Kafka's clients could not decompress them. Raises OversizedBatch if the records
+    decompress to more than `max_decompressed_bytes`, and CorruptBatch if they do not decompress.
     """
     codec = batch.attributes & COMPRESSION_MASK
     data: Buffer = batch.buffer

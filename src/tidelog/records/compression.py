@@ -2,10 +2,10 @@
 
 The formats are those of Kafka's clients: gzip, snappy in xerial's framing, LZ4 frames with
 independent blocks, and zstd with windows of up to 128 MiB. The decompressor also reads raw snappy,
-because librdkafka writes it. The decompressor reads other LZ4 frames, too, because old logs may
-have them; `foreign_frames` finds such frames. A decompression bomb costs no more memory than the
-bound: the output buffer grows from a guess, and larger output is rejected. So this module keeps
-design rule 10.
+because librdkafka writes it. The decompressor also reads LZ4 frames that Kafka's clients cannot
+read, because old logs may have them; `foreign_frames` finds such frames. A decompression bomb costs
+no more memory than the bound: the output buffer grows from a guess, and larger output is rejected.
+The bound on memory is design rule 10.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def _lz4_level(level: int | None) -> int | None:
-    """Return liblz4's level for a level of lz4-java.
+    """Return liblz4's compression level for a level of lz4-java.
 
-    Kafka uses the fast compressor at its default level 9. At any other level Kafka uses the high
-    compressor, whose levels in liblz4 are 3 to 12.
+    At the default LZ4 level 9 Kafka uses LZ4's fast compressor. At any other level Kafka uses LZ4's
+    high compressor, whose levels in liblz4 are 3 to 12.
     """
     if level is None:
         return None
@@ -119,8 +119,8 @@ _INTO: dict[int, Callable[[Any, Any], int]] = {
 def foreign_frames(codec: int, data: Buffer, max_bytes: int) -> str:
     """Return why Kafka's clients cannot read data that `decompress` can, or "" if they can.
 
-    Only LZ4 data can be unreadable for them (`lz4_frames`). Raises CompressionError for damaged
-    data.
+    Kafka's clients can read all data of the other codecs than LZ4 (`lz4_frames`). Raises
+    CompressionError for damaged data.
     """
     if codec != LZ4:
         return ""

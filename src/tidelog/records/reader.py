@@ -1,10 +1,11 @@
 """The records inside a batch, read in one walk that yields columns.
 
 A walk costs about a microsecond a record in Python. So the walk goes through the bytes once, reads
-varints of one and two bytes inline, and fills one list per column. Arrow needs columns, and
-`iter_records` makes single records of them. Decompression is bounded (`records.compression`).
-Functions raise only CorruptBatch, for illegible bytes. A leader's checks of a client's records are
-stricter (`records.checking`). Source: org.apache.kafka.common.record.DefaultRecord.
+varints of one and two bytes inline, and fills one list per column. Arrow needs columns; for other
+callers `iter_records` makes single records of the columns. Decompression is bounded
+(`records.compression`). Functions raise only CorruptBatch, for illegible bytes. A leader's checks
+of a client's records are stricter (`records.checking`). Source:
+org.apache.kafka.common.record.DefaultRecord.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def records_payload(
 ) -> bytes:
     """Return the decompressed bytes of the records, at most `max_decompressed_bytes`.
 
-    Raises OversizedBatch for more bytes than that, CorruptBatch for damaged bytes.
+    Raises OversizedBatch for more than `max_decompressed_bytes`, CorruptBatch for damaged bytes.
     """
     codec = batch.attributes & COMPRESSION_MASK
     if codec == compression.NONE:
@@ -80,7 +81,7 @@ def read_columns(
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     keeps_bytes: bool = False,
 ) -> RecordColumns:
-    """Return all records of a batch, column by column; control batches are read like others.
+    """Return all records of a batch, data or control batch, column by column.
 
     Bytes of header keys that are not UTF-8 are replaced, as in Kafka's clients, or kept as
     surrogates with `keeps_bytes`.
@@ -199,7 +200,7 @@ def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
         if position + max(size, 0) >= end:
             raise _BadRecord("key and value are longer than the record")
         fields = (start, body, rest, end, timestamp_delta, offset_delta, key, size >= 0)
-        # This expression equals a call of the class, in a third of the time.
+        # `tuple.__new__` gives the same record as a call of the class, in a third of the time.
         add(new(KeyedRecord, fields))
         position = end
     return position

@@ -40,7 +40,7 @@ def rewritten(
     kept: Sequence[KeyedRecord],
     delete_horizon_ms: int | None = None,
 ) -> bytearray:
-    """Return the batch with only the records `kept` of its `payload`, at least one.
+    """Return the batch with only the records `kept` of its `payload`; `kept` is not empty.
 
     `delete_horizon_ms` (wall clock) sets the delete horizon of a batch without one; with None, an
     existing horizon stays.
