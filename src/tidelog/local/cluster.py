@@ -398,7 +398,7 @@ class LocalCluster:
         )
 
     def _new_store(self) -> str:
-        """Return the store of a cluster to be laid out."""
+        """Return the metadata store of the cluster that `up` will lay out."""
         config = self._wanted[1]
         if self._wanted_store is not None:
             return self._wanted_store

@@ -47,7 +47,7 @@ class Finding:
     """A problem of the cluster, or a state that an operator should know of.
 
     `level` is notice, degraded, unavailable or unreachable; a notice does not affect the health.
-    `next` is a command or an act that helps.
+    `next` is what the operator should do next: a command, or a sentence.
     """
 
     level: str
@@ -77,7 +77,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Data of a cluster beside its status; empty if no broker reported any."""
+    """Data about a cluster beyond its status: log directories, moves, stray replicas, throttles."""
 
     log_dirs: Sequence[LogDirDescription] = ()
     #: The replicas that failed log directories held, by broker and path.
@@ -113,7 +113,7 @@ def assess(
     controller_trouble: str | None = None,
     around: Surroundings | None = None,
 ) -> Health:
-    """Judge a cluster that was reached.
+    """Return the health of a cluster in which a broker responds.
 
     `minimum` is min.insync.replicas by topic, 1 for an absent topic. `controller_trouble` is the
     reason for a missing response of the controller, else None. A partition with fewer replicas than

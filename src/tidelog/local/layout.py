@@ -156,12 +156,12 @@ def create(
 def asked_text(
     brokers: int, config: Mapping[str, str], log_dirs: int, store: str, first_port: int | None
 ) -> str:
-    """Return the wanted layout as the text of the marker `.never-up`."""
+    """Return the text of the marker `.never-up`: the layout of a cluster that never ran."""
     return json.dumps([brokers, dict(sorted(config.items())), log_dirs, store, first_port])
 
 
 def asked_of(directory: str) -> str | None:
-    """Return the wanted layout of the directory's marker; None if the cluster has come up."""
+    """Return the layout in the marker `.never-up`; None if the cluster has come up before."""
     try:
         with open(_marker_path(directory), encoding="utf-8") as file:
             return file.read()
@@ -205,7 +205,7 @@ def discard(directory: str) -> None:
 
 
 def _is_without_records(data: str, name: str) -> bool:
-    """Return whether an entry of a log directory may go: a broker's file or a probe's replica."""
+    """Return whether a log directory's entry has no records, or only those of a probe topic."""
     return name.startswith(PROBE_PREFIX) or not os.path.isdir(f"{data}/{name}")
 
 
@@ -218,7 +218,7 @@ def _marker_path(directory: str) -> str:
 
 
 def _placed(place: BrokerPlace) -> BrokerPlace:
-    """Return the place with the address in the broker's file, which may have been edited."""
+    """Return the place with the address in server.properties, which users may have edited."""
     endpoint = client_endpoint(place.properties_path)
     if endpoint is None:
         return place

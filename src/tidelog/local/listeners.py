@@ -38,7 +38,7 @@ def check_first_port(first: int | None, brokers: int, config: Mapping[str, str])
 
 
 def config_of_broker(config: Mapping[str, str], broker_id: int) -> dict[str, str]:
-    """Return one broker's keys; ports of listeners are higher by `broker_id` - 1 than given."""
+    """Return one broker's configuration: `config` with listener ports `broker_id` - 1 higher."""
 
     def moved(match: re.Match[str]) -> str:
         port = int(match[1])
@@ -84,7 +84,7 @@ def _check_bindable(broker_id: int, endpoint: Endpoint) -> None:
     host = endpoint.host or "0.0.0.0"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
-        # The broker sets the same option, so that the port of a killed broker is free at once.
+        # Brokers also set SO_REUSEADDR, so that the port of a killed broker is free at once.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, endpoint.port))

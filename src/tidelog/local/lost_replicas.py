@@ -2,7 +2,8 @@
 
 A broker reports the replicas of a directory that failed while the broker ran. The broker knows no
 replica of a directory that had failed before its start; the controller then counts replicas of that
-broker as offline. Offline replicas belong to that directory if it is the only such directory.
+broker as offline. If only one directory of a broker had failed before its start, the offline
+replicas of the broker belong to this directory.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tidelog.local.errors import LocalClusterError
 
 LOOPBACK = "127.0.0.1"
 _FIRST = 20_000
-#: The start of that range by default, if its file cannot be read.
+#: The default start of the kernel's range for outgoing connections, if `/proc` does not have it.
 _EPHEMERAL_FIRST = 32_768
 
 

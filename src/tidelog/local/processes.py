@@ -1,8 +1,9 @@
 """Processes known by id *and* start time, so that a recycled id is never signalled.
 
-The start of a broker writes its identity to a file; later commands read it, perhaps days after. A
-signal goes through a pidfd whose process was compared first, so it cannot reach a later process
-with the same id. The module needs Linux (`/proc`, pidfd).
+The command that starts a broker writes the process identity to a file; later commands read this
+file, perhaps days after. A signal goes through a pidfd, after a check that the pidfd's process has
+the recorded start time, so it cannot reach a later process with the same id. The module needs Linux
+(`/proc`, pidfd).
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class ProcessIdentity:
             return True
 
     def await_end(self, timeout_s: float) -> bool:
-        """Wait for the end; return False if the process still runs after `timeout_s`."""
+        """Wait until the process ends; return False if it still runs after `timeout_s`."""
         with self._opened() as descriptor:
             if descriptor is None:
                 return True

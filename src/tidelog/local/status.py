@@ -112,7 +112,7 @@ class Holding:
 
 
 def holdings_of(metadata: ClusterMetadata) -> dict[int, Holding]:
-    """Return the holding of each broker with a replica, registered or not."""
+    """Return, for each broker with a replica, registered or not, its counts of partitions."""
     found: dict[int, Holding] = {}
     for _, partition in metadata.all_partitions():
         for broker_id in partition.replicas:
@@ -167,9 +167,9 @@ def describe_partitions(
 ) -> tuple[PartitionStatus, ...]:
     """Return all partitions, or those of some topics, with high watermarks.
 
-    Only leaders that `ask` accepts get a request, because the client would wait for a silent one.
-    Each leader gets a share of the client's time, so that several dead leaders cost no more than
-    one. Without a metadata store, dead brokers remain leaders.
+    Only leaders that `ask` accepts get a request, because the client would wait for a leader that
+    does not respond. Each leader gets a share of the client's time, so that several dead leaders
+    cost no more than one. Without a metadata store, dead brokers remain leaders.
     """
     wanted = None if topics is None else list(topics)
     chosen = [
@@ -207,7 +207,7 @@ def describe_partitions(
 def _high_watermarks(
     client: BlockingClient, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return a leader's high watermarks; none if it is silent or no longer leads one of them."""
+    """Return high watermarks from the leader; none if it is silent or lost a leadership."""
     try:
         listed = client.list_offsets(dict.fromkeys(partitions, LATEST))
     except TidelogError:
