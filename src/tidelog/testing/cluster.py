@@ -35,7 +35,7 @@ _NUMBERS: Mapping[str, Callable[[ClusterStatus], int]] = {
 }
 #: Conditions that `wait_for` takes by name.
 _CONDITIONS = ("condition", *_NUMBERS, "what")
-#: Lines of each broker's log in a report.
+#: Maximum number of lines of each broker's log in a report.
 _LOG_LINES = 12
 _LOG_LINE_CHARACTERS = 240
 
@@ -176,8 +176,8 @@ class Cluster:
         """Create a topic; return its name when every partition has all replicas in sync.
 
         The default replication factor is three, or the number of brokers if that is lower.
-        `replicas` has the brokers of each partition, the preferred leader first, instead of both
-        counts. Raises KafkaError.
+        `replicas`, instead of `partitions` and `replication_factor`, has the brokers of each
+        partition, the preferred leader first. Raises KafkaError.
         """
         factor = replication_factor or min(len(self.brokers), _MOST_REPLICAS)
         in_sync = min(map(len, replicas.values())) if replicas else factor
@@ -231,9 +231,9 @@ class Cluster:
         """Let every operation in a log directory fail; return its path.
 
         `log_dir` is its number in `log.dirs`, from 0, or its path; `error` is one of EIO, EROFS,
-        EACCES, ENOENT, ENXIO and ESTALE. The broker gives the directory up at its next operation
-        there, a checkpoint at the latest. The failure of its last directory ends the broker. Raises
-        ValueError for another `error`.
+        EACCES, ENOENT, ENXIO and ESTALE. The broker takes the directory offline at its next
+        operation there, a checkpoint at the latest. The failure of its last directory ends the
+        broker. Raises ValueError for another `error`.
         """
         if error not in DEVICE_ERRORS:
             raise ValueError(f"fail_log_dir(error={error!r}): one of {', '.join(DEVICE_ERRORS)}")
@@ -330,8 +330,8 @@ class Cluster:
             return all(_NUMBERS[name](now) == number for name, number in wanted.items())
 
         def look() -> ClusterStatus:
-            # High watermarks cost a request to each leader, so only a status that may be the last
-            # reads them.
+            # High watermarks cost a request to each leader, so they are read only if all wanted
+            # numbers hold.
             now = self._look()
             return self.status() if counts(now) else now
 
@@ -341,7 +341,7 @@ class Cluster:
         return wait_until(look, holds, " and ".join(words), timeout)
 
     def _check_possible(self, wanted: Mapping[str, int]) -> None:
-        """Raise an error for numbers that this cluster never shows."""
+        """Raise an error for a wanted number that this cluster can never reach."""
         for name in ("under_replicated", "leaderless"):
             if wanted.get(name, 0) < 0:
                 raise ValueError(
@@ -370,7 +370,7 @@ class Cluster:
             if self._state(broker) == "paused":
                 self._local.resume(broker)
             self._local.start(broker)
-        # A failed directory stays given up until its broker restarts.
+        # A failed log directory stays offline until its broker restarts.
         for broker in self._failed_disks.difference(broken):
             self._local.restart(broker)
         if broken or self._failed_disks:

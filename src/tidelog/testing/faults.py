@@ -61,7 +61,7 @@ class Fault:
         return self._control.struck(self._number)
 
     def wait(self, count: int = 1, timeout: float = 30.0) -> None:
-        """Return when the fault struck `count` times; raise WaitTimeout after `timeout` seconds."""
+        """Wait until the fault struck `count` times; raise WaitTimeout after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while self.count < count:
             if time.monotonic() > deadline:
@@ -77,16 +77,16 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
-    """Requests of one or several APIs, narrowed step by step; every step makes a new value.
+    """Requests of one or several APIs, narrowed step by step; every step returns a new Requests.
 
-    Without `nth`, `once`, `times` or `every`, all requests are selected. A value selects requests
-    of clients only, or with `from_brokers()` requests of brokers only.
+    Without `nth`, `once`, `times` or `every`, all requests are selected. Only requests of clients
+    are selected, or with `from_brokers()` only requests of brokers.
     """
 
     make: Callable[[Rule, str], Fault]
     rule: Rule
     text: str
-    #: Steps without a following step so far, shared by all faults of a cluster.
+    #: Begun faults without an action, of all faults of a cluster.
     unfinished: Unfinished
 
     @classmethod
@@ -175,8 +175,8 @@ class Requests:
     def answer(self, error: ErrorCode | str | int) -> Fault:
         """Respond with an error of Kafka's, by name or number.
 
-        After `after`, the request took effect all the same. A Metadata request for all topics has
-        no place for an error.
+        With `after()`, the request takes effect in spite of the error. A Metadata request for all
+        topics has no place for an error.
         """
         code = _error_code(error)
         return self._put(f"answer({code.name!r})", action=Action.ANSWER, error=code)
@@ -216,17 +216,17 @@ class Requests:
 
 
 class Unfinished:
-    """Steps without a further step or action, which put no fault in force."""
+    """Begun faults that are not in force, because no action follows their last step."""
 
     def __init__(self) -> None:
         self._steps: list[Requests] = []
 
     def add(self, step: Requests) -> None:
-        """Add a first step."""
+        """Add the first step of a fault."""
         self._steps.append(step)
 
     def follow(self, step: Requests, following: Requests | None) -> None:
-        """Replace a step by its following one; remove it after an action."""
+        """Replace a step by the next step; with None, remove it, because an action followed."""
         self._steps = [each for each in self._steps if each is not step]
         if following is not None:
             self._steps.append(following)
@@ -236,7 +236,7 @@ class Unfinished:
         self._steps.clear()
 
     def problem(self) -> str | None:
-        """Return the problem of the first step; None if there is none."""
+        """Return the problem of the first fault without an action; None without such a fault."""
         if not self._steps:
             return None
         return (

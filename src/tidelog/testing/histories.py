@@ -91,7 +91,7 @@ class HistoryRecorder:
     def poll(self, process: str, topic: str) -> Iterator[dict[int, list[tuple[int, Any]]]]:
         """Record one poll: the caller puts (offset, value) into the lists by partition.
 
-        After an exception, the records so far are kept as a poll of which not all is known.
+        After an exception, the poll is recorded with the records so far and an unknown outcome.
         """
         begun = self.begin(process, "poll")
         polled: dict[int, list[tuple[int, Any]]] = {}

@@ -217,7 +217,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def _check_markers(item: pytest.Item) -> None:
-    """Fail if a marker requests another cluster than the cluster of a longer scope."""
+    """Fail if a marker asks for a cluster that differs from the shared cluster of the test."""
     markers = list(item.iter_markers(_MARKER))
     found = getattr(item, "funcargs", {})
     scope: Scope = item.config.getini("tidelog_scope")
@@ -257,7 +257,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add a section for every cluster that a failed test may have used to its report."""
+    """Add to the report of a failed test a section for each cluster that it may have used."""
     report = yield
     if report.failed and call.when != "teardown" and _uses_clusters(item):
         for cluster in item.config.stash[_LIVE].clusters:
@@ -268,7 +268,7 @@ def pytest_runtest_makereport(
 def _described(cluster: Cluster) -> str:
     try:
         return cluster.report()
-    except Exception as error:  # the test's own failure must not be hidden by ours
+    except Exception as error:  # an error here must not hide the test's failure
         return f"the cluster cannot be described: {error!r}"
 
 

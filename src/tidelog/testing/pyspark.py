@@ -1,8 +1,8 @@
 """A replacement of PySpark's KafkaUtils, which starts Kafka in a container for Spark tests.
 
 Source of names, arguments and meanings: pyspark.sql.tests.streaming.kafka_utils of Spark 4.1 and
-newer, which is not part of PySpark's distribution. Two differences: there may be several brokers,
-and topics have a replica on each of up to three of them by default. The module uses Spark only
+newer, which is not part of PySpark's distribution. Unlike KafkaUtils, this module may start several
+brokers, and topics have a replica on up to three brokers by default. The module uses Spark only
 through the session that it is given.
 """
 
@@ -87,7 +87,7 @@ class SparkKafka:
 
     @property
     def producer(self) -> KafkaProducer:
-        """A KafkaProducer of kafka-python for texts, like PySpark's; ImportError without that."""
+        """A KafkaProducer for texts, like PySpark's; ImportError without kafka-python."""
         if self._producer is None:
             from kafka import KafkaProducer
 
@@ -177,7 +177,7 @@ class SparkKafka:
         timeout: float = 60,
         interval: float = 1.0,
     ) -> None:
-        """Return when `result_func` returns `expected`.
+        """Wait until `result_func` returns `expected`.
 
         Raises AssertionError after `timeout` seconds, with the last result.
         """
@@ -190,7 +190,7 @@ class SparkKafka:
     def wait_for_query_alive(
         self, query: StreamingQuery, timeout: float = 60, interval: float = 1.0
     ) -> None:
-        """Return when a streaming query is active and has begun to work.
+        """Wait until a streaming query is active and has begun to work.
 
         Raises AssertionError with the query's own error when it ended, or after `timeout` seconds.
         """

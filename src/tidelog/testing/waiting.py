@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from tidelog.local import ClusterStatus, PartitionStatus
 
 _POLL_S = 0.02
-#: The most partitions, and lines, that a description lists.
+#: Maximum number of partitions, and of lines, in a description of a cluster.
 _MOST_PARTITIONS = 12
 
 
