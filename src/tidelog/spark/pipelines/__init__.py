@@ -2,9 +2,9 @@
 
 Pipelines of several modules: `copy`, `audit`, `analyze`, `plan`, `simulate`.
 
-ingest: `ingest` takes the offsets of `new_offsets` into a table. `landing` writes a run's files, by
-`direct_files` or by Spark; `parsing` has ready transforms. `lake_tables` writes into Delta and
-Iceberg. `ingest_report` is the report. `compact` merges small files.
+ingest: `ingest` writes the records at the offsets of `new_offsets` into a table. `landing` writes
+the files of a run, by `direct_files` or by Spark; `parsing` has ready transforms. `lake_tables`
+writes into Delta and Iceberg. `ingest_report` is the report. `compact` merges small files.
 
 The table: `table` with its `manifests`. `table_access` reads it, `table_files` and `hadoop_files`
 are its file operations, `directory_lock` its lock.

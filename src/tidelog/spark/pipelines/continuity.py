@@ -2,9 +2,9 @@
 
 Spark counts rows, distinct offsets and gaps in the files. An offset may have no row because it is a
 transaction marker, or because compaction removed its record. To explain a gap, the proof reads the
-log at that place again. A record found there is lost from the files. Offsets that the log does not
-hold count as compacted only for a topic that the caller declares compacted: any other log has no
-holes.
+log at that place again. If the log has a record at an offset without a row, the files have lost the
+record. Offsets that the log does not hold count as compacted only for a topic that the caller
+declares compacted: any other log has no holes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class GapContent:
     records: int = 0
 
     def plus(self, other: GapContent) -> GapContent:
-        """Return the sum of both."""
+        """Return the sums of the numbers of both gaps."""
         return GapContent(
             self.control + other.control, self.absent + other.absent, self.records + other.records
         )
@@ -74,7 +74,7 @@ class PartitionProof:
     lost: int
     control: int
     compacted: int
-    #: Rows with offsets outside of the wanted range.
+    #: Number of rows with offsets outside the wanted range.
     stray: int = 0
     #: Records of the range that were written to the dead-letter path.
     dead: int = 0
@@ -98,17 +98,17 @@ class ContinuityProof:
 
     @property
     def lost(self) -> int:
-        """Records of the topic without a row."""
+        """Number of records of the topic without a row."""
         return sum(each.lost for each in self.partitions)
 
     @property
     def doubled(self) -> int:
-        """Rows beyond the first of their offset."""
+        """Number of repeated rows: all but one row of each offset."""
         return sum(each.doubled for each in self.partitions)
 
     @property
     def stray(self) -> int:
-        """Rows outside the wanted offsets."""
+        """Number of rows outside the wanted offsets."""
         return sum(each.stray for each in self.partitions)
 
     @property
@@ -228,6 +228,6 @@ def _overlap(start: int, end: int, starts: Ints, ends: Ints) -> int:
 
 
 def _next_gap(reached: int, starts: Ints, ends: Ints) -> int:
-    """Return the first offset of a gap at or after `reached`; the end of all gaps if none."""
+    """Return the first offset from `reached` on that lies in a gap; `reached` if none does."""
     gap = int(np.searchsorted(ends, reached, "right"))
     return max(reached, int(starts[gap])) if gap < len(starts) else reached

@@ -1,7 +1,7 @@
 """Offsets in Parquet files, counted by Arrow on the driver or by Spark's tasks.
 
-A small batch is counted faster on the driver than Spark starts a job: two columns of a million rows
-are read in some 20 ms. Tasks count larger batches, and files that only Hadoop reaches.
+The driver counts a small batch faster than Spark starts a job: two columns of a million rows are
+read in some 20 ms. Spark's tasks count large batches, and files that only Hadoop reaches.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ def directory_lock(
 ) -> Iterator[None]:
     """Create a directory and hold its lock for a block.
 
-    Raises `error` with a sentence about `what` the directory has and `other`, the possible lock
-    holder.
+    Raises `error` if that fails: the message names `what`, the content of the directory, and
+    `other`, the program that may hold the lock.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

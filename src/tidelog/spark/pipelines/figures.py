@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 _WIDTH_IN: Final = 9.0
 _HEIGHT_IN: Final = 3.6
-#: Height in inches of a timeline's row; the next constant is that of its axis.
+#: Height in inches of a timeline's row; `_AXIS_IN` is the height of the axis.
 _ROW_IN: Final = 0.22
 _AXIS_IN: Final = 1.2
-#: Maximum number of rows; more would be too small to read.
+#: Maximum number of rows in a timeline; more would be too small to read.
 MAX_ROWS: Final = 100
 #: Maximum number of upright names on an axis; more would overlap.
 _UPRIGHT_TICKS: Final = 6
@@ -33,7 +33,7 @@ _STYLE: Final[dict[Any, Any]] = {
     "svg.hashsalt": "tidelog",
     "font.size": 9.0,
 }
-#: Colour-blind safe (Okabe and Ito).
+#: Colours that colour-blind people can distinguish (Okabe and Ito).
 _COLOURS: Final = (
     "#0072b2",
     "#e69f00",

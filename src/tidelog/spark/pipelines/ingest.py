@@ -123,7 +123,7 @@ class TopicIngest:
             elif letters is not None:
                 letters.sync(dead_folder)
             files = data_files(table.files, folder, self._topic)
-        except BaseException:  # also a second Ctrl-C: otherwise the next run deletes the files
+        except BaseException:  # also a second Ctrl-C; a kill leaves files to the next run
             table.discard(run)
             if letters is not None:
                 letters.delete(dead_folder)

@@ -1,6 +1,6 @@
-"""Progress of Spark's jobs while a block runs: the numbers of done tasks and of all tasks.
+"""Progress of Spark's jobs in a `with` block: the numbers of done tasks and of all tasks.
 
-A thread polls Spark's status tracker. All active jobs of the session count.
+A thread polls Spark's status tracker. The numbers include all active jobs of the session.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Progress = Callable[[int, int], None]
 
 @contextmanager
 def reported(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
-    """Call `progress` with the done and all tasks of the jobs started meanwhile.
+    """Call `progress` in a `with` block, with the numbers of done tasks and of all tasks.
 
     Under Spark Connect `progress` is not called, because there is no status tracker.
     """

@@ -290,7 +290,7 @@ def _may_miss_records(
     ranges: Sequence[OffsetRange],
     client: BlockingClient,
 ) -> bool:
-    """Return whether the rows may lack records of the log, such as bad ones."""
+    """Return whether the rows may lack records of the log, such as bad records."""
     gaps = {each.tp: gaps_within(counts[each.tp], each) for each in ranges}
     if sum(len(each) for each in gaps.values()) > _GAPS_LOOKED_AT:
         return True

@@ -1,6 +1,7 @@
 """The offsets of a run: from the end of the last run to the end of the committed records.
 
-A client asks the cluster for offsets; no record is read. Of a table, only its end offsets matter.
+A client asks the cluster for offsets; no record is read. The module needs only the end offsets of
+the table into which the run writes.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def new_ranges(
 
 
 def limited(ranges: Sequence[OffsetRange], most: int) -> list[OffsetRange]:
-    """Return the start of each range, in proportion to its size; `most` offsets in all.
+    """Return ranges shortened to about `most` offsets in all, in proportion to their sizes.
 
     Every range keeps at least one offset, so that large ranges do not starve small ranges.
     """

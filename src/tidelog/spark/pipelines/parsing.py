@@ -21,8 +21,8 @@ _OWN: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "err
 def json_columns(spark: SparkSession, ddl: str) -> Transform:
     """Return a transform that parses values as JSON objects with the columns of `ddl`.
 
-    `ddl` is like `carrier string, distance long`. Raises OptionError for an invalid list, or for a
-    name that the table already has.
+    `ddl` is like `carrier string, distance long`. Raises OptionError for an invalid `ddl`, or for a
+    column name that the table already has.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it

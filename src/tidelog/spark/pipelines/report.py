@@ -1,7 +1,7 @@
 """The report of a pipeline: facts, tables and figures, for people and for programs.
 
-Plain data, without Spark. `to_json` is the document that `-o json` prints, `page` of `html` one
-HTML file with the figures drawn.
+A report is plain data, without Spark. `to_json` returns the document that `-o json` prints. The
+function `page` of `html` returns one HTML file with the figures drawn.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Series:
     high: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError if the lengths differ."""
+        """Raise ValueError if coordinates and error bars of the series differ in length."""
         lengths = {len(self.x), len(self.y)}
         for bound in (self.low, self.high):
             lengths.add(len(bound) if self.low or self.high else len(self.x))
@@ -122,7 +122,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Spans in rows, one row for each subject, such as a partition."""
+    """A chart of time spans, with one row for each subject, such as a partition."""
 
     title: str
     x_label: str
@@ -131,7 +131,7 @@ class Timeline:
     kinds: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the rows with their spans."""
+        """Return the timeline as JSON values: its rows with their spans."""
         rows = [{"label": label, "spans": list(map(asdict, spans))} for label, spans in self.rows]
         return {"title": self.title, "x_label": self.x_label, "rows": rows}
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SequenceProof:
-    """A table's content of the numbers 0 to `produced` - 1."""
+    """Counts of a table's rows, which should have each number from 0 to `produced` - 1 once."""
 
     produced: int
     count: int
@@ -26,19 +26,19 @@ class SequenceProof:
     total: int
     smallest: int | None
     largest: int | None
-    #: Distinct numbers that belong to the sequence. The next field counts rows that do not (no
-    #: number, or beyond).
+    #: Distinct numbers that belong to the sequence; `foreign` counts rows without a number, or with
+    #: a number outside the sequence.
     expected_present: int
     foreign: int
 
     @property
     def lost(self) -> int:
-        """Numbers without a row."""
+        """Count of numbers without a row."""
         return self.produced - self.expected_present
 
     @property
     def doubled(self) -> int:
-        """Rows beyond the first of their number."""
+        """Number of repeated rows: all but one row of each number."""
         return self.count - self.foreign - self.expected_present
 
     @property

@@ -129,7 +129,7 @@ def _judged(
     step.done()
     counts = summaries.departures(history)
     churn = incidents_of(counts, DepartureRole.FOLLOWER)
-    # A dead leader did not fall behind as a follower.
+    # Skip brokers that left an ISR as its dead leader: they did not fall behind as a follower.
     as_follower = incidents_of(
         [each for each in counts if each.broker != each.leader], DepartureRole.FOLLOWER
     )
@@ -217,7 +217,7 @@ def _table(spark: SparkSession, path: str) -> DataFrame:
 def judgement_of(
     options: AnalyzeOptions, quality: EventQuality, present_now: PresentState | None
 ) -> Judgement:
-    """Return the time to judge and its windows; raise AnalysisError if impossible."""
+    """Return the time to analyse and its windows; raise AnalysisError for an empty time."""
     start = quality.first_ms if options.start_ms is None else options.start_ms
     last = quality.last_ms + 1 if present_now is None else present_now.time_ms
     end = last if options.end_ms is None else min(options.end_ms, last)

@@ -1,10 +1,10 @@
-"""Events as Spark tables: valid documents without duplicates, states and departures by partition.
+"""Events as Spark tables: valid events without duplicates, partition states, ISR departures.
 
 Spark groups the events by topic and partition, and one task judges each group with
 `partition_history`, `failover_phases` and `suspects`. Topics are grouped by name, so that a
 recreated topic is one row of a timeline.
 
-The module asks no cluster: current states are input rows.
+The module queries no cluster: the caller passes the current states of partitions as rows.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 
 FAILOVER: Final = "failover"
 TAKEOVER: Final = "takeover"
-#: Kinds of rows that are not events: one partition in a failover, and one in a snapshot.
+#: Kinds of rows that are not events: a partition in a failover, and a partition in a snapshot.
 _LED: Final = "led"
 _SNAPSHOT: Final = "snapshot"
-#: Kinds of rows of `history_rows`: intervals, departures, and one row on the events' quality.
+#: Kinds of rows of `history_rows`: state intervals, ISR departures, quality of a partition's
+#: events.
 INTERVAL: Final = "interval"
 DEPARTURE: Final = "departure"
 QUALITY: Final = "quality"
@@ -53,7 +54,7 @@ _PHASES_DDL: Final = "topic string, partition int, epoch int, phase string, ms l
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How tasks judge states: the scope, min.insync.replicas, and the windows."""
+    """Parameters of an analysis: the time to analyse, min.insync.replicas, window length."""
 
     scope: Scope
     min_isr: Mapping[str, int]
@@ -66,7 +67,7 @@ class Judgement:
 
 
 def legible(records: DataFrame) -> DataFrame:
-    """Return the documents of records: kind, time, topic, partition, epoch, json, identity.
+    """Return the events in records as columns: kind, time, topic, partition, epoch, json, identity.
 
     `records` has a column `value`, and `key` if its reader kept it. A record that is not an event
     has a null kind. Copies of one event have equal identities.
@@ -91,7 +92,7 @@ def legible(records: DataFrame) -> DataFrame:
         of("count", "long").alias("count"),
         sf.coalesce("event_key", sf.sha2("json", 256)).alias("identity"),
     )
-    # A document without these fields is not an event; its null kind counts it as illegible.
+    # A JSON document without these fields is not an event; its null kind counts it as illegible.
     is_event = sf.col("time_ms").isNotNull() & sf.col("told_by").isNotNull()
     return known.withColumn("kind", sf.when(is_event, sf.col("kind")))
 
@@ -165,7 +166,7 @@ def history_rows(
             else:
                 changes.append(change)
     if not changes and snapshot is None:
-        return []  # only a failover names this partition
+        return []  # no change and no snapshot, only a failover, names this partition
     scope = judgement.scope
     found = partition_history(changes, snapshot, handovers, scope, judgement.min_isr_of(topic))
     rows: list[tuple[Any, ...]] = [
@@ -185,7 +186,8 @@ def history_rows(
         for each in found.departures
         if scope.start_ms <= each.start_ms < scope.end_ms
     ]
-    # `start_ms` counts changes without an event, `end_ms` is the clocks' step, `broker` illegibles.
+    # In a quality row, `start_ms` is the number of missing events, `end_ms` the largest step back
+    # of the clocks, and `broker` the number of illegible events.
     judged = (found.missed, found.clock_step_ms, None, -1, None, illegible, None)
     return [*rows, (QUALITY, topic, partition, None, *judged)]
 
@@ -213,7 +215,7 @@ def _phases(rows: pa.Table) -> pa.Table:
 
 
 def _parsed(text: str, parse: Callable[[Mapping[str, Any]], Any]) -> Any:
-    """Return the value of a document; None if it lacks the fields of its kind."""
+    """Return `parse` of a JSON document; None if the document lacks the fields of its kind."""
     try:
         return parse(json.loads(text))
     except (KeyError, TypeError, ValueError, AttributeError):

@@ -1,9 +1,9 @@
 """The latency budget of failovers: from the first sign of a death to the first acknowledgement.
 
-The module converts `failover` and `takeover` documents to durations by phase, without Spark. A
-failover document has the times of the controller and a sample of the partitions. The takeover
-document of the same partition and leader epoch has the times of the new leader. Other takeovers
-(created topics, preferred leaders) belong to no failover.
+The module converts `failover` and `takeover` events to durations by phase, without Spark. A
+failover event has the times of the controller and a sample of the partitions. The takeover event of
+a sampled partition, with the same leader epoch, has the times of the new leader. Takeovers for
+other reasons (created topics, preferred leaders) belong to no failover.
 
 `first acknowledgement` needs a record: on an idle partition it is the time until a producer writes.
 """
@@ -48,7 +48,7 @@ _OF_TAKEOVER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SampledPartition:
-    """One partition of a failover's sample; `detection_ms` is None if nothing showed the death."""
+    """A partition in a failover event; `detection_ms` is None if no sign of the death is known."""
 
     topic: str
     partition: int
@@ -83,7 +83,7 @@ class Failover:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any]) -> Failover:
-        """Return the failover of a document; raise KeyError, TypeError or ValueError if invalid."""
+        """Return the failover in an event; raise KeyError, TypeError or ValueError if invalid."""
         phases = {name: int(value) for name, value in event["phases_ms"].items()}
         election_ms = sum(phases[step] for step in _ELECTION_STEPS)
         propagation_ms = phases["command"] + phases["lead"]
@@ -120,7 +120,7 @@ class Failover:
 def durations(
     led: Iterable[SampledPartition], takeover: Mapping[str, Any] | None
 ) -> list[tuple[str, int]]:
-    """Return (phase, ms) pairs of one leadership, from its failover and its takeover if reported.
+    """Return (phase, ms) pairs of a new leader, from its failover and takeover events.
 
     A partition that several failovers name with the same epoch is counted once.
     """

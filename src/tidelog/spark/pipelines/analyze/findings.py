@@ -23,7 +23,7 @@ class StateTimes:
 
     @classmethod
     def sum_of(cls, parts: Iterable[StateTimes]) -> StateTimes:
-        """Return the times of all parts together."""
+        """Return the sums of the times, state by state."""
         ms = dict.fromkeys(State, 0)
         for each in parts:
             for state, value in each.ms.items():
@@ -113,7 +113,7 @@ class BrokerLife:
 
 @dataclass(frozen=True, slots=True)
 class UncleanLoss:
-    """An unclean election; `certain` committed records were lost."""
+    """An unclean election; `certain` is the number of committed records that were surely lost."""
 
     time_ms: int
     topic: str
@@ -132,7 +132,7 @@ class EventQuality:
     illegible: int
     #: Events that brokers counted as dropped.
     dropped: int
-    #: Changes of partitions for which the event is missing.
+    #: Number of leader and ISR changes whose event is missing.
     missed: int
     clock_step_ms: int
     first_ms: int
@@ -164,5 +164,5 @@ class Findings:
 
     @property
     def total(self) -> StateTimes:
-        """Times of all partitions together."""
+        """Time in each state, summed over all partitions."""
         return StateTimes.sum_of(each.times for each in self.partitions)

@@ -2,8 +2,8 @@
 
 Current lags are exact: the end of the log is read after the committed offset, and the age is that
 of the first unread record. Past committed offsets are exact unless compaction has removed a commit.
-The past end of a log is the first offset with a later timestamp; with CreateTime, producers set
-these timestamps.
+The end of a log at a past time is the first offset with a later timestamp; with CreateTime,
+producers set these timestamps.
 
 A group without a commit for a partition has no lag there.
 """
@@ -57,7 +57,8 @@ class LagPoint:
     group: str
     time_ms: int
     records: int
-    #: Maximum time since the log ended at the committed offset, to the precision of a window.
+    #: Largest lag of a partition as a time: how long ago its log ended at the committed offset,
+    #: rounded to windows.
     behind_ms: int
 
 

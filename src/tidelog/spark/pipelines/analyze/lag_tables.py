@@ -2,7 +2,7 @@
 
 Each task decodes commits and keeps the last one of a group, partition and window. The topic is
 compacted: an old commit that a later commit replaced may be gone, so a window can lack commits.
-`group_lag` computes the lags of these offsets.
+`group_lag` computes the lags from the committed offsets.
 """
 
 from __future__ import annotations

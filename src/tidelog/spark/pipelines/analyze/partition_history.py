@@ -22,7 +22,7 @@ from tidelog.core.types import NO_LEADER
 LEADER_CHANGE: Final = "leader_change"
 ISR_CHANGE: Final = "isr_change"
 _CREATED: Final = "created"
-#: The cause of a departure whose event gives none.
+#: The cause of an ISR departure whose event states no cause.
 UNKNOWN_CAUSE: Final = "unknown"
 
 
@@ -65,7 +65,7 @@ class ObservedChange:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any]) -> ObservedChange:
-        """Return the change of a document; raise KeyError, TypeError or ValueError if invalid.
+        """Return the change in an event; raise KeyError, TypeError or ValueError if invalid.
 
         Replicas that left without a stated cause get `unknown`.
         """
@@ -121,8 +121,8 @@ class Handover:
 class Scope:
     """The time to judge, and the time from which the events are complete.
 
-    `is_snapshot_known` is whether the cluster listed its partitions, so that a partition without a
-    snapshot no longer exists.
+    `is_snapshot_known` is whether the cluster was queried for its partitions; if so, a partition
+    without a snapshot no longer exists.
     """
 
     start_ms: int
@@ -155,7 +155,8 @@ class IsrAbsence:
     start_ms: int
     end_ms: int
     broker: int
-    #: The leader when the replica left, or the replica itself if it was a leader that died.
+    #: The leader when the replica left the ISR, or the broker of the replica if it was a dead
+    #: leader.
     leader: int
     cause: str
 
@@ -179,7 +180,7 @@ def partition_history(
     scope: Scope,
     min_isr: int,
 ) -> PartitionHistory:
-    """Return the states of one partition, by topic name, in a scope."""
+    """Return the states of one partition in a scope, over all incarnations of its topic."""
     by_topic_id: dict[str, list[ObservedChange]] = {}
     for change in changes:
         by_topic_id.setdefault(change.topic_id, []).append(change)
@@ -189,7 +190,8 @@ def partition_history(
     departures: list[IsrAbsence] = []
     missed = step_ms = 0
     known_from = scope.complete_from_ms
-    # The oldest topic comes first, because its last event bounds the known time of its successor.
+    # The oldest incarnation of the topic comes first, because the known time of the next
+    # incarnation begins after its last event.
     topic_ids = sorted(by_topic_id, key=lambda each: _order(by_topic_id[each]))
     for place, topic_id in enumerate(topic_ids):
         ordered, step = in_order(by_topic_id[topic_id])
@@ -219,7 +221,7 @@ def partition_history(
 
 
 def in_order(changes: Iterable[ObservedChange]) -> tuple[list[ObservedChange], int]:
-    """Return distinct changes in order of epochs, with rising times, and the largest step back."""
+    """Return changes by epoch, with rising times, and the largest step back of the clocks."""
     unique = {(each.leader_epoch, each.partition_epoch): each for each in changes}
     ordered: list[ObservedChange] = []
     step_ms = 0
@@ -253,13 +255,13 @@ def windowed(intervals: Iterable[Interval], start_ms: int, window_ms: int) -> li
 
 @dataclass(frozen=True, slots=True)
 class _TopicLife:
-    """One topic id under a topic's name, with its changes in order."""
+    """One incarnation of a topic, with the changes of the partition in order of epochs."""
 
     topic_id: str
     changes: Sequence[ObservedChange]
     snapshot: Snapshot | None
     known_from_ms: int
-    #: The scope's end, or the first event of the successor.
+    #: The end of the scope, or the first event of the topic's next incarnation.
     end_ms: int
     #: Whether the topic was deleted, at an unknown time.
     is_gone: bool
@@ -273,12 +275,12 @@ class _TopicLife:
 
 
 def _order(changes: Sequence[ObservedChange]) -> float:
-    """Return the first time of a topic; a topic without events counts as the newest."""
+    """Return the time of a topic's first event; a topic without events counts as the newest."""
     return min((each.time_ms for each in changes), default=float("inf"))
 
 
 def _first_ms(changes: Sequence[ObservedChange], snapshot: Snapshot | None, scope: Scope) -> int:
-    """Return when a topic was first seen, in an event or else in the snapshot."""
+    """Return the time of a topic's first event; without events, the time of the snapshot."""
     seen_ms = scope.end_ms if snapshot is None else min(snapshot.time_ms, scope.end_ms)
     return min((each.time_ms for each in changes), default=seen_ms)
 
@@ -313,8 +315,8 @@ def _of_life(life: _TopicLife) -> tuple[list[Interval], int]:
 def _without_events(life: _TopicLife) -> tuple[list[Interval], int]:
     """Return the state of the snapshot for all time in which the events are complete.
 
-    After another topic of the same name, the state begins at the snapshot, because the creation has
-    no event.
+    If the topic had an earlier incarnation, the state begins at the time of the snapshot, because
+    no event reports the creation.
     """
     snapshot = life.snapshot
     if snapshot is None:
@@ -329,7 +331,7 @@ def _before_first(life: _TopicLife) -> Interval:
     first = life.changes[0]
     begun = min(life.known_from_ms, first.time_ms)
     if life.has_predecessor:
-        begun = first.time_ms  # the predecessor's own interval covers the time between
+        begun = first.time_ms  # the topic's previous incarnation has the time before
     if first.cause == _CREATED:
         state = State.UNKNOWN if life.has_predecessor else State.ABSENT
         return Interval(life.topic_id, begun, first.time_ms, state)
@@ -343,14 +345,14 @@ def _follows(change: ObservedChange, following: ObservedChange) -> bool:
 
 
 def _agrees(last: ObservedChange, snapshot: Snapshot) -> bool:
-    """Return whether a snapshot confirms the last event's state; an older one cannot deny it."""
+    """Return whether a snapshot agrees with the last event, as an older snapshot always does."""
     if snapshot.leader_epoch < last.leader_epoch or snapshot.time_ms < last.time_ms:
         return True
     return snapshot.leader == last.leader and sorted(snapshot.isr) == sorted(last.isr)
 
 
 def _departures(life: _TopicLife) -> list[IsrAbsence]:
-    """Return each absence from the ISR with its begin, end and cause."""
+    """Return each absence of a replica from the ISR, with begin, end and cause."""
     found: list[IsrAbsence] = []
     for place, change in enumerate(life.changes):
         later = life.changes[place + 1 :]
@@ -368,7 +370,7 @@ def _with_handovers(
     handovers: Sequence[Handover],
     by_topic_id: Mapping[str, Sequence[ObservedChange]],
 ) -> list[Interval]:
-    """Return the intervals with failing over from a leader's death until a successor's takeover."""
+    """Return the intervals, "failing over" from a leader's death until the takeover."""
     begun: dict[int, list[int]] = {}
     for changes in by_topic_id.values():
         for change in changes:
@@ -393,7 +395,7 @@ _SLACK_MS: Final = 1_000
 
 
 def _covered(interval: Interval, start_ms: int, end_ms: int) -> list[Interval]:
-    """Return an interval in parts, with the covered part failing over."""
+    """Split an interval; the state within `[start_ms, end_ms)` becomes "failing over"."""
     low, high = max(interval.start_ms, start_ms), min(interval.end_ms, end_ms)
     if low >= high or interval.state not in (State.ACKNOWLEDGING, State.UNDER_MIN_ISR):
         return [interval]
@@ -425,7 +427,7 @@ def joined(intervals: Iterable[Any]) -> list[Any]:
 
 
 def _clipped(intervals: Sequence[Interval], scope: Scope) -> list[Interval]:
-    """Return the parts within the scope; uncovered time is unknown."""
+    """Return the intervals cut to the scope; the state is unknown at times without an interval."""
     result: list[Interval] = []
     at = scope.start_ms
     for interval in intervals:

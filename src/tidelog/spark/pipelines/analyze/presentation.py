@@ -392,7 +392,7 @@ def utc(time_ms: int) -> str:
 
 
 def _percent_cell(times: StateTimes) -> float | None:
-    """Return the unavailable share in percent, which shows more than digits near 100."""
+    """Return the share of unavailable time in percent, as availabilities near 100 % look alike."""
     if times.availability is None:
         return None
     missing = times.known_ms - times.ms.get(State.ACKNOWLEDGING, 0)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Number of partitions of the timeline, which are the least available ones.
+#: Number of partitions in the timeline, which shows the least available partitions.
 TIMELINE_PARTITIONS: Final = 60
 #: Maximum number of collected failovers, elections and losses; the newest are kept.
 _MOST_EVENTS: Final = 20_000
@@ -79,10 +79,11 @@ def quality(events: DataFrame) -> EventQuality:
 
 @dataclass(frozen=True, slots=True)
 class AvailabilityTotals:
-    """Sums over the histories: times of partitions, shares of brokers, quality of the events."""
+    """Sums over all partitions: time in each state, work of each broker, quality of the events."""
 
     partitions: tuple[PartitionTimes, ...]
-    #: Milliseconds as leader by broker. The next field counts replicas seen in ISRs by broker.
+    #: By broker, the time in ms as a leader; `replicas` counts, by broker, the replicas seen in
+    #: ISRs.
     led_ms: Mapping[int, int]
     replicas: Mapping[int, int]
     missed: int
@@ -91,7 +92,7 @@ class AvailabilityTotals:
 
 
 def totals(history: DataFrame) -> AvailabilityTotals:
-    """Return the sums; the least available partitions come first."""
+    """Return the sums over all partitions, the least available partition first."""
     from pyspark.sql import functions as sf
 
     rows = history.where(history.row != DEPARTURE)
@@ -105,7 +106,7 @@ def totals(history: DataFrame) -> AvailabilityTotals:
 
 
 def totals_of(rows: Iterable[Mapping[str, Any]]) -> AvailabilityTotals:
-    """Return the sums of rows that are already grouped."""
+    """Return the sums over all partitions from rows that Spark has grouped."""
     times: dict[tuple[str, int], dict[State, int]] = {}
     led_ms: Counter[int] = Counter()
     replicas: set[tuple[int, str, int]] = set()
@@ -179,7 +180,7 @@ def timeline(history: DataFrame, partitions: Sequence[PartitionTimes]) -> tuple[
 
 
 def departures(history: DataFrame) -> list[DepartureCount]:
-    """Return departures, counted by broker, leader, cause and second."""
+    """Return the numbers of ISR departures by broker, leader, cause and second."""
     from pyspark.sql import functions as sf
 
     rows = history.where(history.row == DEPARTURE)
@@ -213,13 +214,13 @@ def phases(events: DataFrame) -> tuple[PhaseTimes, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterWide:
-    """Events that do not belong to one partition, and unclean elections."""
+    """Events of the whole cluster, such as failovers, and unclean elections."""
 
     failovers: tuple[Failover, ...]
     controllers: tuple[ControllerTerm, ...]
     brokers: tuple[BrokerLife, ...]
     losses: tuple[UncleanLoss, ...]
-    #: Documents without the fields of their kind.
+    #: Number of events that lack the fields of their kind.
     illegible: int
 
 
@@ -236,7 +237,7 @@ def cluster_events(events: DataFrame) -> ClusterWide:
 
 
 def cluster_wide(documents: Mapping[str, Sequence[Mapping[str, Any]]]) -> ClusterWide:
-    """Return the cluster's events from documents by kind, each in order of time."""
+    """Return the cluster's events from JSON documents by kind, each in order of time."""
     illegible: Counter[str] = Counter()
 
     def legible(kind: str, parse: Callable[[Mapping[str, Any]], T]) -> list[T]:

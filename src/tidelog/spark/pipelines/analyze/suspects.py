@@ -1,10 +1,10 @@
 """Brokers with more departures from ISRs than chance explains, without Spark.
 
-A broker takes part in a departure as the follower that left, or as the leader that removed it.
-Departures of one broker for one cause within a short time are one incident, because a dead broker
-leaves a thousand ISRs at once. Under the null hypothesis each incident strikes a broker in
-proportion to its replicas (or, as a leader, to the time that it led). A broker is a suspect if the
-probability of at least its number of incidents is small, given the number of brokers.
+A broker takes part in an ISR departure as the follower that left, or as the leader that removed the
+follower. Departures of one broker for one cause within a short time are one incident, because a
+dead broker leaves a thousand ISRs at once. Under the null hypothesis each incident strikes a broker
+in proportion to its replicas (or, as a leader, to the time that it led). A broker is a suspect if
+the probability of at least its number of incidents is small, given the number of brokers.
 
 A suspect is a broker to inspect first; the test does not explain its departures.
 """
@@ -19,13 +19,13 @@ from typing import Final
 
 from tidelog.core.dataclass import dataclass
 
-#: Largest gap in seconds between departures of one incident.
+#: Largest gap in seconds between ISR departures of the same incident.
 INCIDENT_GAP_S: Final = 10
-#: Causes that an operator brings about.
+#: Causes of ISR departures that an operator brings about.
 PLANNED: Final = ("shutdown", "moved")
-#: Causes that the leader judges; a slow leader has the same effect as a slow follower.
+#: Causes of ISR departures that the leader judges: a slow leader looks like a slow follower.
 JUDGED_BY_LEADER: Final = ("slow", "no_fetch", "epoch", "unknown", "leader_read")
-#: Causes for which the follower is not responsible.
+#: Causes of ISR departures for which the follower is not responsible.
 OF_LEADER: Final = ("leader_read",)
 #: Significance level of a suspect, before it is divided by the number of brokers.
 SIGNIFICANCE: Final = 0.05
@@ -35,7 +35,7 @@ _MIN_LIFT: Final = 1.5
 
 
 class DepartureRole(StrEnum):
-    """The part of a broker in a departure."""
+    """The role of a broker in an ISR departure: the follower that left, or the leader."""
 
     FOLLOWER = "follower"
     LEADER = "leader"
@@ -45,7 +45,7 @@ class DepartureRole(StrEnum):
 class DepartureCount:
     """Departures of a broker from ISRs of one leader for one cause in one second.
 
-    `leader` is the broker itself if it was a leader that died.
+    If the broker left as a dead leader, `leader` is this broker.
     """
 
     broker: int
@@ -58,36 +58,36 @@ class DepartureCount:
 
 @dataclass(frozen=True, slots=True)
 class Incidents:
-    """Departures and incidents of one broker in one role for one cause."""
+    """ISR departures of one broker in one role for one cause, and the incidents that they form."""
 
     role: DepartureRole
     broker: int
     cause: str
     departures: int
     incidents: int
-    #: Sum over partitions of the time until the replica returned.
+    #: Time until the replica returned to the ISR, summed over partitions.
     absent_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """A broker's incidents in a role, compared with those expected from its share."""
+    """A broker's incidents in a role, and the number expected from its share of replicas."""
 
     role: DepartureRole
     broker: int
     incidents: int
     departures: int
     expected: float
-    #: Probability of at least that many incidents if all brokers were equally reliable.
+    #: Probability of `incidents` or more if all brokers were equally reliable.
     chance: float
     main_cause: str
     is_suspect: bool
 
 
 def incidents_of(counts: Iterable[DepartureCount], role: DepartureRole) -> list[Incidents]:
-    """Return the incidents of each broker and cause, by broker and cause.
+    """Return the incidents of brokers in a role, in order of broker and cause.
 
-    In the role of leader, a broker has the departures of followers from the ISRs that it led.
+    As a leader, a broker counts the departures of followers from the ISRs that it led.
     """
     grouped: dict[tuple[int, str], list[DepartureCount]] = {}
     for each in counts:
@@ -109,14 +109,14 @@ def incidents_of(counts: Iterable[DepartureCount], role: DepartureRole) -> list[
 
 
 def _says_anything(found: Incidents) -> bool:
-    """Return whether the broker in its role may have caused the departures."""
+    """Return whether a broker, in the role of `found`, may have caused the ISR departures."""
     if found.role is DepartureRole.LEADER:
         return found.cause in JUDGED_BY_LEADER
     return found.cause not in OF_LEADER
 
 
 def _incidents(seconds: Iterable[int]) -> int:
-    """Return the number of groups of seconds without a large gap inside."""
+    """Return the number of incidents: groups of seconds without a gap above INCIDENT_GAP_S."""
     ordered = sorted(seconds)
     return 1 + sum(after - before > INCIDENT_GAP_S for before, after in pairwise(ordered))
 
@@ -173,7 +173,7 @@ def at_least(count: int, trials: int, share: float) -> float:
         return 0.0
     if share >= 1.0:
         return 1.0
-    # The tail is computed in logarithms, because a large number of trials would underflow.
+    # The binomial tail is computed in logarithms, because many trials would underflow.
     terms = [
         math.lgamma(trials + 1)
         - math.lgamma(k + 1)

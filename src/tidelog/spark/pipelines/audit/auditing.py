@@ -1,9 +1,9 @@
-"""The audit itself: list, scan, join and compare replicas, and repeat that for suspect partitions.
+"""The audit itself: list, scan, join and compare replicas, and repeat the audit of suspect ones.
 
 Brokers may append, roll, delete and compact during an audit. The audit therefore lists a partition
-again if it shows damage or vanished files. If its files are unchanged, its findings stand;
-otherwise the audit scans the new files, at most ROUNDS times. Ranges of unchanged files keep their
-results. The audit runs on the driver, with `spark_tasks` as tasks.
+again if it shows damage or vanished files. If the files of the partition are unchanged, its
+findings stand; otherwise the audit scans the new files, at most ROUNDS times. Ranges of unchanged
+files keep their results. The audit runs on the driver, with `spark_tasks` as tasks.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _SECOND: Final = np.uint64(0x94D049BB133111EB)
 
 @dataclass(slots=True)
 class Columns:
-    """Batches of one step, with corrections that their neighbours prove."""
+    """Batch headers of one step; offsets that neighbouring batches prove wrong are corrected."""
 
     positions: Ints
     bases: Ints
@@ -183,7 +183,8 @@ class BatchChecks:
             blamed, expected = int(place), f"at least {int(previous[place])}"
             before = int(epochs[place - 2]) if place > 1 else self._epoch
             if place > 0 and (before is None or epochs[place] >= before):
-                # The previous batch fits neither of its neighbours.
+                # The previous batch is at fault, because its epoch is above the epochs of both its
+                # neighbours.
                 blamed, expected = int(place) - 1, f"{int(epochs[place])} at most"
             self._findings.add(
                 FindingKind.EPOCH_ORDER,

@@ -27,8 +27,9 @@ def gaps_of(
 ) -> Gaps:
     """Return the explanation of gaps in a partition's logs.
 
-    A cleaner's checkpoint proves that a topic is compacted. The reach of compaction is known only
-    with all replicas: a follower copies the gaps of a leader outside the audit.
+    A cleaner's checkpoint proves that a topic is compacted. The offset up to which compaction
+    removed records is known only if all replicas are audited, because a follower copies the gaps of
+    its leader.
     """
     cleaned = [each.cleaned_to for each in replicas if each.cleaned_to is not None]
     all_here = assigned is not None and len(replicas) >= len(assigned.replicas)
@@ -103,7 +104,7 @@ def check_identity(replicas: Sequence[Replica]) -> list[AuditFinding]:
 
 
 def differing_buckets(audits: Sequence[ReplicaAudit]) -> list[int]:
-    """Return the buckets in which two replicas differ that both hold its offsets."""
+    """Return the offset buckets in which the digests of replicas with these offsets differ."""
     every: set[int] = set()
     for audit in audits:
         every.update(audit.buckets)
@@ -123,7 +124,7 @@ def differing_buckets(audits: Sequence[ReplicaAudit]) -> list[int]:
 def detail_job(
     audits: Sequence[ReplicaAudit], buckets: Sequence[int], high: int, gaps: Gaps
 ) -> DetailJob:
-    """Return the task that compares these buckets batch by batch."""
+    """Return the task that compares these offset buckets batch by batch."""
     return DetailJob(
         str(audits[0].replica.tp),
         tuple(buckets),

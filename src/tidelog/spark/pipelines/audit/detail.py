@@ -1,10 +1,11 @@
 """A task that compares batches and records of replicas whose digests differ.
 
-The task first compares header fields of batches. If these differ, the task compares records by
+The task first compares header fields of batches. If headers differ, the task compares records by
 offset, leader epoch, producer, sequence number, transaction, timestamp, key, value and headers.
-Equal records in other batches are reported as different batching. On a compacted topic, a record
-that one replica lacks is reported as different compaction. One offset with two contents is always a
-divergence. Damaged offsets of either replica are skipped, because findings already cover them.
+Equal records in different batches are reported as different batching. On a compacted topic, a
+record that one replica lacks is reported as different compaction. One offset with two contents is
+always a divergence. Damaged offsets of either replica are skipped, because findings already cover
+them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class DetailJob:
-    """Buckets of one partition in which digests differ."""
+    """Offset buckets of one partition in which the digests of replicas differ."""
 
     partition: str
     buckets: tuple[int, ...]
@@ -64,13 +65,13 @@ class Divergence:
     history: str
     other: str
     other_history: str
-    #: Number of buckets that differ, from this offset on.
+    #: Number of differing offset buckets, from that of `offset` on.
     buckets: int
 
 
 @dataclass(slots=True)
 class DetailResult:
-    """The outcome of a comparison."""
+    """The outcome of a comparison of replicas."""
 
     findings: list[AuditFinding] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
@@ -83,7 +84,7 @@ class DetailResult:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> DetailResult:
-        """Return the result of plain values."""
+        """Return the result from the plain values of `to_json`."""
         return cls(
             [AuditFinding.from_json(each) for each in values["findings"]],
             [Divergence(**each) for each in values["divergences"]],
@@ -109,7 +110,7 @@ class _Batch(NamedTuple):
 
 
 def compare_buckets(job: DetailJob) -> DetailResult:
-    """Compare the replicas of a partition bucket by bucket."""
+    """Compare the replicas of a partition, one offset bucket after the other."""
     comparison = _Comparison(job)
     try:
         for place, bucket in enumerate(job.buckets):
@@ -138,11 +139,11 @@ class _Comparison:
         self.result = DetailResult()
         #: Replicas whose first divergence is known; later divergences follow from the first.
         self._diverged: set[str] = set()
-        #: (kind, replica, other) to (buckets, first offset, records that one lacks).
+        #: By (kind, replica, other replica): buckets, first offset, records that either lacks.
         self._harmless: dict[tuple[FindingKind, str, str], list[int]] = {}
 
     def compare(self, bucket: int, left: int) -> None:
-        """Compare all replicas in one bucket with the replica that most others agree with."""
+        """Compare all replicas in one offset bucket with the replica that most replicas equal."""
         low, high = bucket << BUCKET_BITS, (bucket + 1) << BUCKET_BITS
         sides = [
             each
@@ -319,7 +320,7 @@ def _records(batches: Sequence[_Batch]) -> dict[int, _DigestPlace]:
 
 
 def _reference(sides: Sequence[Side], held: dict[str, list[_Batch]]) -> Side:
-    """Return the replica with which most agree; among equals the longest."""
+    """Return the replica that most replicas equal; of several, the one with the latest end."""
     contents = {
         broker: tuple(each.identity for each in batches) for broker, batches in held.items()
     }

@@ -60,7 +60,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One finding; `also` counts further ones of the same kind in the file."""
+    """One finding; `also` is the number of omitted findings of this kind in the file."""
 
     kind: FindingKind
     path: str
@@ -75,7 +75,7 @@ class AuditFinding:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> AuditFinding:
-        """Return the finding of plain values."""
+        """Return the finding from plain values."""
         kind, severity = FindingKind(values["kind"]), Severity(values["severity"])
         return cls(**{**values, "kind": kind, "severity": severity})
 
@@ -104,7 +104,7 @@ class Collector:
             self._also[kind] = self._also.get(kind, 0) + 1
 
     def all(self) -> list[AuditFinding]:
-        """Return the findings; the last of each kind counts the omitted ones."""
+        """Return the findings; the last of each kind has the number of omitted findings."""
         found: list[AuditFinding] = []
         for kind, kept in self._found.items():
             found += [*kept[:-1], replace(kept[-1], also=self._also.get(kind, 0))]

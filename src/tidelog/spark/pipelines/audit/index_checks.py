@@ -1,11 +1,11 @@
 """Checks of a segment's offset index and time index against its batches.
 
-An offset entry names a batch by its position, and an offset that this batch or one of its append
-reaches. Kafka writes one entry for all batches of an append. The offset of an entry may therefore
-lie after the first of these batches, but not after the batch of the next entry. A time entry is the
-largest timestamp so far and an offset in its batch. Zeros after the entries are Kafka's
-preallocation. Indexes above the recovery point may be stale after a crash; such a finding is a
-notice, because a start rebuilds them. Sources: OffsetIndex, TimeIndex, LogSegment.append.
+Kafka writes at most one offset index entry for all batches of an append: the position of the first
+batch, and the last offset of the append. The offset of an entry may therefore lie after the batch
+at its position, but must lie before the batch of the next entry. A time index entry has the largest
+timestamp so far, and an offset in the batch with this timestamp. Zeros after the entries are
+Kafka's preallocation. Indexes above the recovery point may be stale after a crash; such a finding
+is a notice, because a start rebuilds them. Sources: OffsetIndex, TimeIndex, LogSegment.append.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class IndexChecks:
             )
 
     def _place_of(self, position: int) -> int | None:
-        """Return the byte of an entry in the index file, from its number among all entries."""
+        """Return where the offset index has the entry of a batch; None without an entry."""
         entries = _entries(self._job.path.removesuffix(".log") + ".index", _OFFSET_ENTRY, None)
         found = np.flatnonzero(entries["position"] == position)
         return int(found[0]) * _OFFSET_ENTRY.itemsize if len(found) else None

@@ -1,9 +1,9 @@
 """The audit of a replica, joined from the results of its ranges.
 
-The module makes the checks that no single range can make. It compares file names with offsets, the
-tail of the log with the recovery point, and the leader-epoch checkpoint with the batches. It also
-checks order and gaps across ranges and segments, and reports files without a log. Gaps are damage
-unless the topic is compacted. The module opens no file.
+The module makes the checks that no single range can make. The module compares file names with
+offsets, the tail of the log with the recovery point, and the leader-epoch checkpoint with the
+batches. The module also checks order and gaps across ranges and segments, and reports index files
+without a log. Gaps are damage unless the topic is compacted. The module opens no file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.spark.pipelines.audit.ranges import RangeResult
 from tidelog.spark.segments import directory_files as files
 from tidelog.spark.segments.listing import ListedSegment, Replica
 
-#: (epoch, first offset of it in the log, last offset before it or None).
+#: A leader epoch, its first offset in the log, and the last offset of the batch before, or None.
 EpochStart = tuple[int, int, int | None]
 
 
@@ -51,20 +51,20 @@ class ReplicaAudit:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """The explanation of missing offsets: compaction, up to an offset if that is known."""
+    """Whether compaction explains missing offsets, and below which offset, None if unknown."""
 
     is_compacted: bool = False
     below: int | None = None
 
     def explain(self, last_missing: int) -> bool:
-        """Return whether compaction may have removed all offsets up to this one."""
+        """Return whether compaction may have removed all missing offsets up to `last_missing`."""
         return self.is_compacted and (self.below is None or last_missing < self.below)
 
 
 def join(
     replica: Replica, results: Mapping[str, Sequence[RangeResult]], gaps: Gaps
 ) -> ReplicaAudit:
-    """Return the audit of a replica from its ranges, by path of the log file."""
+    """Return the audit of a replica; `results` has the results of ranges by log file."""
     return _Joining(replica, results, gaps).join()
 
 
@@ -77,7 +77,7 @@ class _Joining:
         self._gaps = gaps
         first = replica.segments[0].base_offset if replica.segments else 0
         self._audit = ReplicaAudit(replica, first, first)
-        #: Last offset so far; None if the next offset is unknown.
+        #: Last offset of the joined ranges; None if damage hides the next offset.
         self._last: int | None = None
         self._epoch = -1
 
@@ -145,7 +145,7 @@ class _Joining:
             before = audit.buckets.get(bucket, (0, 0))
             audit.buckets[bucket] = (before[0] + count, (before[1] + total) & 0xFFFF_FFFF_FFFF_FFFF)
         audit.damaged += each.damaged
-        # The indexes of a swapped segment are swapped too, or wrong throughout.
+        # Findings about indexes of a swapped segment are left out: the swap explains them.
         audit.findings += [
             finding
             for finding in each.findings
@@ -172,7 +172,7 @@ class _Joining:
         first, first_last = held[0].first, held[0].first_last
         if first is None or first_last is None:
             return False
-        # The first file of a replica that began inside a batch has the whole batch.
+        # If a replica's log starts inside a batch, its first file has the whole batch.
         reaches = first_last >= segment.base_offset and segment is self._replica.segments[0]
         below = first < segment.base_offset and not reaches
         above = following is not None and first >= following.base_offset
@@ -314,7 +314,7 @@ class _Joining:
             )
 
     def _check_epochs(self) -> None:
-        """Compare the leader-epoch checkpoint with the batches, as far as a start trusts it."""
+        """Compare the leader-epoch checkpoint with the batches a broker's start would not check."""
         audit, replica = self._audit, self._replica
         if not replica.epochs or not audit.epochs:
             return
@@ -337,7 +337,7 @@ class _Joining:
                 continue
             later = [each for each in audit.epochs if each[1] >= start]
             if later and (later[0][2] is None or later[0][2] < start):
-                continue  # a change of epoch in the batches, or removed by compaction
+                continue  # the epoch changes there, or compaction removed its batches
             inside = [each for each in audit.epochs if each[1] < start]
             if (inside and inside[-1][0] != epoch) or (later and later[0][0] == epoch):
                 found.add(

@@ -1,8 +1,8 @@
 """Results of ranges in a directory, with which a stopped audit continues.
 
 The name of a result is made from the file's path, size, time, inode and bytes, so a changed file is
-scanned again. A result appears whole, by a rename. An unreadable result counts as missing. All
-executors must see the directory, like the log directories.
+scanned again. A result file is written under another name and renamed. An unreadable result counts
+as missing. All executors must see this directory, and the log directories too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class KeptResults:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError):
-            return None  # torn or of another version: scan again
+            return None  # the result is torn or of another version: scan again
         return found if found.is_valid_for(job.high) else None
 
     def write(self, job: RangeJob, result: RangeResult) -> None:

@@ -1,8 +1,8 @@
 """Metadata of a running cluster for an audit: assignment, ISR, compaction.
 
-An audit needs no broker. With metadata, it finds missing replicas, lets replicas outside the ISR be
-behind, and knows a compacted topic before its first compaction. The cluster is asked once, before
-directories are listed.
+An audit needs no broker. With metadata, the audit finds missing replicas, lets replicas outside the
+ISR be behind, and knows a compacted topic before its first compaction. The cluster is asked once,
+before directories are listed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check_assignment(
 ) -> list[AuditFinding]:
     """Return findings about missing replicas, and about replicas that are not assigned.
 
-    The check covers only brokers with a given log directory.
+    Only brokers whose log directories the audit was given are checked.
     """
     found: list[AuditFinding] = []
     brokers = {each.broker: each for each in directories if each.broker is not None}

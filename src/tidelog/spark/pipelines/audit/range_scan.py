@@ -178,7 +178,7 @@ class _RangeScan:
         is_last = job.end == job.size
         found = next_batch(self._descriptor, position + 1, job.end, job.size, low)
         if found is None and is_last:
-            # The driver decides whether a crash may leave such an end of a file.
+            # The driver decides whether a crash explains bytes at the end that are not a batch.
             zeros = are_zeros(self._descriptor, position, job.size)
             result.tail = (position, reason, zeros)
             result.stopped_at = job.end

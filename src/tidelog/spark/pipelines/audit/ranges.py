@@ -1,10 +1,10 @@
 """Byte ranges of log files: the work of a task, and its result.
 
-A range begins at a batch. For the first range of a file that is byte 0; for later ones it is the
-position of an offset index entry whose header looks like a batch. An index may be wrong, so ranges
-must chain: each range must begin where the previous one found the end of its last batch. Otherwise
-the whole file is scanned again as one range, without its index. A log file has at most 2 GiB, so
-such a scan takes seconds. All values can be JSON; the module reads no batch.
+The first range of a file begins at byte 0. Each later range begins at the position of an offset
+index entry, if a batch header is there. An index may be wrong, so ranges must chain: each range
+must begin where the previous range found the end of its last batch. If ranges do not chain, the
+whole file is scanned again as one range, without its index. A log file has at most 2 GiB, so a scan
+of a whole file takes seconds. The module reads no batch; jobs and results can be JSON.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from tidelog.spark.segments.listing import ListedSegment, Replica
 #: Bytes of one range. The result of each range is kept, so a crash repeats at most one range per
 #: task.
 RANGE_BYTES: Final = 256 * MIB
-#: Binary logarithm of the offsets of one digest. Replicas are compared digest by digest.
+#: Binary logarithm of a bucket's size: 2^16 offsets share one digest. Replicas are compared digest
+#: by digest.
 BUCKET_BITS: Final = 16
 _ENTRY_BYTES: Final = 8
 #: Version of results; raise it if the same bytes give another result.
 _VERSION: Final = 1
-#: The limit of digests that cover all offsets.
+#: The high watermark of a job whose digests cover all offsets.
 NO_LIMIT: Final = 2**63 - 1
 
 
@@ -72,33 +73,36 @@ class RangeResult:
     stopped_at: int
     batches: int = 0
     records: int = 0
-    #: Offsets of the first batch, and the last offset; None without a batch.
+    #: First and last offset of the first batch, and the last offset of the range; None without a
+    #: batch.
     first: int | None = None
     first_last: int | None = None
     last: int | None = None
-    #: (epoch, its first offset here, the last offset before it or None).
+    #: Leader epochs in the range: epoch, its first offset, and the last offset before, or None.
     epochs: list[tuple[int, int, int | None]] = field(default_factory=list)
     max_timestamp: int = -1
-    #: Number of batches and sum of their digests, by bucket.
+    #: Number of batches and sum of their digests, by bucket of 2^BUCKET_BITS offsets.
     buckets: dict[int, tuple[int, int]] = field(default_factory=dict)
     #: The first missing offsets: (from, to, position of the next batch).
     gaps: list[tuple[int, int, int]] = field(default_factory=list)
     gap_count: int = 0
-    #: Offsets without a record inside batches, and the position of the first such batch.
+    #: Number of offsets that batches span without a record, and the position of the first batch
+    #: with such an offset.
     hollow: int = 0
     hollow_at: int | None = None
     #: Last offset of the index entries in this range.
     indexed: int | None = None
     #: Offsets (from, to) that damage hides or makes uncertain.
     damaged: list[tuple[int, int]] = field(default_factory=list)
-    #: Bytes at the end of the file that are not a whole batch: (position, reason, all are zeros).
+    #: Bytes at the end of the file that are not a whole batch: position, reason, whether all are
+    #: zeros.
     tail: tuple[int, str, bool] | None = None
     findings: list[AuditFinding] = field(default_factory=list)
     #: Whether the file vanished or shrank since its listing.
     is_gone: bool = False
 
     def is_valid_for(self, high: int) -> bool:
-        """Return whether the digests are also valid for another high watermark."""
+        """Return whether digests up to `high`, another high watermark, would be the same."""
         return self.high == high or self.last is None or self.last < min(self.high, high)
 
     def to_json(self) -> dict[str, Any]:
@@ -109,7 +113,10 @@ class RangeResult:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> RangeResult:
-        """Return the result of plain values. Raises ValueError, KeyError, TypeError."""
+        """Return the result from the plain values of `to_json`.
+
+        Raises ValueError, KeyError, TypeError.
+        """
         values = dict(values)
         values["findings"] = [AuditFinding.from_json(each) for each in values["findings"]]
         values["buckets"] = {key: (count, total) for key, count, total in values["buckets"]}
@@ -190,7 +197,7 @@ def _with_next(
 
 
 def broken_chains(results: Mapping[str, Sequence[RangeResult]]) -> list[str]:
-    """Return the files whose ranges do not chain, so that a range began inside a batch."""
+    """Return the files with a range that does not begin where the previous range ended."""
     broken = []
     for path, ranges in results.items():
         ordered = sorted(ranges, key=lambda each: each.start)

@@ -1,7 +1,7 @@
 """Jobs of an audit as Spark tasks: coarse, with results as plain values.
 
 A task gets consecutive ranges of about half a GB, so that it reads files from front to back. A task
-needs no shuffle, and only its own jobs from the driver.
+needs no shuffle, and receives only its own jobs from the driver.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class SparkTasks:
         self._progress = progress
 
     def scan(self, jobs: Sequence[RangeJob], kept: KeptResults | None) -> list[RangeResult]:
-        """Scan ranges in parallel; results in the order of the jobs."""
+        """Scan ranges in parallel; return the results in the order of the jobs."""
         sizes = [job.end - job.start for job in jobs]
         rows = self._run(jobs, sizes, partial(scan_and_keep, kept=kept))
         return [RangeResult.from_json(row) for row in rows]
 
     def compare(self, jobs: Sequence[DetailJob]) -> list[DetailResult]:
-        """Compare buckets in parallel; results in the order of the jobs."""
+        """Compare offset buckets in parallel; return the results in the order of the jobs."""
         sizes = [TASK_BYTES * len(job.buckets) // 16 for job in jobs]
         rows = self._run(jobs, sizes, compare_to_row)
         return [DetailResult.from_json(row) for row in rows]
@@ -66,7 +66,7 @@ def scan_and_keep(job: RangeJob, kept: KeptResults | None) -> Row:
 
 
 def compare_to_row(job: DetailJob) -> Row:
-    """Compare buckets and return the result as plain values."""
+    """Compare offset buckets and return the result as plain values."""
     return compare_buckets(job).to_json()
 
 

@@ -3,9 +3,9 @@
     DIR/copy.json                 clusters, topics with their ids, the producer id of the copy
     DIR/offsets/000007.parquet    the pieces of one round; with `-whole`, all pieces until then
 
-A file appears whole, by a rename. A round counts once its file exists; without the file, `tail`
-finds the round's records in the target. Only one copy at a time has the lock. Any program may read
-the table as Parquet: each source offset is in one row.
+A file is written under another name and renamed. A round of a copy counts once its Parquet file
+exists; without the file, `tail` finds the records of the round in the target. Only one copy at a
+time has the lock. Any program may read the table as Parquet: each source offset is in one row.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class About:
     topics: dict[str, CopiedTopic] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Return the text of the file."""
+        """Return the text of `copy.json`."""
         topics = [asdict(each) for each in self.topics.values()]
         return json.dumps({**asdict(self), "topics": topics, "format": _FORMAT}, indent=1) + "\n"
 
@@ -139,7 +139,7 @@ class CopyLedger:
             self.maps.setdefault(tp, OffsetTable()).add(piece)
 
     def add(self, round_: Mapping[TopicPartition, Sequence[Piece]], about: About) -> None:
-        """Add the pieces of one round to the table and to the directory."""
+        """Add the ranges that a round of the copy made to the offset table, on disk too."""
         rows = [
             _row(tp, about.topics[tp.topic].target, piece)
             for tp, pieces in round_.items()
@@ -167,7 +167,7 @@ class CopyLedger:
         self._files()
 
     def _files(self) -> list[Path]:
-        """Return the valid files; delete those that a whole file replaces."""
+        """Return the valid files; delete files whose pieces a later `-whole` file contains."""
         paths = sorted(self._offsets.glob("*.parquet"))
         whole = [path for path in paths if path.stem.endswith(_WHOLE)]
         if not whole:

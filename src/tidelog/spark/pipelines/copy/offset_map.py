@@ -1,8 +1,9 @@
 """The offset table of a copy: the target offset of each source offset, or why there is none.
 
-Pieces of one partition follow each other without a gap in the source, and without a gap in the
-target. A piece of records has a constant difference between source and target. A piece without
-records has a reason: transaction markers, aborted records, or offsets that no longer exist.
+The table of a partition consists of pieces: source offset ranges that follow each other without a
+gap, in the source and in the target. In a piece with records, source and target offsets differ by a
+constant. A piece without records has a reason: transaction markers, aborted records, or offsets
+that no longer exist.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ DELETED: Final = "deleted"
 
 
 class OffsetMapError(TidelogError):
-    """Pieces that do not follow each other; the message names the place."""
+    """Pieces of an offset table that do not follow each other; the message names the place."""
 
 
 class Piece(NamedTuple):
-    """Source offsets `[start, end)`, and the target offset of the first one."""
+    """A piece of the table: source offsets `[start, end)`, and the target offset of `start`."""
 
     start: int
     end: int
@@ -43,12 +44,12 @@ class Piece(NamedTuple):
 
     @property
     def target_end(self) -> int:
-        """The target offset after the piece."""
+        """The target offset after the last record of the piece."""
         return self.target + self.records
 
 
 class OffsetTable:
-    """The table of one partition."""
+    """The offset table of one partition."""
 
     def __init__(self, pieces: Iterable[Piece] = ()) -> None:
         self.pieces: list[Piece] = []
@@ -76,11 +77,11 @@ class OffsetTable:
         return sum(piece.records for piece in self.pieces)
 
     def count(self, kind: str) -> int:
-        """Return the number of source offsets in pieces of a kind."""
+        """Return the number of source offsets of a kind, such as aborted records."""
         return sum(piece.end - piece.start for piece in self.pieces if piece.kind == kind)
 
     def add(self, piece: Piece) -> None:
-        """Append a piece; merge it with the last piece if both have the same kind.
+        """Append a piece to the table; merge it with the last piece if both have the same kind.
 
         Raises OffsetMapError for a piece that does not follow the last piece.
         """
@@ -116,7 +117,7 @@ class OffsetTable:
         return piece.target_end
 
     def between(self, start: int, end: int) -> list[Piece]:
-        """Return the parts of the pieces in source offsets `[start, end)`."""
+        """Return the pieces of the table, cut to the source offsets `[start, end)`."""
         found = []
         for piece in self.pieces:
             low, high = max(piece.start, start), min(piece.end, end)
@@ -127,7 +128,7 @@ class OffsetTable:
 
 
 def pieces_of(offsets: Sequence[int], target: int) -> list[Piece]:
-    """Return the pieces of records at rising source offsets, stored from `target` on."""
+    """Return pieces for copied records with rising source offsets, stored from `target` on."""
     found: list[Piece] = []
     for place, offset in enumerate(offsets):
         if found and found[-1].end == offset:

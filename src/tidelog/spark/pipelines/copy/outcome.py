@@ -30,14 +30,14 @@ class CopyOutcome:
 
     topics: Mapping[str, str]
     maps: dict[TopicPartition, OffsetTable]
-    #: Ends of the source's partitions at the last round.
+    #: Ends of the source's partitions at the last round of the copy.
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     created: list[str] = field(default_factory=list)
     groups: list[TranslatedOffset] = field(default_factory=list)
     #: Rows of the verification; None if no range was read back.
     checks: list[Row] | None = None
-    #: Number of records of this run. The next fields count records that the target already held,
-    #: and sent bytes.
+    #: Number of records that this run copied; `found` counts those already in the target,
+    #: `sent_bytes` the bytes sent.
     records: int = 0
     found: int = 0
     sent_bytes: int = 0
@@ -102,7 +102,7 @@ def _facts(outcome: CopyOutcome) -> tuple[tuple[str, Cell], ...]:
 
 
 class _CopiedPartition(NamedTuple):
-    """A row: a source partition, and its part of the offset table."""
+    """A row of the report: a source partition, and its offset table."""
 
     tp: TopicPartition
     known: OffsetTable

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 #: Maximum bytes of one task, which bounds the comparison after a crash.
 ROUND_BYTES: Final = 64 * MIB
-#: Records of one task of the verification.
+#: Maximum number of records in a task of the verification.
 _CHECK_RECORDS: Final = 500_000
 _TIMEOUT_MS: Final = 60_000
 _POLL_S: Final = 1.0
@@ -155,7 +155,7 @@ class _CopyRun:
         return found
 
     def go(self, *, follow: bool, stop: Callable[[], bool]) -> None:
-        """Make rounds until the ends are reached, or until `stop()`."""
+        """Copy in rounds until the ends of the source are reached, or until `stop()`."""
         started = time.monotonic()
         before = {tp: each.end for tp, each in self._maps().items()}
         partitions = self._pair_topics()
@@ -188,7 +188,7 @@ class _CopyRun:
     def _ranges(
         self, partitions: Sequence[TopicPartition], ends: Mapping[TopicPartition, int]
     ) -> list[Range]:
-        """Return the ranges of the next round."""
+        """Return the ranges to copy in the next round."""
         maps = self.ledger.maps
         new = [tp for tp in partitions if tp not in maps]
         firsts = self.source.list_offsets(dict.fromkeys(new, EARLIEST)) if new else {}

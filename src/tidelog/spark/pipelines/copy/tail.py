@@ -2,7 +2,7 @@
 
 Only the copy writes to the target, so each record of the tail must equal the next record of the
 source in key, value, headers and timestamp. A different record comes from another program. The copy
-then stops before it stores a record at an unexpected offset.
+stops at a different record, before a record gets an unexpected offset.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TargetTail:
     def take(self, expected: Sequence[Record]) -> int:
         """Return how many leading records of `expected` the tail holds.
 
-        Raises ForeignRecordsError for a record that differs.
+        Raises ForeignRecordsError if a record of the tail differs from the expected record.
         """
         for count, record in enumerate(expected):
             if self.is_over:

@@ -1,9 +1,9 @@
 """The topics of a copy: checks in both clusters, and creation in the target.
 
-A target topic must be new, empty, or known to the directory of the copy. It has as many partitions
-as the source, so that keys keep their partitions. A new target topic gets the configs that were set
-on the source topic. If the source uses LogAppendTime, the target uses CreateTime, so that it does
-not replace the timestamps of records.
+A target topic must be new, empty, or known to the directory of the copy. A target topic has as many
+partitions as the source topic, so that keys keep their partitions. A new target topic gets the
+configs that were set on the source topic. If the source uses LogAppendTime, the target uses
+CreateTime, so that it does not replace the timestamps of records.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check_names(names: Mapping[str, str], *, is_same_cluster: bool) -> None:
 def source_topics(
     client: BlockingClient, names: Collection[str], address: str
 ) -> dict[str, TopicMetadata]:
-    """Return the source topics. Raises CopyError for unknown and internal ones."""
+    """Return the source topics. Raises CopyError for an unknown or internal topic."""
     metadata = client.metadata(list(names))
     found = {}
     for name in names:

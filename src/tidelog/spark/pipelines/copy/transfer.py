@@ -1,10 +1,10 @@
 """One task of a copy: a range of one partition, batch by batch, in order.
 
 A task first compares the target's tail with the source (`tail`): records that an ended run stored
-count as copied. Then the task sends the next batches. The position of a batch in the copy
-determines its sequence number, under the copy's own producer id. The leader of the target therefore
-stores each batch once: it recognises repeated batches, and rejects early ones and those of a stale
-task. An unexpected base offset ends the task.
+count as copied. After the comparison the task sends the next batches. The position of a batch in
+the copy determines its sequence number, under the copy's own producer id. The leader of the target
+therefore stores each batch once: it recognises repeated batches, and rejects batches that come too
+early or from a stale task. An unexpected base offset ends the task.
 """
 
 from __future__ import annotations

@@ -1,14 +1,17 @@
-"""The solver of plans: items choose brokers, resources stay within limits, at the least cost.
+"""The solver of plans: partitions (items) get brokers within limits, at the least cost.
 
-A linear program comes first. It has few limits (a few for each broker), so its solution splits few
-items: at most one for each tight limit. An integer program decides the split items. Many items are
-divided at random into parts, and each part gets its portion of the limits. Integer programs then
-improve parts of the plan until the plan is near the bound or the time is over.
+First a linear program assigns items to brokers, perhaps in fractions. A linear program has few
+limits (a few for each broker), so it splits few items among brokers: at most one for each tight
+limit. An integer program assigns the split items. If there are too many items for one linear
+program, they are divided at random into parts, and each part gets its portion of the limits. At
+last integer programs improve parts of the plan until its cost is near the lower bound or the time
+is over.
 
-The bound is the best Lagrangian value at or near the prices of the linear programs; no plan costs
-less.
+The lower bound of the cost is the best Lagrangian value at or near the dual prices of the linear
+programs; no plan costs less.
 
-The solver handles abstract items and limits; `placement` gives them their meaning.
+The solver handles items and limits as numbers; `placement` makes them from partitions, their
+replicas and their loads.
 """
 
 from __future__ import annotations
@@ -34,42 +37,44 @@ if TYPE_CHECKING:
 
 #: Tolerance within which a value of the linear program counts as 0 or 1.
 _WHOLE: Final = 1e-6
-#: Gap to the bound at which the search ends.
+#: Relative gap between a plan's cost and its lower bound at which the search ends.
 TARGET_GAP: Final = 0.005
-#: Maximum columns of a linear program; its time grows faster than their number.
+#: Maximum number of columns of a linear program, whose time grows faster than its columns.
 _RELAXED_COLUMNS: Final = 12_000
-#: Time limit of a linear program, even beyond that of the search, because a plan needs one.
+#: Time limit in s of a linear program; it may exceed the search's limit, because any plan needs a
+#: linear program.
 _RELAXED_S: Final = 120.0
-#: Maximum columns of an integer program; more columns take time and hardly improve the plan.
+#: Maximum number of columns of an integer program; more take time and hardly improve the plan.
 _PART_COLUMNS: Final = 1_500
 _FIRST_COLUMNS: Final = 200
 _PART_S: Final = 5.0
-#: Number of consecutive fruitless searches after which the search ends.
+#: Number of consecutive integer programs without an improvement after which the solver ends.
 _FRUITLESS: Final = 25
 _BOUND_STEPS: Final = 100
 
 
 class SolverError(TidelogError):
-    """No choice meets the hard limits, or the solver found none in time."""
+    """No assignment meets the hard limits, or the solver found none in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentProblem:
-    """Items (first axis) choose brokers (second axis).
+    """An assignment problem: items (first axis) get brokers (second axis).
 
-    An item takes `counts` of its `allowed` brokers, at most `group_caps` of them in one group. A
-    resource's sum at a broker should be between `low` and `high`; each unit beyond costs `penalty`.
+    An item, such as a partition, gets `counts` of its `allowed` brokers, at most `group_caps` of
+    them in one group, such as a rack. A broker's load of a resource should be between `low` and
+    `high`; each unit beyond costs `penalty`.
     """
 
     counts: Integers
     allowed: Booleans
     cost: Floats
-    #: The load of each item, by resource and item.
+    #: The load that an item causes on each of its brokers, by resource and item.
     weights: Floats
-    #: The limits of load, by resource and broker.
+    #: The limits of a broker's load, by resource and broker.
     low: Floats
     high: Floats
-    #: The cost of a unit beyond the limits, by resource.
+    #: The cost of each unit of load beyond the limits, by resource.
     penalty: Floats
     #: The group of each broker, such as its rack; None without groups.
     groups: Integers | None = None
@@ -78,7 +83,7 @@ class AssignmentProblem:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The brokers of each item, their cost with penalties, and the lower bound of the cost."""
+    """The brokers of each item, their cost with penalties, and a lower bound of the cost."""
 
     chosen: Booleans
     value: float
@@ -86,7 +91,7 @@ class Choice:
 
     @property
     def gap(self) -> float:
-        """The distance of the value from the bound, as a part of the bound."""
+        """The distance of the cost from its lower bound, as a fraction of the bound."""
         if self.value <= self.bound:
             return 0.0
         return (self.value - self.bound) / max(abs(self.bound), 1e-9)
@@ -99,10 +104,10 @@ def solve(
     target_gap: float = TARGET_GAP,
     seed: int = 1,
 ) -> Choice:
-    """Return a choice of nearly minimal cost; `start` is the current choice.
+    """Return an assignment of nearly minimal cost; `start` is the current assignment.
 
-    Raises SolverError if the hard limits (counts, allowed, groups) admit no choice, and ConfigError
-    if the solver is not installed.
+    Raises SolverError if no assignment meets the hard limits (counts, allowed, groups), and
+    ConfigError if HiGHS is not installed.
     """
     import numpy as np
 
@@ -128,8 +133,8 @@ def solve(
         if found < value * (1 - 1e-9):
             chosen, value, fruitless = trial, found, 0
         if better.is_best and len(part) == len(problem.counts):
-            break  # the program had every choice
-        # A part that is solved quickly may grow; an unsolved part was too large.
+            break  # the integer program had all items, so the plan is optimal
+        # Choose the size of the next part: larger after a quick solution, smaller after a timeout.
         if not better.is_best:
             columns = columns * 2 // 3
         elif time.monotonic() - begun < _PART_S / 5:
@@ -138,7 +143,7 @@ def solve(
 
 
 def _relaxed(problem: AssignmentProblem, rng: Any, deadline: float) -> tuple[Booleans, Floats]:
-    """Return a whole choice from linear programs, and their mean prices by resource and broker."""
+    """Return an assignment from linear programs, and mean dual prices by resource and broker."""
     import numpy as np
 
     items, brokers = problem.allowed.shape
@@ -149,7 +154,7 @@ def _relaxed(problem: AssignmentProblem, rng: Any, deadline: float) -> tuple[Boo
     open_items = rng.permutation(items)
     for number, part in enumerate(np.array_split(open_items, parts)):
         weights = problem.weights[:, part]
-        # Later parts share the limits that earlier parts did not use, so errors do not add up.
+        # A part gets its portion of what earlier parts left of the limits, so errors do not add up.
         portion = np.divide(weights.sum(axis=1), left, out=np.zeros(len(left)), where=left > 0)[
             :, None
         ]
@@ -177,10 +182,10 @@ def _relaxed(problem: AssignmentProblem, rng: Any, deadline: float) -> tuple[Boo
 
 
 def _best_bound(problem: AssignmentProblem, prices: Floats, value: float, deadline: float) -> float:
-    """Return the best bound found by following the Lagrangian's slope, with Polyak's steps.
+    """Return the best lower bound of the cost on the Lagrangian's slope, with Polyak's steps.
 
-    `value` is the cost of a known choice. Mean prices of several linear programs are not optimal,
-    so the search improves them.
+    `value` is the cost of the best known assignment. Dual prices that are means of several linear
+    programs are not optimal, so the search improves them.
     """
     import numpy as np
 
@@ -203,10 +208,10 @@ def _best_bound(problem: AssignmentProblem, prices: Floats, value: float, deadli
 
 
 def bound_at(problem: AssignmentProblem, prices: Floats) -> tuple[float, Floats]:
-    """Return the Lagrangian value at given prices of load, and the resulting loads.
+    """Return the Lagrangian value at given dual prices of load, and the resulting loads.
 
-    At any prices, the value is a lower bound of the cost. Each item takes its cheapest brokers.
-    Raises SolverError if an item has too few brokers.
+    The Lagrangian value is a lower bound of the cost, whatever the prices. At given prices each
+    item gets its cheapest brokers. Raises SolverError if an item has too few allowed brokers.
     """
     import numpy as np
 
@@ -240,14 +245,14 @@ def bound_at(problem: AssignmentProblem, prices: Floats) -> tuple[float, Floats]
 
 
 def value_of(problem: AssignmentProblem, chosen: Booleans) -> float:
-    """Return the cost of a choice, with penalties."""
+    """Return the cost of an assignment, with penalties."""
     loads = problem.weights @ chosen
     over = (loads - problem.high).clip(min=0) + (problem.low - loads).clip(min=0)
     return float((problem.cost * chosen).sum() + (problem.penalty[:, None] * over).sum())
 
 
 def _is_possible(problem: AssignmentProblem, chosen: Booleans) -> bool:
-    """Return whether a choice meets the hard limits."""
+    """Return whether an assignment meets the hard limits."""
     import numpy as np
 
     if (chosen & ~problem.allowed).any() or (chosen.sum(axis=1) != problem.counts).any():
@@ -263,7 +268,7 @@ def _is_possible(problem: AssignmentProblem, chosen: Booleans) -> bool:
 def _settle(
     problem: AssignmentProblem, chosen: Booleans, broken: Integers, deadline: float
 ) -> Booleans:
-    """Return the choice with broken items made whole, one part after another."""
+    """Return the assignment with split items assigned to whole brokers, one part after another."""
     settled = chosen.copy()
     settled[broken] = False
     size = max(1, 2 * _FIRST_COLUMNS // problem.allowed.shape[1])
@@ -276,7 +281,7 @@ def _settle(
 
 
 def _part(problem: AssignmentProblem, chosen: Booleans, columns: int, rng: Any) -> Integers:
-    """Return items to choose again: those at overloaded brokers, and those with costs."""
+    """Return random items to assign again, preferring items with costs or on overloaded brokers."""
     import numpy as np
 
     size = max(4, columns // problem.allowed.shape[1])
@@ -291,7 +296,7 @@ def _part(problem: AssignmentProblem, chosen: Booleans, columns: int, rng: Any) 
 
 @dataclass(frozen=True, slots=True)
 class _Solved:
-    """Values by item and broker, and a linear program's prices by resource and broker."""
+    """Values by item and broker, and a linear program's dual prices by resource and broker."""
 
     values: Floats
     prices: Floats
@@ -307,7 +312,7 @@ def _program(
     *,
     is_integer: bool,
 ) -> _Solved:
-    """Choose brokers for `items`, while all other items keep their brokers of `fixed`."""
+    """Assign brokers to `items`; all other items keep their brokers in `fixed`."""
     import numpy as np
 
     brokers = problem.allowed.shape[1]
@@ -367,9 +372,9 @@ def _highs(
     integers: int,
     time_limit_s: float,
 ) -> tuple[Floats, Floats, bool]:
-    """Return values and row prices of a minimum, and whether it is proven.
+    """Return columns and row prices of a solution, and whether it is proven optimal.
 
-    The first `integers` columns are whole.
+    The first `integers` columns must have whole numbers.
 
     Raises SolverError, and ConfigError without HiGHS.
     """
@@ -408,7 +413,7 @@ def _highs(
         reason = solver.modelStatusToString(status)
         raise SolverError(f"the solver found no plan within {time_limit_s:.0f} s: {reason}")
     solution = solver.getSolution()
-    # An integer program gives no prices.
+    # An integer program has no dual prices.
     prices = np.zeros(len(bounds[0])) if integers else np.array(solution.row_dual)
     is_best = status == highspy.HighsModelStatus.kOptimal
     return np.array(solution.col_value), prices, is_best

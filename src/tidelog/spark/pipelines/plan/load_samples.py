@@ -1,8 +1,8 @@
 """Samples of load: size, offsets and leader of every partition at a time, and rates between them.
 
-Samples come from DescribeLogDirs and ListOffsets. Between two samples of a partition whose log only
-grew, the rate is exact: the difference of its sizes. If retention or compaction removed data
-meanwhile, the rate is an estimate: the number of new offsets times the mean size of a record.
+Samples come from DescribeLogDirs and ListOffsets. If a log only grew between two samples, the rate
+is exact: the difference of its sizes. If retention or compaction removed data between two samples,
+the rate is an estimate: the number of new offsets times the mean size of a record.
 
 Each run writes its samples to a file of JSON lines in a directory. Later runs add files, and a
 stopped run keeps its written samples.
@@ -149,8 +149,8 @@ def take_samples(
 ) -> None:
     """Add samples to a directory until its samples span `span_s`, one each `every_s`.
 
-    Samples of earlier runs count. `progress` gets (seconds done, all seconds). Raises KafkaError,
-    GoalError for an unusable directory.
+    Samples that earlier runs wrote count for the span. `progress` gets (seconds done, all seconds).
+    Raises KafkaError, GoalError for an unusable directory.
     """
     times = [each.time_ms for each in kept_samples(directory)]
     first_ms = min(times, default=None)

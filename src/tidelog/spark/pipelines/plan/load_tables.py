@@ -58,7 +58,7 @@ def _samples(spark: SparkSession, path: str) -> DataFrame:
     columns = [each.split()[0] for each in SAMPLE_DDL.split(", ")]
     if any(Path(path).glob("*.jsonl")):
         for _ in kept_samples(path):
-            pass  # reports an invalid line, which Spark would read as nulls
+            pass  # raises an error for an invalid line, which Spark would read as nulls
         lines = spark.read.schema(SAMPLE_DDL).json(path, pathGlobFilter="*.jsonl")
         return lines.where("topic is not null and end_offset is not null").select(*columns)
     try:

@@ -1,8 +1,8 @@
 """The moves of a plan with their reasons, in batches of similar length, and as Kafka's JSON.
 
 A batch lasts as long as its busiest broker receives or sends at the given bandwidth. New replicas
-are copied from the current leader. Batches run one after the other. A broker may hold more than its
-share while some of its replicas wait for a later batch.
+are copied from the current leader. Batches of moves run one after the other. A broker may hold more
+than its share while some of its replicas wait for a later batch.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 The solver first chooses brokers for replicas with the fewest copied bytes. Disk and incoming
 network stay within limits, the replicas of a partition in one rack are bounded, and drained brokers
 become empty. The solver then chooses leaders among these replicas with the fewest changes; number
-of leaders and outgoing network stay within limits. A change of leader copies nothing, so the two
-choices are independent.
+of leaders and outgoing network stay within limits. A change of leader copies nothing, so leaders
+can be chosen after replicas.
 
-Shares of brokers are even, except that a rack with few brokers cannot take more than its part of
-every partition.
+All brokers get even shares of the load, except that a rack with few brokers cannot take more than
+its part of every partition.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 #: Cost of a load beyond its limit, as a multiple of the cost of moving that part of the disk.
 _BEYOND: Final = 100.0
-#: Cost of moving an empty replica, as a part of the cost of a mean replica.
+#: Cost of moving an empty replica, as a fraction of the cost of moving a replica of mean size.
 _MOVE: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The share of each broker, by resource."""
+    """The share of the load that each broker should take, by resource."""
 
     disk: Mapping[int, float]
     incoming: Mapping[int, float]
@@ -51,18 +51,18 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A placement, shares, bytes to copy, and the lower bound of the cost of its replicas."""
+    """A placement, shares of brokers, bytes to copy, and the cost of its replicas."""
 
     placement: ReplicaPlacement
     limits: Limits
     moved_bytes: int
-    #: Cost of the chosen replicas, with penalties, and a lower bound of the cost of any choice.
+    #: Cost of the chosen replicas, with penalties, and a lower bound of the cost of any replicas.
     value: float
     bound: float
 
     @property
     def gap(self) -> float:
-        """The distance of the choice from the bound, as a part of the bound."""
+        """The distance of the cost from its lower bound, as a fraction of the bound."""
         if self.value <= self.bound or self.value == 0:
             return 0.0
         return (self.value - self.bound) / max(self.bound, 1e-9)
@@ -130,7 +130,7 @@ def place(cluster: ClusterModel, goals: Goals, time_limit_s: float) -> Planned:
 def fair_shares(
     parts: Sequence[float], groups: NDArray[np.int64] | None, room: Floats, total: float
 ) -> Floats:
-    """Return a total divided in proportion to `parts`; a group takes no more than its `room`."""
+    """Divide a total among brokers in proportion to `parts`; a rack gets at most its `room`."""
     import numpy as np
 
     wanted = np.array(parts, dtype=float)
@@ -163,7 +163,7 @@ def _room(
     caps: NDArray[np.int64] | None,
     brokers: int,
 ) -> Floats:
-    """Return each group's capacity, by resource and group."""
+    """Return the load that each rack can take, by resource and rack."""
     import numpy as np
 
     if groups is None or caps is None:

@@ -192,7 +192,7 @@ def check_target(directory: str) -> None:
 def write_plan(made: ReassignmentPlan, directory: str) -> list[Path]:
     """Write the files of a plan to a new or empty directory; return their paths.
 
-    Raises GoalError if that is impossible.
+    Raises GoalError if the files cannot be written.
     """
     check_target(directory)
     target = Path(directory)

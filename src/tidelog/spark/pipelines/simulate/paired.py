@@ -35,21 +35,21 @@ class PairedDifference:
     outcome: str
     policy: str
     pairs: int
-    #: Mean under the base policy and under the policy.
+    #: Mean outcome under the base policy and under `policy`.
     base_mean: float
     mean: float
-    #: Mean difference and the ends of its interval.
+    #: Mean difference of the pairs, and the ends of its confidence interval.
     difference: float
     low: float
     high: float
-    #: Number of pairs in which the outcome under the policy is less than under the base; the next
-    #: field counts greater outcomes.
+    #: Number of pairs in which the outcome under `policy` is less than under the base policy;
+    #: `more` counts the pairs with a greater outcome.
     less: int
     more: int
 
     @property
     def verdict(self) -> str:
-        """The conclusion that the interval allows."""
+        """The conclusion that the confidence interval allows."""
         if self.pairs < FEWEST_PAIRS:
             return "too few pairs"
         if self.high < 0:

@@ -1,4 +1,4 @@
-"""The runs that a search needs, the missing ones among them, and their division into tasks.
+"""The runs that a search needs, the runs without a result, and their division into tasks.
 
 Profile, seed, policy, mutant and faults identify a run. Results count only for the code that made
 them (`code_digest`), because another version of the brokers gives other runs. All functions but
@@ -26,7 +26,7 @@ from tidelog.sim.suggestions import nearest_first
 RUN_KEY: Final = ("profile", "seed", "policy", "mutant", "faults")
 RunKey = tuple[Any, ...]
 
-#: The word for all profiles, each with all seeds.
+#: The name that stands for all profiles in a search; each profile gets all seeds.
 EVERY_PROFILE: Final = "every"
 #: Packages whose code affects a run.
 _DECIDING: Final = (
