@@ -74,7 +74,7 @@ class PartitionDecoder:
             for batch in iter_batches(chunk):
                 check(batch)
                 if batch.base_offset >= self._end:
-                    covered = self._end  # compaction removed the records between
+                    covered = self._end  # compaction removed the records before this batch
                     break
                 is_left_out = is_aborted(batch) or batch.is_control
                 if batch.last_offset < covered:

@@ -1,15 +1,15 @@
 """Removal of repeated batches: exactly-once reads of topics written with batch headers.
 
 Spark writes at least once: it runs a failed task again, and repeats a batch whose driver died. The
-records of each try stay in the topic. Records written with `tidelog.batch.headers` carry a mark
-(`sink.batch_marks`), by which this module chooses. Of the attempts of a task, it keeps the attempt
-that wrote all its rows, else the attempt with the most rows. Of the runs of a batch, it keeps the
-run with the most rows chosen in this way. Equally good attempts and runs have the same rows, so the
-greatest id wins.
+records of every attempt stay in the topic. Records written with `tidelog.batch.headers` carry a
+header with batch, run, task and attempt (`sink.batch_marks`), by which this module chooses. For
+each task the module keeps the attempt that wrote all rows of the task, or else the attempt with the
+most rows. For each batch the module keeps the run whose kept attempts have the most rows. Equally
+good attempts and runs have the same rows, so the greatest id wins.
 
-A run is kept or dropped as a whole, so a repeated batch may have its rows in other tasks, or in
-another order. The batch must only have the same number of rows each time, as Spark requires of
-sources that can be replayed. Records without a mark are kept.
+All records of a run are kept or dropped together, so a repeated batch may have its rows in other
+tasks, or in another order. A repeated batch must only have the same number of rows, as Spark
+requires of sources that can be replayed. Records without the header are kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _HEADERS: Final = "headers"
-#: Parts of a mark in order, with their types, which become the columns of `with_batch_columns`.
+#: Columns that `with_batch_columns` adds, one for each part of the header `tidelog.batch`.
 BATCH_COLUMNS: Final = {
     "batch_write_id": "string",
     "batch_id": "string",
@@ -40,9 +40,10 @@ _BATCH: Final = _ATTEMPT[:2]
 
 
 def with_batch_columns(df: DataFrame) -> DataFrame:
-    """Return `df` with the parts of each record's mark as columns; null for records without a mark.
+    """Return `df` with the parts of the header `tidelog.batch` as columns; null without the header.
 
-    If a record has several marks, the last counts. Raises ConfigError without a column `headers`.
+    If a record has the header several times, the last one counts. Raises ConfigError without a
+    column `headers`.
     """
     from pyspark.sql import functions as sql
 

@@ -1,7 +1,7 @@
 """The rows of record batches as Arrow columns, by numpy alone: the plain counterpart of `_rows.c`.
 
-The batches' records are joined in one buffer, the arena. `record_fields` finds the fields in the
-arena, and Arrow copies keys and values from it. This module decodes if the extension was not
+The batches' records are joined in one buffer, the arena. `record_fields` finds the fields in this
+arena, and Arrow copies keys and values from the arena. This module decodes if the extension was not
 compiled, and raises the error for damaged bytes if it was.
 """
 
@@ -92,10 +92,11 @@ def _record_bounds(arena: bytes, batches: Sequence[RowBatch]) -> tuple[Ints, Int
 
 
 def _cut(arena: bytes, pieces: Pieces) -> pa.Array:
-    """Return a binary column of pieces of the arena.
+    """Return a binary column of pieces of the arena, the buffer with all records.
 
-    Arrow gets the arena as one binary array with two elements a row: the piece, and the gap after
-    the piece. Arrow then takes every other element, which makes one copy of the bytes.
+    Arrow gets the arena as one binary array with two elements for each row: the bytes of the row,
+    and the gap after these bytes. Arrow then takes every other element, which makes one copy of the
+    bytes.
     """
     rows = len(pieces.starts)
     bounds = np.empty(2 * rows + 1, dtype=np.int32)

@@ -2,7 +2,8 @@
 
 This module parses the two families of options, `starting...` and `ending...`, with the connector's
 precedence: a timestamp for all partitions, then timestamps by partition, then offsets. Options of
-lower precedence are ignored. The module knows no cluster: planning resolves the bounds.
+lower precedence are ignored. The module queries no cluster: planning resolves the bounds to
+offsets.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _NAMES: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The start or end of a read. Exactly one of the first four fields is set.
+    """The start or end of a read, in exactly one of the first four fields.
 
     Offsets may be LATEST or EARLIEST if the option allows it. Timestamps are milliseconds since
     1970 and mean the first record that is not older.
@@ -33,8 +34,8 @@ class Bounds:
     by_partition: Mapping[TopicPartition, int] | None = None
     timestamp: int | None = None
     timestamps: Mapping[TopicPartition, int] | None = None
-    #: Whether the bound is the end of the log if no record is new enough; otherwise that is an
-    #: error.
+    #: Whether a timestamp after all records means the end of the log; if False, such a timestamp is
+    #: an error.
     latest_if_none: bool = True
     #: The option that set the bound, for messages; empty for a default.
     option: str = ""

@@ -3,7 +3,7 @@
 This module parses a user's options into `ReadOptions`, for a batch or a stream, or raises
 OptionError with the option, its value and the expected form. An unknown option is rejected by name,
 because a read that ignored it would return other data than requested. An option without effect
-leaves a remark, which the driver logs. The module knows no cluster.
+leaves a remark, which the driver logs. The module queries no cluster.
 
 `offset_bounds` parses starts and ends of reads, `topic_pattern` patterns, and `client_options` the
 `kafka.*` options.
@@ -73,8 +73,8 @@ _STRATEGY: Final = "startingOffsetsByTimestampStrategy"
 class ReadOptions:
     """The data to read. At most one of `topics`, `partitions` and `pattern` is set.
 
-    Exactly one of them is set if brokers are read. If `segments` are read without any of them, all
-    topics are read.
+    A read from brokers has exactly one of the three. If a read from `segments` has none of the
+    three, all topics are read.
     """
 
     #: `host:port,...` of the brokers; empty if `segments` are read.

@@ -1,11 +1,11 @@
 """Immediate acknowledgements on the connection between Spark's Java process and a Python worker.
 
 Spark writes a task to its worker in two small parts. The connection waits for the acknowledgement
-of the first part before it sends the second (Nagle's algorithm). The worker's kernel delays that
-acknowledgement by 40 ms, to send it together with data. So each task of a Python source or sink
-begins 40 ms late, which is more than the read of a small micro-batch takes. Linux sends the
-acknowledgement at once if the option TCP_QUICKACK is set; the option does not last, so each task
-sets it again.
+of the first part before it sends the second part (Nagle's algorithm). The worker's kernel delays
+the acknowledgement of the first part by 40 ms, to send it together with data. So each task of a
+Python source or sink begins 40 ms late, which is more than the read of a small micro-batch takes.
+Linux sends the acknowledgement at once if the option TCP_QUICKACK is set; the option does not last,
+so each task sets it again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def acknowledge_at_once() -> None:
         try:
             connection = socket.socket(fileno=int(name))
         except OSError:
-            continue  # no socket, or the closed file descriptor of the listing itself
+            continue  # not a socket, or the closed descriptor that `listdir` used
         try:
             connection.setsockopt(socket.IPPROTO_TCP, option, 1)
         except OSError:

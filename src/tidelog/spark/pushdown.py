@@ -2,7 +2,8 @@
 
 Planning applies filters on topic, partition and offset exactly, and Spark need not apply them
 again. A lower bound of timestamps moves the start of a range to the first record that is not older.
-Later records may be older, so Spark applies that filter too. Spark applies all other filters.
+Records further on may have earlier timestamps, so Spark applies filters on timestamps too. Spark
+applies all filters that planning does not apply exactly.
 
 This module knows Spark's classes of filters, and a client for offsets of timestamps; it plans
 nothing itself.
@@ -78,7 +79,7 @@ class Narrowing:
     def apply(
         self, ranges: Iterable[OffsetRange], client: OffsetsClient, isolation_level: int
     ) -> list[OffsetRange]:
-        """Return the parts of ranges that may have wanted rows; `client` resolves timestamps."""
+        """Return the parts of ranges that may pass the filters; `client` looks up timestamps."""
         kept = [
             self._clipped(each)
             for each in ranges
@@ -109,7 +110,7 @@ def take_filters(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
 
 
 class _Taker:
-    """A narrowing under construction, to which filters are added."""
+    """The filters that planning applies, collected one by one into a Narrowing."""
 
     def __init__(self) -> None:
         self.conditions: list[_Condition] = []

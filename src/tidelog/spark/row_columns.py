@@ -1,6 +1,6 @@
 """The input and the result of decoding records to rows: batches, and Arrow columns.
 
-Both decoders use them, the compiled extension (`rows`) and numpy (`numpy_rows`).
+The compiled decoder (`rows`) and the decoder with numpy (`numpy_rows`) share these types.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Transport of sources, readers and writers to executors, with a clear error without the package.
 
 Spark pickles a source with its reader, or a writer, on the driver and restores them in an
-executor's Python. Without tidelog that fails before any code of tidelog can run. So the pickle
-contains a function by value, not by name: the function needs no module of tidelog, and restores the
-other objects. Functions that a user or a pipeline pickles by name keep Python's own error.
+executor's Python. If the executor lacks tidelog, unpickling fails before any code of tidelog can
+run. So the pickle contains a function by value, not by name: the function needs no module of
+tidelog, and restores the other objects. Functions that a user or a pipeline pickles by name keep
+Python's own error.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _restorer() -> Callable[[bytes], object]:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "tidelog":
                 raise
-            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # read by the worker, which ends here
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # for Spark's worker, which this error ends
             raise ModuleNotFoundError(
                 f"the executor's Python {sys.executable} has no package tidelog: ship it with"
                 " spark.submit.pyFiles (--py-files), or install tidelog on every worker"

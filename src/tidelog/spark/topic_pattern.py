@@ -1,13 +1,13 @@
 """`subscribePattern`: a Java regular expression, as far as Python's `re` reads it alike.
 
-Users bring patterns from the connector, which are Java's. Most of the syntax is common to both
-languages and means the same for topic names, which are ASCII. Syntax that only one language has, or
-that differs in meaning, is an error with its position, because a pattern with another meaning would
-subscribe to other topics. Named groups are translated.
+Patterns that users have written for the connector have Java's syntax. Most of the syntax is common
+to Java and Python and means the same for topic names, which are ASCII. Syntax that only Java or
+only Python has, or that differs in meaning, is an error with its position, because a pattern with
+another meaning would subscribe to other topics. Named groups are translated.
 
-Rejected escapes are `\\p{...}`, `\\Q...\\E` and others that only Java has. In a class, nested
-classes and `&&` are rejected. Flags other than i, m, s and x, a `{` that is no repetition, and
-Python's `(?P`, `(?(` and `(?#` are rejected, too.
+Rejected escapes are `\\p{...}`, `\\Q...\\E` and others that only Java has. In a character class,
+nested classes and `&&` are rejected. Flags other than i, m, s and x, a `{` that is no repetition,
+and Python's `(?P`, `(?(` and `(?#` are rejected, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 
 from tidelog.spark.option_values import OptionError
 
-#: Escapes of letters and digits that mean the same in both languages, with re.ASCII.
+#: Escapes of letters and digits that mean the same in Java and, with re.ASCII, in Python.
 _ESCAPES: Final = frozenset("dDwWsSbBAtnrfa123456789")
 _HEX_ESCAPES: Final = {"x": 2, "u": 4}
 _REPETITION: Final = re.compile(r"\{[0-9]+(,[0-9]*)?\}")
@@ -29,7 +29,7 @@ _FIRST_FLAGS: Final = re.compile(r"[imsx]+\)")
 def compile_topic_pattern(text: str) -> re.Pattern[str]:
     """Return a compiled pattern that selects the topics whose whole name matches.
 
-    Raises OptionError for syntax that is not common to both languages.
+    Raises OptionError for syntax that is not common to Java and Python.
     """
     pattern = text.strip()
     if not pattern:

@@ -3,8 +3,8 @@
 Records become structs, and unions with null become nullable fields. Enums and UUIDs become text,
 and fixed becomes bytes. Timestamps are in UTC with microseconds; `decimal` and `date` keep their
 meaning. Other logical types (times of day, local timestamps, durations) keep their underlying
-numbers or bytes. A schema without a column type is an error with the path of the field: other
-unions, and records that contain themselves.
+numbers or bytes. Unions of several types and records that contain themselves have no column type,
+and are errors with the path of the field.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 The message is a generated class, or a name in a descriptor set (`protoc --include_imports
 --descriptor_set_out`). Records are in Confluent's wire format unless `framed=False`. The decoder
-does not query the registry: its Protobuf schemas are text, for which this package has no parser.
-Instead the message indexes of each record are compared with the place of the message in its file.
+does not query the registry, whose Protobuf schemas are text, for which this package has no parser.
+The decoder only compares the message indexes of each record with the place of the message in its
+`.proto` file.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class RegisteredSchema:
     references: tuple[str, ...] = ()
 
 
-#: Schemas by address and path, in this process. An unknown schema is kept as its error.
+#: Schemas by address and path, cached in this process; for an unknown schema, the error is cached.
 _cache: dict[tuple[str, str], Any] = {}
 
 

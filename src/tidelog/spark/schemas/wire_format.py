@@ -2,7 +2,7 @@
 
 Protobuf records have the path of their message in the schema's file between id and record: a count
 and that many indexes, as zigzag varints. A single zero byte stands for the first message. This
-module knows no registry.
+module queries no registry.
 """
 
 from __future__ import annotations

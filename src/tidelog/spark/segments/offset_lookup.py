@@ -1,8 +1,9 @@
 """The position of an offset in a log file, found by the index and a walk over batches.
 
-The index is only a hint. An entry counts only if a batch header of this segment, at or below the
-offset, begins at its position; otherwise the walk starts at byte 0. The walk reads headers only.
-Functions raise OSError; the caller handles a file that ends early.
+The index is only a hint. An index entry counts only if a batch header of this segment begins at its
+position, with a base offset at or below the wanted offset. Without such an entry the walk starts at
+byte 0. The walk reads headers only. Functions raise OSError; the caller handles a file that ends
+early.
 """
 
 from __future__ import annotations

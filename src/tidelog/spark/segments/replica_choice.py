@@ -1,12 +1,12 @@
 """Choice of one replica of each partition among log directories, without asking a broker.
 
-The choice is the replica with the greatest leader epoch in its last batch. Among such replicas, the
-replica that reaches farthest below the committed end is chosen. A replica with the latest epoch
-follows the latest leader, and the leader had every committed record when it was elected. So the
-replica's records are the right ones up to its end. The committed end is the largest high watermark
-that any replica has checkpointed. The committed end is the readable end even if no replica reaches
-it: missing records are an error of the read. The choice reads the last batches of each replica,
-with their checksums.
+The choice is the replica with the greatest leader epoch in its last batch. Of several replicas with
+this epoch, the replica that has the most offsets below the committed end is chosen. A replica with
+the latest epoch follows the latest leader, and the leader had every committed record when it was
+elected. So all records of the chosen replica are those that the leader had. The committed end is
+the largest high watermark that any replica has checkpointed. The committed end is the readable end
+even if no replica reaches it: missing records are an error of the read. The choice reads the last
+batches of each replica, with their checksums.
 """
 
 from __future__ import annotations

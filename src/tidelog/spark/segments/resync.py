@@ -1,9 +1,9 @@
 """The search for the next batch after bytes that are no batch.
 
 A wrong length or magic hides where the next batch begins. The search takes the first position with
-a header that fits the segment and a correct checksum over the batch's bytes. So bytes of a record's
-value count as a batch only if they are a whole batch. The search reads in steps, never a whole
-file.
+a header that fits the segment and a correct checksum over the batch's bytes. Bytes inside the value
+of a record could count as a batch only if they are a whole batch. The search reads in steps, never
+a whole file.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def next_batch(descriptor: int, start: int, end: int, size: int, low: int) -> Fo
 
 
 def _header_pattern(low: int) -> re.Pattern[bytes]:
-    """Return a pattern of headers whose offset has the upper half of `low`, or the next half."""
+    """Return a pattern of batch headers with a base offset less than about 2^32 above `low`."""
     upper = max(0, low) >> 32
     halves = b"|".join(re.escape(_HIGH.pack(half)) for half in (upper, upper + 1))
     return re.compile(b"(?=(?:" + halves + b").{12}\x02)", re.DOTALL)
@@ -108,8 +108,8 @@ def are_zeros(descriptor: int, start: int, end: int) -> bool:
 def sound_batches(path: str, start: int, size: int, low: int) -> Iterator[Rows]:
     """Yield the batches of a file from `start` on that have a correct checksum, step by step.
 
-    Bytes that are no batch are skipped, and offsets below `low` do not matter to the search. The
-    next step overwrites the rows. Raises OSError.
+    Bytes that are no batch are skipped, and offsets below `low` do not matter to the search. Each
+    step overwrites the rows of the previous step. Raises OSError.
     """
     rows = empty_rows(_STEP_ROWS)
     with open(path, "rb", buffering=0) as file:

@@ -85,7 +85,7 @@ class SegmentClient:
 
 
 def _largest_timestamp(segment: ListedSegment) -> int:
-    """Return the last timestamp of a time index; a maximum if the timestamp is not known."""
+    """Return the last timestamp of a time index; 2^63 - 1 if the largest one is not known."""
     try:
         with open(segment.companion("timeindex"), "rb") as file:
             size = os.fstat(file.fileno()).st_size // _TIME_ENTRY_BYTES

@@ -1,4 +1,4 @@
-"""The mark of a record: a header with its write, batch, run, task, attempt and row.
+"""The mark of a record: a header that names its write, batch, run, task, attempt and row.
 
 With `tidelog.batch.headers` each record carries a header `tidelog.batch` after its own headers. The
 value of the header is text with these parts:
@@ -7,9 +7,9 @@ value of the header is text with these parts:
 
 A *run* is one execution of a batch by a driver; a batch that is repeated after the driver died has
 another run. An *attempt* is Spark's id of a task attempt, which is unique within a run. Rows are
-numbered from 0 in the order in which the task read them. So a reader can recognise an attempt that
-wrote all its rows, and keep one attempt of each task in one run of each batch: see
-`tidelog.spark.deduplication`. This module knows no Spark session.
+numbered from 0 in the order in which the task read them. With these parts a reader recognises an
+attempt that wrote all its rows, and keeps one attempt of each task, and one run of each batch: see
+`tidelog.spark.deduplication`. This module uses no Spark session.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import numpy.typing as npt
 from tidelog.core.dataclass import dataclass
 
 HEADER: Final = "tidelog.batch"
-#: The batch part of the mark for a write that is not a stream.
+#: The batch part of the header `tidelog.batch` for a write that is not a stream.
 NO_BATCH: Final = "-"
 _ROW_DIGITS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptMark:
-    """The parts that the marks of one task attempt share."""
+    """The parts that the header `tidelog.batch` has in all records of one task attempt."""
 
     #: Id of the streaming query, or of the write.
     write_id: str
@@ -40,11 +40,11 @@ class AttemptMark:
 
     @property
     def prefix(self) -> str:
-        """The text of a mark before the row's number."""
+        """The text of the header before the number of the row."""
         return f"{self.write_id}/{self.batch}/{self.run}/{self.task}/{self.attempt}/"
 
     def values(self, rows: npt.NDArray[np.int64], last_row: int | None) -> npt.NDArray[np.uint8]:
-        """Return the marks of rows as bytes, one line a row; `last_row` is the task's last row."""
+        """Return the header's values as bytes, a line a row; `last_row` is the task's last row."""
         prefix = np.frombuffer(self.prefix.encode(), dtype=np.uint8)
         start = len(prefix)
         out = np.empty((len(rows), start + _ROW_DIGITS + 2), dtype=np.uint8)

@@ -2,8 +2,8 @@
 
 The compiled extension encodes the records if it exists (`record_encoding`). Without the extension,
 numpy computes the numbers of each record (sizes, deltas) and writes them as varints into columns of
-bytes. Arrow then joins these columns with keys and values row by row: the result's buffer has the
-records without gaps. Neither the extension nor numpy makes a Python object for a record. This
+bytes. At last Arrow joins the varints with keys and values, row by row, into one buffer that has
+the records without gaps. Neither the extension nor numpy makes a Python object for a record. This
 module knows the record format (KIP-98) and the sizes of batches, but not the leaders of partitions.
 Timestamps are milliseconds.
 """
@@ -67,7 +67,7 @@ def _varint_sizes(values: Ints) -> Ints:
 
 
 def _joined_lines(parts: Sequence[tuple[Bytes, Ints]]) -> pa.BinaryArray:
-    """Return one binary value for each row: the valid bytes of the row's line in each part."""
+    """Return one binary value for each row, which joins the row's bytes of all parts."""
     lines = np.concatenate([part for part, _ in parts], axis=1)
     kept = np.concatenate(
         [np.arange(part.shape[1]) < sizes[:, None] for part, sizes in parts], axis=1
@@ -89,8 +89,8 @@ def encoded_headers(
 ) -> pa.BinaryArray | None:
     """Return the headers of each record as in a batch, with their number.
 
-    Returns None if no record has headers. `marks` are values of the header `tidelog.batch`, the
-    last header of each record. `rows` are places in the task, for errors.
+    Returns None if no record has headers. `marks` are the values of the header `tidelog.batch`,
+    which becomes the last header of each record. `rows` are places in the task, for errors.
     """
     if headers is None and marks is None:
         return None
@@ -112,7 +112,7 @@ def encoded_headers(
 
 
 def _own_headers(headers: pa.ListArray, rows: Ints) -> tuple[pa.BinaryArray, Ints]:
-    """Return the headers of the rows themselves, without their number, and the number."""
+    """Return the encoded headers of each row, without the leading count, and their count."""
     # `take` makes the list begin at 0, and gives null lists no entries.
     compact = headers.take(pa.array(np.arange(len(headers), dtype=np.int64)))
     lists = np.frombuffer(compact.buffers()[1], dtype=np.int32)[
@@ -192,7 +192,7 @@ class ChunkEncoder:
         )
 
     def reorder(self, order: Ints) -> None:
-        """Put the rows into another order; this may be called once."""
+        """Put the rows into another order; a second call is not allowed."""
         self.sizes = self.sizes[order]
         if self._compiled is not None:
             self._picks = order

@@ -4,7 +4,7 @@ This module parses a user's options into `SinkSettings`, or raises OptionError w
 value and the expected form. An option that is unknown, or that the sink does not support, is
 rejected by name. A sink that ignored such an option could write to another place, or lose data.
 Settings of Kafka's producer have the prefix `kafka.`; settings without effect here are accepted and
-listed in the guide. The module knows no cluster.
+listed in the guide. The module queries no cluster.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class SinkSettings:
     ignore_keys: bool
     #: Whether each record names its query, batch, task and row in a header.
     batch_headers: bool
-    #: Name of a batch write in those headers; None gives each write a name of its own.
+    #: Name of a batch write in the header `tidelog.batch`; None gives each write a new name.
     write_id: str | None
     #: Whether records take their timestamp from the column `timestamp` instead of the clock.
     timestamps_from_column: bool

@@ -42,7 +42,7 @@ class WriteTask:
     """The rows of one task attempt, which are written to the cluster."""
 
     def __init__(self, settings: SinkSettings, mark: AttemptMark | None) -> None:
-        """Write with `settings`; if there is a mark, each record carries it in a header."""
+        """Write with `settings`; each record carries `mark`, if given, in a header."""
         self._settings = settings
         self._mark = mark
         self._producer = PipelinedProducer(
@@ -81,7 +81,7 @@ class WriteTask:
     def _chunks(
         self, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[tuple[list[pa.RecordBatch], bool]]:
-        """Yield batches of some MiB together, and whether they are the last of the task."""
+        """Yield chunks: Arrow batches of some MiB, and whether they are the task's last."""
         held: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
@@ -169,7 +169,7 @@ class WriteTask:
         return codes
 
     def _topic(self, name: str) -> tuple[int, TopicPlacement]:
-        """Return the first number of a topic's partitions, and the placement for the topic."""
+        """Return the number that stands for the topic's partition 0, and the topic's placement."""
         if name not in self._placements:
             if not name:
                 raise SinkError("column topic is empty; name a topic in each row")

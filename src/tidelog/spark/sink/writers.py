@@ -47,7 +47,7 @@ class TaskWritten(WriterCommitMessage):
 
 
 class _Writing:
-    """State that both writers share: the settings, and the names of this write."""
+    """State of the writers for batches and for streams: the settings, and the ids of this write."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._settings = parse_sink_options(options)

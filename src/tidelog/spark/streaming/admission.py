@@ -2,7 +2,7 @@
 
 The maximum is divided among partitions in proportion to their waiting offsets, as in Spark's Kafka
 connector. The minimum holds a batch back until enough offsets wait or the delay is over. The
-decisions are pure: the reader supplies offsets and time.
+functions are pure: the reader passes offsets and time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ def limit_offsets(
 ) -> dict[TopicPartition, int]:
     """Return the ends of a batch of about `limit` offsets.
 
-    Each partition takes its share of the waiting offsets, rounded down, but at least one offset. A
-    small partition beside a large partition would otherwise never be read. So a batch may exceed
-    the limit by fewer offsets than there are partitions.
+    Each partition takes its share of the waiting offsets, rounded down, but at least one offset.
+    Without this minimum a small partition beside a large partition would never be read. So a batch
+    may exceed the limit by fewer offsets than there are partitions.
     """
     sizes = {tp: end - starts[tp] for tp, end in ends.items() if end > starts[tp]}
     total = sum(sizes.values())

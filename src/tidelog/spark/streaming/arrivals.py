@@ -1,9 +1,9 @@
 """The wait of an idle stream until a leader has new records, or for a tenth of a second.
 
 With the trigger "0 seconds", Spark requests offsets from an idle source about 90 times a second.
-This wait keeps such a stream quiet without delaying its records. Each leader gets one Fetch request
-at the ends of its logs, and holds the request until a record comes (`fetch.max.wait.ms`). The
-records of the responses are dropped, because the batch's tasks read them again.
+The wait spares the cluster most of these requests and delays no record. Each leader gets one Fetch
+request at the ends of its logs, and holds the request until a record comes (`fetch.max.wait.ms`).
+The records of the responses are dropped, because the batch's tasks read them again.
 
 A leader that does not respond delays only the detection of its own records: the wait ends in time.
 """
@@ -94,7 +94,8 @@ class _Watch:
                     if any(len(each.records) for each in found.values()):
                         self._arrived.set()
                 except TidelogError as error:
-                    # The reader lists offsets after each wait, and then reports the error.
+                    # The reader lists offsets after each wait, and reports the error if that fails
+                    # too.
                     _log.debug("waiting for records at %s: %s", sorted(offsets), error)
                     time.sleep(max(0.0, begun + wait_ms / 1000 - time.monotonic()))
                 self._is_free.set()

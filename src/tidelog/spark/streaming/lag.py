@@ -36,7 +36,7 @@ class Lag:
 def lag_of(progress: Mapping[str, Any]) -> Lag:
     """Return the lag in a query's progress: `query.lastProgress`, or `json.loads(progress.json)`.
 
-    Sources other than Kafka sources count nothing.
+    Sources that are not Kafka sources do not contribute to the lag.
     """
     behind: dict[TopicPartition, int] = {}
     for source in progress["sources"]:
@@ -48,7 +48,7 @@ def lag_of(progress: Mapping[str, Any]) -> Lag:
 
 
 def offsets_in(field: Any) -> Offsets:
-    """Return the offsets in a field of the progress; none for another kind of source."""
+    """Return the offsets in a field of the progress; no offsets if the source is not Kafka."""
     try:
         given = json.loads(field) if isinstance(field, str) else field
         return offsets_from_json(given)

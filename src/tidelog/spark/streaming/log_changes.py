@@ -2,8 +2,8 @@
 
 This module compares the offsets that a stream has reached with the cluster, and decides where the
 stream can continue. Each loss of records is described in a sentence, which the caller raises or
-logs, depending on `failOnDataLoss`. The decisions are pure: `stream_reader` supplies the state of
-the cluster.
+logs, depending on `failOnDataLoss`. The functions are pure: `stream_reader` passes the state of the
+cluster.
 
 While the reader runs, a changed topic id shows that a topic was recreated. The checkpoint has no
 place for topic ids. So after a restart a recreated topic is detected only if its log ends below the
@@ -54,7 +54,8 @@ def next_step(
 
     `view.earliest` must have the partitions of recreated topics, and partitions that are new to the
     stream. A recreated topic is read from its log start: the present batch ends there and the next
-    batch starts there. So a restart repeats both batches alike.
+    batch starts there. The checkpoint thus has the borders of both batches, and a restarted query
+    repeats them unchanged.
     """
     step = StreamStep({}, {}, [])
     for tp, start in sorted(reached.items()):

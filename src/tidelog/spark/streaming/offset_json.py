@@ -4,8 +4,8 @@
 `offsets/N` of the checkpoint, so tidelog and the connector can continue from each other's
 checkpoints.
 
-The end of a first batch may have one more key, FIRST_BATCH_PINNED. The key's value is empty, and
-the key is no legal topic name, so the connector ignores it. See `starts`.
+The end of a first batch may have one more key, FIRST_BATCH_PINNED. FIRST_BATCH_PINNED is no legal
+topic name and has no partitions, so the connector ignores it. See `starts`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The start of a new query: `startingOffsets` and the timestamp forms, resolved once.
 
-The options cannot repeat the start offset of a partition that starts at "latest". If the first
-batch dies before its commit, a restarted query would resolve "latest" again and lose the records
-that came in between. The connector stores the resolved offsets beside the checkpoint, but Spark
-does not give a Python source the checkpoint's path. So the first batch reads no records of such
-partitions (`pinned`): their start is the batch's end, which Spark stores before the batch runs.
+The start "latest" depends on the time at which it is resolved. If the first batch dies before its
+commit, a restarted query would resolve "latest" again and lose the records that came in between.
+The connector stores the resolved offsets beside the checkpoint, but Spark does not give a Python
+source the checkpoint's path. So the first batch reads no records of partitions that start at
+"latest" (`pinned`). The start of a pinned partition is the batch's end, which Spark stores before
+the batch runs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Starts:
     """The offsets where a new query starts."""
 
     offsets: Offsets
-    #: Partitions that start at the end of their log as of the resolution.
+    #: Partitions that start at "latest": at the end of the log when the start was resolved.
     pinned: frozenset[TopicPartition]
 
 

@@ -2,9 +2,9 @@
 
 The stream checks the logs with one ListOffsets request per leader. The stream reads metadata again
 when a check shows a change, when a check fails, and otherwise once per METADATA_AGE_MS. So the
-stream detects new partitions and recreated topics even while it idles. A missing topic, or a log
-that ends too early, counts only after LOSS_PATIENCE_MS. Until then brokers that have just started
-may know less than the cluster.
+stream detects new partitions and recreated topics even while it idles. The stream believes that a
+topic is missing, or that a log ends too early, only after LOSS_PATIENCE_MS, because brokers that
+have just started may lack metadata and records.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class StreamCluster:
             found[name] = self._topics[name]
 
     def _lacks_partitions(self, topic: TopicMetadata) -> bool:
-        """Return whether a topic had more partitions, as after a removal or with old metadata."""
+        """Return whether the topic lacks partitions that the last metadata had for its topic id."""
         kept = self._topics.get(topic.name)
         return (
             kept is not None

@@ -81,7 +81,7 @@ class TidelogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvaila
             return self._driver().latest(start, limit)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of the options; for both bounds Spark has none, so the reader waits."""
+        """Return the options' limit: Spark has no limit for both bounds, so the reader waits."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -117,7 +117,7 @@ class TidelogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvaila
         """Yield the rows of one task as Arrow batches."""
         from tidelog.spark.streaming.stream_tasks import read_ranges
 
-        if isinstance(partition, PackedPartition):  # otherwise Spark's placeholder for "no tasks"
+        if isinstance(partition, PackedPartition):  # else Spark's placeholder for "no tasks"
             with sentence_first():
                 yield from read_ranges(self._options, partition.ranges)
 
@@ -208,7 +208,7 @@ class BatchPlanner:
                 return start
 
     def _pinned(self, start: Mapping[str, Any], reached: Offsets) -> frozenset[TopicPartition]:
-        """Return the partitions without records in the first batch; no partition for later ones."""
+        """Return the partitions of which a first batch reads no records; none in later batches."""
         initial = self._initial
         if initial is None or is_pinned(start) or reached != initial.offsets:
             return frozenset()
