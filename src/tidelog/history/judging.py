@@ -2,9 +2,9 @@
 
 A record may be missing after the deletion of its topic, below a log start that retention moved, or
 after a possible removal by compaction. Compaction may remove a tombstone, and a record with a later
-record of its key, even if that record's offset is unknown. A consumer may skip a record if a reason
-allows it to be missing. A consumer may also skip an offset without a known record, such as an
-offset of a failed send or of a transaction marker.
+record of its key, even if that record's offset is unknown. A consumer may skip a record that is
+allowed to be missing. A consumer may also skip an offset without a known record, such as an offset
+of a failed send or of a transaction marker.
 """
 
 from __future__ import annotations
@@ -193,8 +193,8 @@ class Judge:
     def _met_both(self, index: int, first: PartitionTable, second: PartitionTable) -> bool:
         """Return whether two incarnations of a topic may both contain a value.
 
-        The send named no topic id. Brokers check a producer's sequences only within one incarnation
-        of a topic, so a retry may reach the next incarnation.
+        That requires a send without a topic id. Brokers check a producer's sequences only within
+        one incarnation of a topic, so a retry may reach the next incarnation.
         """
         sent = self._values.sent_partition[index]
         if sent == NOWHERE or "@" in self._tables.partitions[sent].topic:
@@ -251,7 +251,7 @@ class Judge:
 def _first_is_gone(partition: PartitionTable, *offsets: int) -> bool:
     """Return whether retention may have removed the first of a value's offsets.
 
-    Brokers recognize a producer only by the records in their logs. After retention removed these
-    records, brokers accept a retry as a new record (V38).
+    Brokers recognize a producer only by the records in their logs. After retention removed the
+    records of a producer, brokers accept a retry as a new record (V38).
     """
     return 0 <= min(offsets) < partition.log_start

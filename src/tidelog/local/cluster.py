@@ -1,8 +1,8 @@
 """A cluster of broker processes on one directory: start, stop, break, inspect.
 
-Brokers are background processes in sessions of their own. By default they outlive the program that
-started them, and a later program finds them by the directory. Each broker runs `python -m
-tidelog.runtime.main`; process id and start time identify it. The module learns the readiness and
+Brokers are background processes in sessions of their own. By default the brokers outlive the
+program that started them, and a later program finds them by the directory. Each broker runs `python
+-m tidelog.runtime.main`; process id and start time identify it. The module learns the readiness and
 status of brokers only through the Kafka client.
 """
 
@@ -54,7 +54,7 @@ _STORE_VARIABLE = "TIDELOG_STORE"
 class LocalCluster:
     """The brokers of one directory on this machine. Several threads must not share an instance.
 
-    As a context manager it brings the cluster up and takes it down. All methods raise
+    As a context manager, a LocalCluster brings the cluster up and takes it down. All methods raise
     LocalClusterError with a message for people.
     """
 
@@ -75,12 +75,12 @@ class LocalCluster:
         `brokers` (default 3), `config` (keys of every broker's server.properties) and `log_dirs`
         describe a new cluster. An existing cluster must match `brokers`, if given, and `config`.
         `store` of a new cluster is `embedded`, `zookeeper` (a server of its own, which starts and
-        stops with the brokers) or a value of `metadata.store`. The default is the environment's
-        TIDELOG_STORE, else embedded. `first_port` of a new cluster is the port of broker 1; each
-        further broker listens one port higher. By default free ports are chosen. An existing
-        cluster must match `first_port`. With `end_with_program` the kernel kills the brokers when
-        the program that starts them ends, however it ends. `client_id` is the client id of requests
-        to the brokers.
+        stops with the brokers) or a value of `metadata.store`. The default store is the
+        environment's TIDELOG_STORE, else embedded. `first_port` of a new cluster is the port of
+        broker 1; each further broker listens one port higher. By default free ports are chosen. An
+        existing cluster must match `first_port`. With `end_with_program` the kernel kills the
+        brokers when the program that starts them ends, however it ends. `client_id` is the client
+        id of requests to the brokers.
         """
         self.directory = os.path.abspath(directory)
         layout.check_size(_BROKERS if brokers is None else brokers, log_dirs)
@@ -146,7 +146,7 @@ class LocalCluster:
 
     @property
     def zookeeper(self) -> LocalZookeeper | None:
-        """The ZooKeeper server of the cluster's own, running or not; None without one."""
+        """The cluster's own ZooKeeper server, running or not; None for another metadata store."""
         if self._zookeeper is None:
             port = layout.zookeeper_port(self.directory)
             if port is not None:
@@ -382,7 +382,7 @@ class LocalCluster:
         """Lay out a cluster if there is none, or only one whose first start failed."""
         there = layout.load(self.directory)
         if there is not None and not self._is_to_discard():
-            if self._places is None:  # another program created it meanwhile
+            if self._places is None:  # another program created the cluster meanwhile
                 self._check_wanted(there)
             self._places = there
             return

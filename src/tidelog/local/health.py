@@ -37,7 +37,7 @@ _ACCEPT = (
     "start the brokers of all replicas; then look at topics, configurations and `tidelog strays"
     " list`, and end this with `tidelog store accept {store}` (docs/guide/older-store.md)"
 )
-#: The level of a finding that does not affect the cluster's health.
+#: The level of findings that do not affect the cluster's health.
 NOTICE = "notice"
 _LOOK = "look at the metadata store and at the brokers' logs"
 
@@ -90,7 +90,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlace:
-    """The cluster as commands name it, and its directory if it is local."""
+    """The name of the cluster in commands, and its directory if it is local."""
 
     option: str
     directory: str | None
@@ -249,7 +249,7 @@ class _Steps:
         self._troubled = {each.id: each for each in now.brokers if _is_troubled(each)}
 
     def of_brokers(self, brokers: Iterable[int]) -> str | None:
-        """Return how to restore these brokers; None if all of them are healthy."""
+        """Return how to restore the given brokers; None if all of them are healthy."""
         troubled = [self._troubled[each] for each in sorted(brokers) if each in self._troubled]
         if not troubled:
             return None

@@ -124,7 +124,8 @@ def create(
     """Lay out a new cluster; raise LocalClusterError for a directory with other content.
 
     Broker 1 listens on `first_port`, and the next brokers on the following ports; None chooses free
-    ports. An unfinished layout is started over. A cluster can be discarded until `has_come_up`.
+    ports. An unfinished layout is started over. A cluster can be discarded until `has_come_up` is
+    called.
     """
     check_size(brokers, log_dirs)
     check_unused(directory)
@@ -266,9 +267,9 @@ def check_store(store: str, config: Mapping[str, str]) -> None:
 def check_config(
     directory: str, brokers: int, config: Mapping[str, str], log_dirs: int, store: str = EMBEDDED
 ) -> dict[int, tuple[Endpoint, ...]]:
-    """Return the listeners of a new cluster's brokers under these keys.
+    """Return the listeners of a new cluster's brokers with these configuration keys.
 
-    Raises LocalClusterError if a broker cannot run with these keys.
+    Raises LocalClusterError if a broker cannot run with the configuration keys.
     """
     found = {}
     for number in range(1, brokers + 1):
@@ -283,7 +284,7 @@ def check_config(
 
 
 def check_same_config(places: Mapping[int, BrokerPlace], config: Mapping[str, str]) -> None:
-    """Raise LocalClusterError if an existing broker has other values of these keys."""
+    """Raise LocalClusterError if an existing broker differs from the given configuration."""
     for place in places.values() if config else ():
         written = read_properties(place.properties_path)
         for key, value in config_of_broker(config, place.broker_id).items():
@@ -418,7 +419,7 @@ def properties_text(
         **({"zookeeper.connection.timeout.ms": _CONNECTION_MS} if store.startswith(SCHEME) else {}),
         "default.replication.factor": str(min(brokers, 3)),
         "offsets.topic.replication.factor": str(min(brokers, 3)),
-        # The value of Kafka's sample properties, so that the first rebalance does not wait.
+        # The delay in Kafka's sample server.properties, so that the first rebalance does not wait.
         "group.initial.rebalance.delay.ms": "0",
         **config_of_broker(config, place.broker_id),
     }

@@ -207,7 +207,7 @@ def describe_partitions(
 def _high_watermarks(
     client: BlockingClient, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return high watermarks from the leader; none if it is silent or lost a leadership."""
+    """Return the high watermarks that a leader lists; none if one of its partitions fails."""
     try:
         listed = client.list_offsets(dict.fromkeys(partitions, LATEST))
     except TidelogError:

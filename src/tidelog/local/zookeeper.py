@@ -1,8 +1,8 @@
 """A ZooKeeper server of this machine, as a background process on a directory.
 
-The server consists of five jars of PySpark's package, so nothing is downloaded. Its directory has
-`zoo.cfg`, `data/`, `zookeeper.log`, and `zookeeper.pid` with process id and start time. The module
-serves tests, trials and small clusters, with one server or a small ensemble.
+The server consists of five jars of PySpark's package, so nothing is downloaded. The directory of a
+server has `zoo.cfg`, `data/`, `zookeeper.log`, and `zookeeper.pid` with process id and start time.
+The module serves tests, trials and small clusters, with one server or a small ensemble.
 """
 
 from __future__ import annotations

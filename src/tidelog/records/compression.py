@@ -5,7 +5,7 @@ independent blocks, and zstd with windows of up to 128 MiB. The decompressor als
 because librdkafka writes it. The decompressor also reads LZ4 frames that Kafka's clients cannot
 read, because old logs may have them; `foreign_frames` finds such frames. A decompression bomb costs
 no more memory than the bound: the output buffer grows from a guess, and larger output is rejected.
-The bound on memory is design rule 10.
+Design rule 10 demands bounded memory for any input.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ _INTO: dict[int, Callable[[Any, Any], int]] = {
 def foreign_frames(codec: int, data: Buffer, max_bytes: int) -> str:
     """Return why Kafka's clients cannot read data that `decompress` can, or "" if they can.
 
-    Kafka's clients can read all data of the other codecs than LZ4 (`lz4_frames`). Raises
+    LZ4 is the only codec with data that Kafka's clients cannot read (`lz4_frames`). Raises
     CompressionError for damaged data.
     """
     if codec != LZ4:

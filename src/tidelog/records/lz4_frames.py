@@ -2,10 +2,10 @@
 
 Kafka's reader takes one frame with independent blocks, and ignores all bytes after it. The LZ4
 library also reads frames with linked blocks, several frames in a row, and skippable frames between
-them. A leader that appended such a batch would block every Java consumer of the partition for good.
-Other codecs need no such check, because their libraries read only data that Kafka's clients also
-read (`tests/clients/test_codecs.py`). This module decompresses nothing. Source:
-Lz4BlockInputStream.
+them. A leader that appended a batch with such a frame would block every Java consumer of the
+partition for good. Codecs other than LZ4 need no check for Kafka's clients, because their libraries
+read only data that Kafka's clients also read (`tests/clients/test_codecs.py`). This module
+decompresses nothing. Source: Lz4BlockInputStream.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STORED: Final = 0x80000000
 def end_of_first_frame(data: Buffer) -> int:
     """Return where the first frame ends, or the size of the data if the frame is cut off.
 
-    The data begins with a frame that is not skippable.
+    The data must begin with a frame that is not skippable.
     """
     view = memoryview(data)
     size = len(view)

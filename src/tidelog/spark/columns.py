@@ -1,7 +1,8 @@
 """The columns of `format("tidelog")`, which are those of Spark's Kafka connector, all or some.
 
-Spark and Arrow use one definition. Spark plans with the DDL, and the reader yields Arrow batches of
-exactly this schema: Spark compares names and types and rejects any other schema.
+Spark and Arrow use the same definition of the columns. Spark plans with the DDL, and the reader
+yields Arrow batches of exactly this schema: Spark compares names and types and rejects any other
+schema.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ _TYPES: Final = {
 
 
 def spark_ddl(columns: Iterable[str]) -> str:
-    """Return the schema of these columns as Spark's DDL."""
+    """Return the schema of the given columns as Spark's DDL."""
     return ", ".join(f"{name} {_TYPES[name][0]}" for name in columns)
 
 
 def arrow_schema(columns: Iterable[str]) -> pa.Schema:
-    """Return the schema of these columns for Arrow."""
+    """Return the Arrow schema of the given columns."""
     return pa.schema([pa.field(name, _TYPES[name][1]) for name in columns])

@@ -4,7 +4,7 @@ Batches are gathered into groups of about a megabyte, with one Arrow batch for e
 each Arrow batch has a fixed cost. `rows` decodes a group. Control batches give no rows, and neither
 do batches that the caller marks as aborted. `next_offset` moves past all decoded offsets, also past
 offsets without rows (control batches, aborted records, compacted records), so that a reader knows
-where to continue. This module knows nothing of sockets and of Spark.
+where to continue. This module uses neither sockets nor Spark.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidelog.spark.row_columns import RowBatch, Rows
 from tidelog.spark.rows import decode_rows
 
 #: Bytes of records that are decoded together into one Arrow batch, because Spark's pipe is fastest
-#: around 1 MB. A larger record batch is decoded alone and leaves in slices.
+#: around 1 MB. A larger record batch is decoded alone and returned in slices.
 GROUP_BYTES: Final = MIB
 #: Bytes of a row without its key and value, for the sizes of slices.
 _ROW_BYTES: Final = 32

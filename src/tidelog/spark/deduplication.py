@@ -69,7 +69,7 @@ def drop_repeated_batches(df: DataFrame) -> DataFrame:
     """Return the rows of `df` without rows that repeat a batch or a part of a batch.
 
     `df` is a batch DataFrame of a topic, or of its rows from elsewhere, with the column `headers`.
-    The function reads these rows twice. Raises ConfigError for a streaming DataFrame.
+    The function reads the rows of `df` twice. Raises ConfigError for a streaming DataFrame.
     """
     from pyspark.sql import functions as sql
 

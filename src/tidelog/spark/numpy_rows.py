@@ -1,6 +1,6 @@
 """The rows of record batches as Arrow columns, by numpy alone: the plain counterpart of `_rows.c`.
 
-The batches' records are joined in one buffer, the arena. `record_fields` finds the fields in this
+The batches' records are joined in one buffer, the arena. `record_fields` finds the fields in the
 arena, and Arrow copies keys and values from the arena. This module decodes if the extension was not
 compiled, and raises the error for damaged bytes if it was.
 """

@@ -73,8 +73,8 @@ _STRATEGY: Final = "startingOffsetsByTimestampStrategy"
 class ReadOptions:
     """The data to read. At most one of `topics`, `partitions` and `pattern` is set.
 
-    A read from brokers has exactly one of the three. If a read from `segments` has none of the
-    three, all topics are read.
+    A read from brokers sets exactly one of `topics`, `partitions` and `pattern`. A read from
+    `segments` without any of these options reads all topics.
     """
 
     #: `host:port,...` of the brokers; empty if `segments` are read.

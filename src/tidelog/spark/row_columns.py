@@ -1,6 +1,7 @@
 """The input and the result of decoding records to rows: batches, and Arrow columns.
 
-The compiled decoder (`rows`) and the decoder with numpy (`numpy_rows`) share these types.
+The compiled decoder (`rows`) and the decoder with numpy (`numpy_rows`) share the types of this
+module.
 """
 
 from __future__ import annotations

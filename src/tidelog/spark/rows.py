@@ -33,7 +33,7 @@ _BITS: Final = {"key": 1, "value": 2, "timestamp": 4, "timestampType": 8, "heade
 
 
 def is_compiled() -> bool:
-    """Return whether the extension exists and has this version."""
+    """Return whether the extension exists and has the version that this module requires."""
     return compiled is not None and getattr(compiled, "VERSION", 0) == _VERSION
 
 

@@ -43,7 +43,7 @@ def start_session(
     log_path: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return a local session with `cores` workers; `conf` overrides these settings.
+    """Return a local session with `cores` workers; `conf` overrides the settings of the session.
 
     With `log_path`, Java's standard error goes to that file. Raises NoJavaError. An existing
     session is returned unchanged.

@@ -2,8 +2,8 @@
 
 Readers and writers run in workers. Spark sends an exception of a worker with the traceback first,
 which names files of tidelog and not the option that the user should change. `sentence_first`
-suppresses the traceback of tidelog's own errors. Other exceptions keep their traceback, because
-they are defects.
+suppresses the traceback of tidelog's own errors. Exceptions that are not tidelog's own keep their
+traceback, because they are defects.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ class Cluster:
     def kill(self, broker: int) -> None:
         """Send SIGKILL: the broker gives no notice to its peers. Returns when the process is gone.
 
-        Partitions that it led may have no leader for a moment (`leader`, `wait_for`).
+        Partitions that the broker led may have no leader for a moment (`leader`, `wait_for`).
         """
         self._local.kill(broker)
 
@@ -230,10 +230,10 @@ class Cluster:
     def fail_log_dir(self, broker: int, log_dir: int | str = 0, error: str = "EIO") -> str:
         """Let every operation in a log directory fail; return its path.
 
-        `log_dir` is its number in `log.dirs`, from 0, or its path; `error` is one of EIO, EROFS,
-        EACCES, ENOENT, ENXIO and ESTALE. The broker takes the directory offline at its next
-        operation there, a checkpoint at the latest. The failure of its last directory ends the
-        broker. Raises ValueError for another `error`.
+        `log_dir` is the directory's number in `log.dirs`, from 0, or its path; `error` is one of
+        EIO, EROFS, EACCES, ENOENT, ENXIO and ESTALE. The broker takes the directory offline at its
+        next operation there, a checkpoint at the latest. A broker ends when its last directory
+        fails. Raises ValueError for another `error`.
         """
         if error not in DEVICE_ERRORS:
             raise ValueError(f"fail_log_dir(error={error!r}): one of {', '.join(DEVICE_ERRORS)}")

@@ -3,9 +3,9 @@
     cluster.on_request("Produce").where(topic="orders").nth(3).after().disconnect()
 
 The brokers inject the faults (`broker.server.interception`); they read the rules from a directory
-(`runtime.interception`). Counts include the requests of all brokers. When the last step returns,
-the fault is in force for every request that a broker begins afterwards. A fault ends with `remove`,
-at the end of its `with` block, or in a shared cluster with its test.
+(`runtime.interception`). The counts of a fault add up the requests at all brokers. When the last
+step returns, the fault is in force for every request that a broker begins afterwards. A fault ends
+with `remove`, at the end of its `with` block, or in a shared cluster with its test.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ def _wanted(request: pytest.FixtureRequest) -> ClusterSpec:
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Reset shared clusters before every test that may use them.
 
-    A marker that requests another cluster than the shared one is an error.
+    A marker that requests a cluster unlike the shared cluster is an error.
     """
     live = item.config.stash[_LIVE]
     if _uses_clusters(item):

@@ -206,7 +206,7 @@ class SparkKafka:
             time.sleep(interval)
 
 
-#: The name under which tests import it.
+#: The name of PySpark's class, under which tests import SparkKafka.
 KafkaUtils = SparkKafka
 
 

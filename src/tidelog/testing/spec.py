@@ -77,7 +77,7 @@ def config_text(config: Mapping[str, object]) -> dict[str, str]:
 def check_keys(where: str, config: Iterable[str]) -> None:
     """Raise SpecError for a key that no broker knows, with the most similar known key.
 
-    A broker ignores such a key, as Kafka does, so a test could pass for a wrong reason.
+    A broker ignores an unknown key, as Kafka does, so a test could pass for a wrong reason.
     """
     known = dict.fromkeys((*known_keys(), *REFUSED_KEYS))
     for key in config:

@@ -2,9 +2,9 @@
 
 Spark counts rows, distinct offsets and gaps in the files. An offset may have no row because it is a
 transaction marker, or because compaction removed its record. To explain a gap, the proof reads the
-log at that place again. If the log has a record at an offset without a row, the files have lost the
-record. Offsets that the log does not hold count as compacted only for a topic that the caller
-declares compacted: any other log has no holes.
+log again at the offsets of the gap. If the log has a record at an offset without a row, the files
+have lost the record. Offsets that the log does not hold count as compacted only for a topic that
+the caller declares compacted: any other log has no holes.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def prove_ranges(
 
 
 def gaps_within(found: PartitionCount, wanted: OffsetRange) -> list[Gap]:
-    """Return the gaps between rows, and those at both ends of the range."""
+    """Return the gaps between rows, and the gaps at both ends of the range."""
     if found.rows == 0:
         return [Gap(wanted.start, wanted.end)] if wanted.size > 0 else []
     gaps = [Gap(wanted.start, found.first), *found.gaps, Gap(found.last + 1, wanted.end)]

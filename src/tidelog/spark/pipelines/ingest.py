@@ -1,9 +1,9 @@
 """ingest: a topic into a table, exactly once, with a proof after each run.
 
-A run takes the committed records after the end of the last run. Spark writes files of these
-records, a proof counts the files, and one manifest adds the files to the table (`table.py`). A run
-without proof is not committed. `ingest` is one run. `follow` repeats runs until stopped; each batch
-has its own manifest, so no separate checkpoint can differ from the table.
+A run takes the committed records after the end of the last run. Spark writes files of the records
+of the run, a proof counts the files, and one manifest adds the files to the table (`table.py`). A
+run without proof is not committed. `ingest` is one run. `follow` repeats runs until stopped; each
+batch has its own manifest, so no separate checkpoint can differ from the table.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class TopicIngest:
             elif letters is not None:
                 letters.sync(dead_folder)
             files = data_files(table.files, folder, self._topic)
-        except BaseException:  # also a second Ctrl-C; a kill leaves files to the next run
+        except BaseException:  # also on a second Ctrl-C; after a kill, the next run cleans up
             table.discard(run)
             if letters is not None:
                 letters.delete(dead_folder)

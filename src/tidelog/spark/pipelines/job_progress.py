@@ -49,6 +49,6 @@ def reported(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
 
 
 def cores_of(spark: SparkSession) -> int:
-    """Return the number of concurrent tasks; two if the session does not report it (Connect)."""
+    """Return the session's number of concurrent tasks; two if it is unknown (Spark Connect)."""
     context = getattr(spark, "sparkContext", None)
     return 2 if context is None else max(1, int(context.defaultParallelism))

@@ -113,7 +113,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time `[start, end)` in which something of one kind held."""
+    """A time `[start, end)` of one kind, such as a state, in a timeline."""
 
     start: float
     end: float

@@ -43,7 +43,7 @@ class SequenceProof:
 
     @property
     def holds(self) -> bool:
-        """Whether every number appears once and no other row exists; the sum confirms that."""
+        """Whether every number appears once and no other row exists; the sum must agree, too."""
         return (
             self.lost == 0
             and self.doubled == 0
@@ -63,7 +63,7 @@ class SequenceProof:
 def prove_sequence(frame: DataFrame, column: str, produced: int) -> SequenceProof:
     """Compare the numbers in `column` with the sequence 0 to `produced` - 1.
 
-    Raises OptionError if the table has no such column of whole numbers.
+    Raises OptionError if the table has no column `column` of whole numbers.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
     from pyspark.sql.types import IntegralType

@@ -1,4 +1,4 @@
-"""Spans of offsets: those of a task's rows, and the counts of all tasks' spans.
+"""Spans of consecutive offsets: the spans of a task's rows, and the counts over all tasks.
 
 A task turns rows into spans `[start, end)` without a gap, with the number of repeated rows. Rows in
 order of offset become few spans; other orders are counted correctly, too. The module uses Arrow,
@@ -92,7 +92,7 @@ def counts_of(topic: str, spans: pa.Table) -> dict[TopicPartition, PartitionCoun
 
 
 def _merged(parts: list[tuple[int, int, int]]) -> PartitionCount:
-    """Return the count of spans that are sorted by their start."""
+    """Return the counts of a partition from its spans, which are sorted by start."""
     first, reached, _ = parts[0]
     reached = first
     rows = distinct = 0

@@ -2,9 +2,9 @@
 
 Records become structs, and unions with null become nullable fields. Enums and UUIDs become text,
 and fixed becomes bytes. Timestamps are in UTC with microseconds; `decimal` and `date` keep their
-meaning. Other logical types (times of day, local timestamps, durations) keep their underlying
-numbers or bytes. Unions of several types and records that contain themselves have no column type,
-and are errors with the path of the field.
+meaning. Times of day, local timestamps and durations keep their underlying numbers or bytes. Unions
+of several types and records that contain themselves have no column type, and are errors with the
+path of the field.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A decoder of records as a column function of Spark: an Arrow UDF that handles many rows per call.
 
-This module decides the type of the column. The module knows Spark and no format: decoders come from
-`avro_column` and `protobuf_column`. Spark pickles the decoder and sends it to each task.
+This module decides the type of the column. The module depends on Spark and on no format: decoders
+come from `avro_column` and `protobuf_column`. Spark pickles the decoder and sends it to each task.
 """
 
 from __future__ import annotations

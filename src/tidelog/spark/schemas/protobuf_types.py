@@ -2,7 +2,7 @@
 
 Messages become structs, repeated fields lists, maps maps, and enums the names of their values.
 `google.protobuf.Timestamp` becomes a timestamp. Unsigned 64-bit numbers become decimals of 20
-digits, because columns have no such integer type. An absent field is null if the field has
+digits, because Spark's columns have no unsigned integers. An absent field is null if the field has
 presence; other absent fields have their default, as in Protobuf. A message that contains itself has
 no column type and is an error with the path.
 
@@ -46,7 +46,10 @@ Getter = Callable[[Any], Any]
 
 
 def message_type(descriptor: Any) -> pa.DataType:
-    """Return the Arrow type of a message. Raises OptionError for a message without one."""
+    """Return the Arrow type of a message.
+
+    Raises OptionError for a message without a column type.
+    """
     return _message_type(descriptor, descriptor.full_name, ())
 
 

@@ -67,7 +67,7 @@ class SchemaRegistry:
         return self._schema(f"/schemas/ids/{schema_id}")
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """Return the newest schema of a subject as of now, without caching it.
+        """Return the newest schema of a subject at this moment; the schema is not cached.
 
         Raises UnknownSchemaError, RegistryError.
         """

@@ -2,10 +2,10 @@
 
 A row has the header's fields, the batch's position in the file and the checksum of its bytes. The
 compiled scan (`_scan.c`, built at installation) takes about 20 ns a batch and computes CRC-32C with
-the processor's instruction; the Python scan takes 3 µs. Both scans give the same rows for the same
-bytes. The scan decides nothing about a batch except where the next batch starts. A buffer whose
-next bytes are no batch header ends the scan, and the caller gets the reason as a `ScanEnd`. Source:
-DefaultRecordBatch.
+the processor's instruction; the Python scan takes 3 µs. The compiled scan and the Python scan give
+the same rows for the same bytes. The scan decides nothing about a batch except where the next batch
+starts. A buffer whose next bytes are no batch header ends the scan, and the caller gets the reason
+as a `ScanEnd`. Source: DefaultRecordBatch.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def list_directories(paths: Sequence[str]) -> tuple[ListedLogDir, ...]:
 
 
 def list_again(replicas: Sequence[Replica]) -> tuple[Replica, ...]:
-    """Return the present content of these replicas, without replicas whose directories are gone."""
+    """Return the present content of the given replicas, except replicas without a directory now."""
     heads = {path: _read_head(path) for path in dict.fromkeys(each.directory for each in replicas)}
     found = [_list_replica(heads[each.directory], each.tp, each.path) for each in replicas]
     return tuple(each for each in found if each is not None)
@@ -272,7 +272,7 @@ def _list_files(path: str, problems: list[Problem]) -> tuple[list[ListedSegment]
         try:
             status = os.stat(f"{path}/{name}")
         except FileNotFoundError:
-            continue  # deleted since the directory was listed
+            continue  # the file was deleted since the directory was listed
         except OSError as error:
             problems.append(Problem(f"{path}/{name}", f"no status: {error.strerror}", True))
             continue

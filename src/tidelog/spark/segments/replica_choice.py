@@ -3,10 +3,10 @@
 The choice is the replica with the greatest leader epoch in its last batch. Of several replicas with
 this epoch, the replica that has the most offsets below the committed end is chosen. A replica with
 the latest epoch follows the latest leader, and the leader had every committed record when it was
-elected. So all records of the chosen replica are those that the leader had. The committed end is
-the largest high watermark that any replica has checkpointed. The committed end is the readable end
-even if no replica reaches it: missing records are an error of the read. The choice reads the last
-batches of each replica, with their checksums.
+elected. So the chosen replica has the same records as the latest leader, up to its own end. The
+committed end is the largest high watermark that any replica has checkpointed. The committed end is
+the readable end even if no replica reaches it: missing records are an error of the read. To choose,
+the module reads the last batches of each replica and checks their checksums.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class SegmentTask:
     is_followed: bool
     #: Whether offsets may be missing without loss.
     is_compacted: bool
-    #: The replica's directory, and the topic id of the directory.
+    #: The replica's directory, and the topic id in its partition.metadata.
     directory: str
     topic_id: str | None
 

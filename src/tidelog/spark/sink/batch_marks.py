@@ -1,7 +1,7 @@
 """The mark of a record: a header that names its write, batch, run, task, attempt and row.
 
 With `tidelog.batch.headers` each record carries a header `tidelog.batch` after its own headers. The
-value of the header is text with these parts:
+value of the header is text, whose parts are separated by slashes:
 
     <query or write id>/<batch>/<run>/<task>/<attempt>/<row>/<1 for its task's last row, else 0>
 
@@ -40,7 +40,7 @@ class AttemptMark:
 
     @property
     def prefix(self) -> str:
-        """The text of the header before the number of the row."""
+        """The value of the header `tidelog.batch`, up to the number of the row."""
         return f"{self.write_id}/{self.batch}/{self.run}/{self.task}/{self.attempt}/"
 
     def values(self, rows: npt.NDArray[np.int64], last_row: int | None) -> npt.NDArray[np.uint8]:

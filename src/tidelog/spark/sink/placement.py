@@ -1,8 +1,8 @@
 """The partition of each row, chosen like Kafka's default partitioner, for many rows at once.
 
-A partition in the row takes precedence. A key chooses the partition by murmur2, so that Java's
-producers and this sink agree about keys. Rows without partition and key fill one partition up to a
-batch, then the next (KIP-480), starting with a random partition.
+A partition in the row takes precedence over the key. A key chooses the partition by murmur2, so
+that Java's producers and this sink agree about keys. Rows without partition and key fill one
+partition up to a batch, then the next (KIP-480), starting with a random partition.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def murmur2_of_all(column: pa.BinaryArray) -> npt.NDArray[np.uint32]:
     """Return the hash of each key; a null key gets the hash of an empty key."""
     offsets, raw = binary_parts(column)
     starts, sizes = offsets[:-1], np.diff(offsets)
-    raw = np.concatenate([raw, np.zeros(4, np.uint8)])  # so that every byte begins a word of four
+    raw = np.concatenate([raw, np.zeros(4, np.uint8)])  # so that every byte begins four bytes.
     # `words` has the four bytes that begin at each position, as a view without a copy.
     words = np.lib.stride_tricks.as_strided(
         raw, shape=(max(len(raw) - 3, 0), 4), strides=(1, 1), writeable=False

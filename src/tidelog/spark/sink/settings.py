@@ -2,7 +2,7 @@
 
 This module parses a user's options into `SinkSettings`, or raises OptionError with the option, its
 value and the expected form. An option that is unknown, or that the sink does not support, is
-rejected by name. A sink that ignored such an option could write to another place, or lose data.
+rejected by name. A sink that ignored an unknown option could write to another place, or lose data.
 Settings of Kafka's producer have the prefix `kafka.`; settings without effect here are accepted and
 listed in the guide. The module queries no cluster.
 """

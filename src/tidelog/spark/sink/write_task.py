@@ -1,10 +1,10 @@
 """One task's write: the task takes Arrow batches and returns when all records are acknowledged.
 
-The task gathers rows to chunks, gives each row its partition, and encodes the chunk's records
-partition by partition. Then it passes their batches to a producer with several requests in flight.
-The producer's limit of unacknowledged bytes makes the task wait. A row that cannot be written ends
-the task with an error that names topic, partition, the row's place in the task and the reason. The
-module needs no Spark: the caller brings Arrow batches.
+The task gathers rows into chunks, gives each row its partition, and encodes the chunk's records
+partition by partition. The task passes the batches of the chunk to a producer with several requests
+in flight. The producer's limit of unacknowledged bytes makes the task wait. A row that cannot be
+written ends the task with an error that names topic, partition, the row's place in the task and the
+reason. The module needs no Spark: the caller brings Arrow batches.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ def limit_offsets(
     """Return the ends of a batch of about `limit` offsets.
 
     Each partition takes its share of the waiting offsets, rounded down, but at least one offset.
-    Without this minimum a small partition beside a large partition would never be read. So a batch
-    may exceed the limit by fewer offsets than there are partitions.
+    Without the minimum of one offset, a small partition beside a large one would never be read. So
+    a batch may exceed the limit by fewer offsets than there are partitions.
     """
     sizes = {tp: end - starts[tp] for tp, end in ends.items() if end > starts[tp]}
     total = sum(sizes.values())

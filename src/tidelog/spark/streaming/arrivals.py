@@ -1,9 +1,10 @@
 """The wait of an idle stream until a leader has new records, or for a tenth of a second.
 
 With the trigger "0 seconds", Spark requests offsets from an idle source about 90 times a second.
-The wait spares the cluster most of these requests and delays no record. Each leader gets one Fetch
-request at the ends of its logs, and holds the request until a record comes (`fetch.max.wait.ms`).
-The records of the responses are dropped, because the batch's tasks read them again.
+The wait spares the cluster most requests for offsets, and delays no record. Each leader gets one
+Fetch request at the ends of its logs, and holds the request until a record comes
+(`fetch.max.wait.ms`). The records of the responses are dropped, because the batch's tasks read them
+again.
 
 A leader that does not respond delays only the detection of its own records: the wait ends in time.
 """
@@ -71,7 +72,7 @@ class _Watch:
         threading.Thread(target=self._run, name="tidelog-arrivals", daemon=True).start()
 
     def begin(self, offsets: Mapping[TopicPartition, int], wait_ms: int) -> None:
-        """Fetch at these offsets, unless an earlier fetch is still waiting."""
+        """Fetch at the given offsets, unless an earlier fetch is still waiting."""
         if self._is_free.is_set():
             self._is_free.clear()
             self._orders.put((dict(offsets), wait_ms))

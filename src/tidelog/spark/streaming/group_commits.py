@@ -6,7 +6,7 @@ for the last batch. The group has no members and decides nothing: a query contin
 checkpoint.
 
 The commits run in a thread. A cluster that does not respond delays the commits and fails no query.
-If the end offsets of several batches wait, only those of the latest batch are committed.
+If the end offsets of several batches wait, only the end offsets of the latest batch are committed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Lag of a streaming query, from the progress that Spark reports after each batch.
 
 `sources[i].endOffset` is the end of the batch, and `sources[i].latestOffset` the end of the logs
-when the batch was planned. Both fields have the offsets in the form {"topic": {"0": 23}}. The lag
-is defined for format("tidelog") and for Spark's Kafka connector.
+when the batch was planned. `endOffset` and `latestOffset` have offsets in the form {"topic": {"0":
+23}}. The lag is defined for format("tidelog") and for Spark's Kafka connector.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class LogView:
 
     latest: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, TopicId]
-    #: Log starts of only those partitions for which the reader requested them.
+    #: Log starts, which the reader requests for some partitions only.
     earliest: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
@@ -35,8 +35,8 @@ class StreamStep:
 
     #: Start of each partition in the next batch; partitions that are gone are absent.
     starts: dict[TopicPartition, int]
-    #: End up to which each of these partitions can be read. An end below the start means that the
-    #: stream continues at the end.
+    #: By partition, the offset up to which the stream can read. An end below the start means that
+    #: the stream continues at the end.
     ends: dict[TopicPartition, int]
     #: Records that the stream cannot read any more, in a sentence each.
     losses: list[str]
@@ -54,8 +54,8 @@ def next_step(
 
     `view.earliest` must have the partitions of recreated topics, and partitions that are new to the
     stream. A recreated topic is read from its log start: the present batch ends there and the next
-    batch starts there. The checkpoint thus has the borders of both batches, and a restarted query
-    repeats them unchanged.
+    batch starts there. The checkpoint thus separates the batches before and after the recreation,
+    and a restarted query repeats them unchanged.
     """
     step = StreamStep({}, {}, [])
     for tp, start in sorted(reached.items()):

@@ -146,7 +146,7 @@ class StreamCluster:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether topics should be read again, or missing topics are about to count as deleted."""
+        """Whether to read the topics again, because their metadata is old or a topic is missing."""
         read_at = self._read_at
         return (
             read_at is None

@@ -1,6 +1,6 @@
 """`readStream.format("tidelog")`: the reader that Spark calls, batch by batch.
 
-Spark keeps one such reader in a Python process of the driver for as long as a query runs. Spark
+Spark keeps one stream reader in a Python process of the driver for as long as a query runs. Spark
 calls `latestOffset` for the end of the next batch and `partitions` for its tasks, and reads in
 workers. The offsets that Spark stores have all state that a restart needs. The reader's other state
 (topic ids, the first offsets, the target of AvailableNow) only lets it detect more changes.
@@ -62,7 +62,7 @@ class PackedPartition(InputPartition):
 
 
 class TidelogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A reader with admission control, which is light to make, as each task makes one, too."""
+    """A reader with admission control, cheap to construct, as every task constructs a reader."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -142,7 +142,7 @@ class RejectedStreamReader(Shipped, DataSourceStreamReader):
         self.initialOffset()
 
     def read(self, partition: InputPartition) -> NoReturn:
-        """Raise OptionError; Spark plans no task before."""
+        """Raise OptionError; Spark makes this call before it plans a task."""
         self.initialOffset()
 
 

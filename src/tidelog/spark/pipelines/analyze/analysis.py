@@ -1,8 +1,8 @@
 """analyze: events of a cluster into availability, ISR churn, failover phases and lag.
 
 Events come from the topic `__cluster_events` of a cluster, or from a Parquet table into which they
-were ingested. With a cluster, the analysis also asks it for the current state of every partition
-and for the groups' lag. The analysis changes nothing.
+were ingested. With a cluster, the analysis also asks the cluster for the current state of every
+partition and for the groups' lag. The analysis changes nothing.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _judged(
     step.done()
     counts = summaries.departures(history)
     churn = incidents_of(counts, DepartureRole.FOLLOWER)
-    # Skip brokers that left an ISR as its dead leader: they did not fall behind as a follower.
+    # A broker that left an ISR as its dead leader did not fall behind as a follower.
     as_follower = incidents_of(
         [each for each in counts if each.broker != each.leader], DepartureRole.FOLLOWER
     )

@@ -69,8 +69,8 @@ class Judgement:
 def legible(records: DataFrame) -> DataFrame:
     """Return the events in records as columns: kind, time, topic, partition, epoch, json, identity.
 
-    `records` has a column `value`, and `key` if its reader kept it. A record that is not an event
-    has a null kind. Copies of one event have equal identities.
+    `records` has a column `value`, and a column `key` if the caller kept the keys. A record that is
+    not an event has a null kind. Copies of one event have equal identities.
     """
     from pyspark.sql import functions as sf
 
@@ -92,7 +92,8 @@ def legible(records: DataFrame) -> DataFrame:
         of("count", "long").alias("count"),
         sf.coalesce("event_key", sf.sha2("json", 256)).alias("identity"),
     )
-    # A JSON document without these fields is not an event; its null kind counts it as illegible.
+    # A JSON document without time or reporting broker is not an event; its null kind counts it as
+    # illegible.
     is_event = sf.col("time_ms").isNotNull() & sf.col("told_by").isNotNull()
     return known.withColumn("kind", sf.when(is_event, sf.col("kind")))
 

@@ -130,7 +130,7 @@ class EventQuality:
     events: int
     repeated: int
     illegible: int
-    #: Events that brokers counted as dropped.
+    #: Number of events that brokers report as dropped.
     dropped: int
     #: Number of leader and ISR changes whose event is missing.
     missed: int

@@ -5,7 +5,7 @@ of the first unread record. Past committed offsets are exact unless compaction h
 The end of a log at a past time is the first offset with a later timestamp; with CreateTime,
 producers set these timestamps.
 
-A group without a commit for a partition has no lag there.
+A group without a commit for a partition has no lag in this partition.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PartitionLag:
 
     @property
     def records(self) -> int:
-        """Offsets from the committed one to the end, an upper bound of the unread records."""
+        """Offsets from the committed offset to the end, an upper bound of the unread records."""
         return max(0, self.end - self.committed)
 
 
@@ -127,8 +127,8 @@ def _first_time(client: BlockingClient, tp: TopicPartition, offset: int) -> int 
 def commit_of(key: bytes | None, value: bytes | None) -> tuple[OffsetCommitKey, int, int] | None:
     """Return (key, offset, time) of a commit in `__consumer_offsets`; None for other records.
 
-    A deletion has offset -1 and the timestamp of its record. Raises ProtocolError for an illegible
-    record.
+    A tombstone, which deletes a commit, gives offset -1 and its own timestamp. Raises ProtocolError
+    for an illegible record.
     """
     if key is None:
         return None
@@ -149,7 +149,7 @@ Commit = tuple[str, TopicPartition, int, int]
 
 
 def window_ends(start_ms: int, end_ms: int, window_ms: int) -> list[int]:
-    """Return the ends of the windows from `start_ms`; the last one ends at `end_ms`."""
+    """Return the ends of the windows from `start_ms`; the last window ends at `end_ms`."""
     ends = list(range(start_ms + window_ms, end_ms, window_ms))
     return [*ends, end_ms]
 

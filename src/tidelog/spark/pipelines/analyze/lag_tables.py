@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _COMMITS_DDL: Final = "group string, topic string, partition int, window int, place long, at long"
-#: Maximum number of window ends for which the ends of logs are read; more windows are thinned out.
+#: Maximum number of window ends for which the ends of logs are read; of more windows, some are left
+#: out.
 _MOST_TIMES: Final = 120
 
 

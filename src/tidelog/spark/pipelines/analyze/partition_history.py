@@ -44,7 +44,7 @@ class State(StrEnum):
 
 #: States in which a partition has no responding leader.
 LEADERLESS: Final = (State.FAILING_OVER, State.NO_LEADER)
-#: States that count for availability.
+#: States whose time counts for the availability of a partition.
 KNOWN: Final = (State.ACKNOWLEDGING, State.UNDER_MIN_ISR, *LEADERLESS)
 
 
@@ -133,7 +133,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A time `[start, end)` in one state."""
+    """A time `[start, end)` in which a partition is in one state."""
 
     topic_id: str
     start_ms: int
@@ -167,7 +167,8 @@ class PartitionHistory:
 
     intervals: tuple[Interval, ...]
     departures: tuple[IsrAbsence, ...]
-    #: Missing events: an event's previous state differs from the state after the event before.
+    #: Number of missing events: an event's previous state differs from the state after the
+    #: preceding event.
     missed: int
     #: The largest step back of the clocks between two events in order.
     clock_step_ms: int
@@ -331,7 +332,7 @@ def _before_first(life: _TopicLife) -> Interval:
     first = life.changes[0]
     begun = min(life.known_from_ms, first.time_ms)
     if life.has_predecessor:
-        begun = first.time_ms  # the topic's previous incarnation has the time before
+        begun = first.time_ms  # the time before belongs to the topic's previous incarnation
     if first.cause == _CREATED:
         state = State.UNKNOWN if life.has_predecessor else State.ABSENT
         return Interval(life.topic_id, begun, first.time_ms, state)

@@ -158,7 +158,7 @@ def _lengths(history: DataFrame) -> DataFrame:
 
 
 def timeline(history: DataFrame, partitions: Sequence[PartitionTimes]) -> tuple[StateSpan, ...]:
-    """Return the spans of the least available partitions that changed their state."""
+    """Return the timeline: state spans of the least available partitions with state changes."""
     from pyspark.sql import functions as sf
 
     changed = [

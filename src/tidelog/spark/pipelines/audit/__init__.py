@@ -3,8 +3,8 @@
 `auditing` is the pipeline: list, scan, join, compare, repeat. `metadata` asks a running cluster
 about its partitions.
 
-Scan: `ranges` are the work of tasks, `spark_tasks` the jobs. `range_scan` reads a range with
-`batch_checks` and `index_checks`. `kept_results` lets a stopped audit continue.
+Scan: `ranges` are the byte ranges that tasks scan, `spark_tasks` the tasks on Spark. `range_scan`
+reads a range with `batch_checks` and `index_checks`. `kept_results` lets a stopped audit continue.
 
 Result: `joining` makes one result of a replica's ranges, `comparing` compares replicas, `detail`
 compares single records. `findings` and `reporting` are the report.

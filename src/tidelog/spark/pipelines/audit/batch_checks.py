@@ -231,7 +231,7 @@ class BatchChecks:
 
 
 def batch_digests(bases: Ints, sizes: Ints, epochs: Ints, crcs: Ints) -> npt.NDArray[np.uint64]:
-    """Return a number for each batch; batches differ in it if they differ in any field."""
+    """Return a digest of each batch, which differs if any of the given fields differs."""
     mixed = _mixed(bases.astype(np.uint64) + _SEEDS[0])
     place = sizes.astype(np.uint64) << np.uint64(32) ^ epochs.astype(np.uint64)
     return _mixed(_mixed(mixed ^ place) + crcs.astype(np.uint64) * _SEEDS[1])

@@ -1,4 +1,4 @@
-"""Comparison of one partition's replicas: digests, ends, topic ids, and buckets that differ.
+"""Comparison of one partition's replicas: digests, ends, topic ids, and offset buckets that differ.
 
 Records below any checkpointed high watermark are committed: replicas in the ISR must have them, and
 all replicas must agree on them. Without metadata the ISR is unknown, and a shorter replica counts

@@ -139,7 +139,7 @@ class _Comparison:
         self.result = DetailResult()
         #: Replicas whose first divergence is known; later divergences follow from the first.
         self._diverged: set[str] = set()
-        #: By (kind, replica, other replica): buckets, first offset, records that either lacks.
+        #: Harmless differences, by (kind, replica, other): buckets, first offset, missing records.
         self._harmless: dict[tuple[FindingKind, str, str], list[int]] = {}
 
     def compare(self, bucket: int, left: int) -> None:

@@ -19,7 +19,7 @@ KEPT_OF_A_KIND: Final = 20
 
 
 class FindingKind(StrEnum):
-    """The problem that was found."""
+    """The kind of a problem that an audit found."""
 
     CHECKSUM = "checksum"
     NO_BATCH = "no batch"
@@ -96,7 +96,7 @@ class Collector:
         offset: int | None = None,
         severity: Severity = Severity.DAMAGE,
     ) -> None:
-        """Add a finding, or count it."""
+        """Add a finding, or only count it after KEPT_OF_A_KIND findings of its kind."""
         kept = self._found.setdefault(kind, [])
         if len(kept) < KEPT_OF_A_KIND:
             kept.append(AuditFinding(kind, self._path, sentence, position, offset, severity))

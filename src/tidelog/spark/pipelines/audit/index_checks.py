@@ -4,8 +4,9 @@ Kafka writes at most one offset index entry for all batches of an append: the po
 batch, and the last offset of the append. The offset of an entry may therefore lie after the batch
 at its position, but must lie before the batch of the next entry. A time index entry has the largest
 timestamp so far, and an offset in the batch with this timestamp. Zeros after the entries are
-Kafka's preallocation. Indexes above the recovery point may be stale after a crash; such a finding
-is a notice, because a start rebuilds them. Sources: OffsetIndex, TimeIndex, LogSegment.append.
+Kafka's preallocation. Indexes above the recovery point may be stale after a crash; a finding about
+such an index is a notice, because the start of a broker rebuilds it. Sources: OffsetIndex,
+TimeIndex, LogSegment.append.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class IndexChecks:
         self._largest = -1
         #: Offset of the previous entry, which must lie below the batch of the next entry.
         self._entry_before = -1
-        #: Ranges of bytes that are not batches; entries for them are not judged.
+        #: Ranges of bytes that are not batches; index entries that point into these bytes are not
+        #: judged.
         self._skipped: list[tuple[int, int]] = []
 
     def fold(self, columns: Columns) -> None:
@@ -50,7 +52,7 @@ class IndexChecks:
         self._fold_times(columns)
 
     def skip(self, start: int, end: int) -> None:
-        """Exclude entries of these bytes, which are not a batch, from the checks."""
+        """Exclude index entries that point into the given bytes, which are not a batch."""
         self._skipped.append((start, end))
 
     def finish(self) -> None:

@@ -314,7 +314,7 @@ class _Joining:
             )
 
     def _check_epochs(self) -> None:
-        """Compare the leader-epoch checkpoint with the batches a broker's start would not check."""
+        """Compare the leader-epoch checkpoint with batches that no broker's start recovers."""
         audit, replica = self._audit, self._replica
         if not replica.epochs or not audit.epochs:
             return

@@ -129,7 +129,7 @@ class RangeResult:
 def plan_jobs(
     replica: Replica, high: int, *, range_bytes: int = RANGE_BYTES, whole: Iterable[str] = ()
 ) -> list[RangeJob]:
-    """Return the ranges of a replica's log files. Files in `whole` are not split."""
+    """Return the ranges of a replica's log files. Each file in `whole` gets one range."""
     unsplit = frozenset(whole)
     jobs: list[RangeJob] = []
     for segment, following in _with_next(replica.segments):

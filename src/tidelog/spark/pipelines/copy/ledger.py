@@ -5,7 +5,8 @@
 
 A file is written under another name and renamed. A round of a copy counts once its Parquet file
 exists; without the file, `tail` finds the records of the round in the target. Only one copy at a
-time has the lock. Any program may read the table as Parquet: each source offset is in one row.
+time has the lock of the directory. Any program may read the table as Parquet: each source offset is
+in one row.
 """
 
 from __future__ import annotations
@@ -126,7 +127,10 @@ class CopyLedger:
             file.write(about.to_json().encode())
 
     def load(self) -> None:
-        """Read the table. Raises LedgerError for a foreign file, OffsetMapError for a gap."""
+        """Read the table.
+
+        Raises LedgerError for a file that is not of this table, OffsetMapError for a gap.
+        """
         paths = self._files()
         rows: list[dict[str, Any]] = []
         for path in paths:
@@ -139,7 +143,7 @@ class CopyLedger:
             self.maps.setdefault(tp, OffsetTable()).add(piece)
 
     def add(self, round_: Mapping[TopicPartition, Sequence[Piece]], about: About) -> None:
-        """Add the ranges that a round of the copy made to the offset table, on disk too."""
+        """Add the pieces of one round of the copy to the offset table, also on disk."""
         rows = [
             _row(tp, about.topics[tp.topic].target, piece)
             for tp, pieces in round_.items()

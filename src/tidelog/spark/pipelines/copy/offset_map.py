@@ -19,7 +19,7 @@ RECORDS: Final = "records"
 MARKERS: Final = "markers"
 #: Records of aborted transactions.
 ABORTED: Final = "aborted"
-#: Offsets without a record, because compaction removed it or none was written.
+#: Source offsets without a record: compaction removed the record, or none was written.
 ABSENT: Final = "absent"
 #: Records that were deleted before they were copied, skipped on request.
 DELETED: Final = "deleted"

@@ -2,7 +2,8 @@
 
 A round copies each partition up to the source's end at the start of the round, then writes the
 offset table. One Spark task copies one partition. A crash loses no record: the next run finds in
-the target the records that no table covers. `follow` makes rounds until it is stopped.
+the target the records that the offset table does not cover. With `follow` a run copies round after
+round until it is stopped.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def copy(
 
 
 def _client(bootstrap: str, plan: CopyPlan, side: str) -> BlockingClient:
-    """Return a client that has reached its cluster; raise CopyError with the side."""
+    """Return a client that has reached its cluster; raise CopyError naming source or target."""
     client = BlockingClient(bootstrap, "tidelog-copy", plan.timeout_ms)
     try:
         client.metadata([])
@@ -268,7 +269,7 @@ class _CopyRun:
 
 
 def split(pieces: Sequence[Piece], records: int) -> list[tuple[Piece, ...]]:
-    """Split pieces into parts of at most `records` records."""
+    """Split pieces of the offset table into parts of at most `records` records."""
     parts: list[list[Piece]] = [[]]
     room = records
     for piece in pieces:

@@ -2,7 +2,7 @@
 
 Only the copy writes to the target, so each record of the tail must equal the next record of the
 source in key, value, headers and timestamp. A different record comes from another program. The copy
-stops at a different record, before a record gets an unexpected offset.
+stops at a different record, so that no copied record gets an unexpected offset.
 """
 
 from __future__ import annotations

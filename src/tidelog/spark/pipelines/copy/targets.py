@@ -92,7 +92,7 @@ def target_configs(configs: Mapping[str, str], left_out: Collection[str]) -> dic
 
 
 class TargetTopics:
-    """The target's side of a copy's topics."""
+    """The target topics of a copy, which are checked or created."""
 
     def __init__(
         self,

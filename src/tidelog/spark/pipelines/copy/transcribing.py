@@ -39,7 +39,7 @@ _PRODUCER_POSITION: Final = 43
 
 
 class Transcript(NamedTuple):
-    """A source batch for the target.
+    """A source batch, converted for the target.
 
     `kind` is the reason not to copy the batch; empty for a copied batch. `offsets` are the source
     offsets of the records in `batch`, as a range if none is missing.
@@ -103,7 +103,7 @@ def rebuilt(records: Iterable[Record], codec: int) -> bytearray:
 
 
 def signed(batch: bytearray, producer: Producer) -> bytearray:
-    """Write the producer into a batch, and its checksum."""
+    """Write the fields of the producer into a batch, and the new checksum."""
     _PRODUCER.pack_into(batch, _PRODUCER_POSITION, *producer)
     checksum = int(crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
     _CRC.pack_into(batch, _CRC_POSITION, checksum)
@@ -111,5 +111,5 @@ def signed(batch: bytearray, producer: Producer) -> bytearray:
 
 
 def sequence_of(records_before: int) -> int:
-    """Return the sequence number of the record after `records_before` records of its producer."""
+    """Return the sequence number of the record that follows `records_before` records."""
     return records_before & MAX_SEQUENCE

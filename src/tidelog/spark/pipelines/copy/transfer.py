@@ -4,7 +4,8 @@ A task first compares the target's tail with the source (`tail`): records that a
 count as copied. After the comparison the task sends the next batches. The position of a batch in
 the copy determines its sequence number, under the copy's own producer id. The leader of the target
 therefore stores each batch once: it recognises repeated batches, and rejects batches that come too
-early or from a stale task. An unexpected base offset ends the task.
+early or from a stale task. If the leader of the target reports an unexpected base offset, the task
+ends.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from tidelog.spark.pipelines.task_rows import Row
 
 FETCH_BYTES: Final = 8 * MIB
 _MAX_WAIT_MS: Final = 500
-#: Number of empty responses, from a leader whose log covers the range, that end the range.
+#: Number of empty responses, from a leader whose log covers the range, after which the range counts
+#: as copied.
 _EMPTY_ANSWERS: Final = 3
 
 
@@ -57,7 +59,7 @@ class Range:
     target_start: int
     producer_id: int
     producer_epoch: int
-    #: Number of records that this producer has stored before `target_start`.
+    #: Number of records that the copy's producer has stored before `target_start`.
     records_before: int
     #: Bytes after which the task ends, at the end of a batch.
     max_bytes: int

@@ -1,8 +1,8 @@
 """Comparison of copied ranges, read back from both clusters: counts, digests, first difference.
 
 A digest covers target offset, timestamp, key, value and headers of each record, in order. The
-digest of source records uses the target offsets of the table, so equal digests prove the table,
-too. If digests differ, both clusters are read again record by record.
+digest of source records uses the target offsets of the offset table, so equal digests prove the
+offset table, too. If digests differ, both clusters are read again record by record.
 """
 
 from __future__ import annotations

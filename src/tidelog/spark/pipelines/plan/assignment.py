@@ -133,7 +133,7 @@ def solve(
         if found < value * (1 - 1e-9):
             chosen, value, fruitless = trial, found, 0
         if better.is_best and len(part) == len(problem.counts):
-            break  # the integer program had all items, so the plan is optimal
+            break  # the plan is optimal, because all items were in the program.
         # Choose the size of the next part: larger after a quick solution, smaller after a timeout.
         if not better.is_best:
             columns = columns * 2 // 3
@@ -182,7 +182,7 @@ def _relaxed(problem: AssignmentProblem, rng: Any, deadline: float) -> tuple[Boo
 
 
 def _best_bound(problem: AssignmentProblem, prices: Floats, value: float, deadline: float) -> float:
-    """Return the best lower bound of the cost on the Lagrangian's slope, with Polyak's steps.
+    """Return the best lower bound of the cost, by Lagrangian ascent with Polyak's steps.
 
     `value` is the cost of the best known assignment. Dual prices that are means of several linear
     programs are not optimal, so the search improves them.
@@ -372,7 +372,7 @@ def _highs(
     integers: int,
     time_limit_s: float,
 ) -> tuple[Floats, Floats, bool]:
-    """Return columns and row prices of a solution, and whether it is proven optimal.
+    """Return the columns and row prices of a solution, and whether it is proven optimal.
 
     The first `integers` columns must have whole numbers.
 

@@ -4,8 +4,8 @@ Samples come from DescribeLogDirs and ListOffsets. If a log only grew between tw
 is exact: the difference of its sizes. If retention or compaction removed data between two samples,
 the rate is an estimate: the number of new offsets times the mean size of a record.
 
-Each run writes its samples to a file of JSON lines in a directory. Later runs add files, and a
-stopped run keeps its written samples.
+Each run writes its samples to a file of JSON lines in a directory. Each later run adds a file, and
+a stopped run keeps the samples that it wrote.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SUFFIX: Final = ".jsonl"
 
 @dataclass(frozen=True, slots=True)
 class LoadSample:
-    """One partition at one time; `size_bytes` is that of its leader's replica."""
+    """One partition at one time; `size_bytes` is the size of the leader's replica."""
 
     time_ms: int
     topic: str
@@ -202,7 +202,7 @@ def kept_samples(directory: str) -> Iterator[LoadSample]:
 
 
 def sample_of(document: Mapping[str, Any]) -> LoadSample:
-    """Return the sample in a document; raise KeyError or ValueError for an invalid one."""
+    """Return the sample in a JSON document; raise KeyError or ValueError if it is invalid."""
     return LoadSample(
         int(document["time_ms"]),
         str(document["topic"]),

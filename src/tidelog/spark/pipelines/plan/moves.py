@@ -198,8 +198,8 @@ class _Reasons:
 def batches_of(moves: Sequence[PartitionMove], bandwidth: float, length_s: float) -> list[Batch]:
     """Return batches that last about `length_s`, of similar length, largest moves first.
 
-    A single move that lasts longer makes all batches longer. Moves without copies come last, in
-    their own batch.
+    If one move lasts longer than `length_s`, all batches may last as long as this move. Moves
+    without copies come last, in their own batch.
     """
     copying = sorted(
         (each for each in moves if each.size_bytes), key=lambda each: (-each.size_bytes, each.tp)

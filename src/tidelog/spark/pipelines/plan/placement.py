@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: Cost of a load beyond its limit, as a multiple of the cost of moving that part of the disk.
+#: Cost of a broker's load beyond its limit, as a multiple of the cost of moving as large a share of
+#: a disk.
 _BEYOND: Final = 100.0
 #: Cost of moving an empty replica, as a fraction of the cost of moving a replica of mean size.
 _MOVE: Final = 1e-3

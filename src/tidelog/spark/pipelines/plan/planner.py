@@ -50,8 +50,8 @@ class PlanOptions:
     """The options of a plan; times are in seconds, the bandwidth in bytes a second per broker.
 
     `samples` is a directory (or Parquet table) with samples. With `sample_s`, samples are taken
-    until those in the directory span this time. `replication_factors` are by topic; the key None
-    means all topics that are not internal.
+    until the samples in the directory span this time. `replication_factors` are by topic; the key
+    None means all topics that are not internal.
     """
 
     bootstrap: str

@@ -37,7 +37,7 @@ class OtherCodeError(TidelogError):
 def fan_out(
     spark: SparkSession, tasks: Sequence[Sequence[Job]], slots: int
 ) -> Generator[list[Row], None, None]:
-    """Yield the rows of each task as it ends, `slots` tasks at a time.
+    """Yield the rows of each task when the task ends; run `slots` tasks at a time.
 
     Cancels running tasks if the caller stops early. Raises OtherCodeError.
     """
@@ -83,7 +83,7 @@ def _run_job(spark: SparkSession, tag: str, jobs: Sequence[Job], code: str) -> l
 
 
 def _rows_of(jobs: tuple[Job, ...]) -> list[dict[str, Any]]:
-    """Make the runs of one task, in a task."""
+    """Make the given runs inside a Spark task."""
     code = code_digest()
     return [row_of(job, code) for job in jobs]
 

@@ -1,7 +1,7 @@
 """The report of a search: violations with their smallest seeds, runs, comparisons of policies.
 
 Violations are grouped by profile, policy and kind: the first words of the violation without names
-and numbers. The command beside each group repeats its smallest seed.
+and numbers. Each group of violations has a command that repeats its smallest seed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Comparison of policies: differences of outcomes between runs of the same seed, with intervals.
+"""Comparison of policies: differences of outcomes at the same seed, with confidence intervals.
 
 A pair is one seed of one profile under two policies. The differences of pairs vary far less than
 the outcomes of runs, since both runs of a pair have the same faults and clients. The interval of

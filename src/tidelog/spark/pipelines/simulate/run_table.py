@@ -1,8 +1,8 @@
 """A directory of finished runs: Parquet files, one row a run, and a lock for one search at a time.
 
-A file appears whole, by a rename, and is never changed. A run in two files counts once, because
-equal runs have equal results. `compact` merges many small files into one. Only the driver accesses
-the directory.
+Each file is written under another name, renamed, and never changed. A run in two files counts once,
+because equal runs have equal results. `compact` merges many small files into one. Only the driver
+accesses the directory.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ class RunTable:
             yield
 
     def rows(self) -> list[Row]:
-        """Return the rows of all files, each run once. Raises RunTableError for a foreign file."""
+        """Return the rows of all files, each run once.
+
+        Raises RunTableError for a file that is not of this table.
+        """
         found: dict[tuple[Any, ...], Row] = {}
         for path in sorted(self.directory.glob(_FILES)):
             for row in _read(path):
