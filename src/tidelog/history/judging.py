@@ -193,8 +193,9 @@ class Judge:
     def _met_both(self, index: int, first: PartitionTable, second: PartitionTable) -> bool:
         """Return whether two incarnations of a topic may both contain a value.
 
-        That requires a send without a topic id. Brokers check a producer's sequences only within
-        one incarnation of a topic, so a retry may reach the next incarnation.
+        Two incarnations may contain a value if its send named no topic id. Brokers check a
+        producer's sequences only within one incarnation of a topic, so a retry may reach the next
+        incarnation.
         """
         sent = self._values.sent_partition[index]
         if sent == NOWHERE or "@" in self._tables.partitions[sent].topic:

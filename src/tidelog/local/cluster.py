@@ -319,7 +319,7 @@ class LocalCluster:
         return self._config(broker_id).log_dirs
 
     def break_log_dir(self, broker_id: int, log_dir: int | str, fault: DiskFault | None) -> str:
-        """Inject a fault into a log directory, or end it with None; return the directory's path.
+        """Inject a fault into a log directory, or with None end the fault; return its path.
 
         `log_dir` is the path or the position in `log.dirs`, from 0. A stopped broker meets the
         fault at its start. A directory that failed stays offline until its broker restarts.

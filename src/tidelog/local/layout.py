@@ -124,8 +124,8 @@ def create(
     """Lay out a new cluster; raise LocalClusterError for a directory with other content.
 
     Broker 1 listens on `first_port`, and the next brokers on the following ports; None chooses free
-    ports. An unfinished layout is started over. A cluster can be discarded until `has_come_up` is
-    called.
+    ports. A layout that an ended command left unfinished is started over. A cluster can be
+    discarded until `has_come_up` is called.
     """
     check_size(brokers, log_dirs)
     check_unused(directory)

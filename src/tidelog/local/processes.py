@@ -123,8 +123,8 @@ _lasting: dict[int, ThreadPoolExecutor] = {}
 def from_lasting_thread(start: Callable[[], T]) -> T:
     """Call `start` on a thread that lives as long as this process.
 
-    With PR_SET_PDEATHSIG the kernel kills a child when the thread that started it ends. A forked
-    process creates its own lasting thread.
+    With PR_SET_PDEATHSIG the kernel kills a child when the thread that started it ends. A fork does
+    not copy the thread, so a forked process starts a lasting thread of its own.
     """
     pid = os.getpid()
     if pid not in _lasting:

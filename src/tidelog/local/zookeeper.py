@@ -103,7 +103,7 @@ class LocalZookeeper:
         self.await_serving(timeout_s)
 
     def spawn(self) -> None:
-        """Start the process and do not wait."""
+        """Start the server, and do not wait until it serves."""
         if self.process is not None:
             return
         self._check_port()

@@ -2,7 +2,7 @@
 
 Kafka's reader takes one frame with independent blocks, and ignores all bytes after it. The LZ4
 library also reads frames with linked blocks, several frames in a row, and skippable frames between
-them. A leader that appended a batch with such a frame would block every Java consumer of the
+them. A leader that appended a batch with an unreadable frame would block every Java consumer of the
 partition for good. Codecs other than LZ4 need no check for Kafka's clients, because their libraries
 read only data that Kafka's clients also read (`tests/clients/test_codecs.py`). This module
 decompresses nothing. Source: Lz4BlockInputStream.

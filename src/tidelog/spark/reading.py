@@ -105,7 +105,7 @@ class _RangeReader:
             if shown >= self._wanted.end:
                 empty += 1
                 if empty >= _EMPTY_ANSWERS:
-                    return None  # compaction removed the last records
+                    return None  # compaction removed the last records of the range
             elif time.monotonic() > patience_ends:
                 raise KafkaError(
                     ErrorCode.OFFSET_NOT_AVAILABLE,

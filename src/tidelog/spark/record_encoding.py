@@ -3,7 +3,7 @@
 This module is the reverse of `rows`: one pass over the columns, one copy of keys and values,
 without the GIL. The caller may pick rows in any order, so it need not sort its columns by partition
 first. The caller must check that the extension exists (`rows.is_compiled`); the sink can also
-encode with numpy. Headers come encoded, one value for each record that begins with the number of
+encode with numpy. Headers come encoded: one value for each record, which begins with the number of
 headers.
 """
 

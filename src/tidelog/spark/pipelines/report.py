@@ -127,7 +127,7 @@ class Timeline:
     title: str
     x_label: str
     rows: tuple[tuple[str, tuple[Span, ...]], ...]
-    #: Kinds in the order of their colours; further kinds follow in order of appearance.
+    #: Kinds of spans in the order of their colours; kinds not listed follow in order of appearance.
     kinds: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

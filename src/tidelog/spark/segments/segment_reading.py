@@ -70,7 +70,7 @@ class SegmentTask:
     files: tuple[ListedSegment, ...]
     #: Whether later files follow in the replica, so that missing offsets at the end were compacted.
     is_followed: bool
-    #: Whether offsets may be missing without loss.
+    #: Whether offsets may be missing without loss, because of compaction.
     is_compacted: bool
     #: The replica's directory, and the topic id in its partition.metadata.
     directory: str

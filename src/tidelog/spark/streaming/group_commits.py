@@ -1,9 +1,8 @@
 """Commits of a query's offsets to a consumer group, so that lag tools see Spark.
 
 A `StreamingQueryListener` learns of each batch after the batch is complete, and commits its end
-offsets. Spark's own call for this purpose (`commit` of the source) comes one batch late, and never
-for the last batch. The group has no members and decides nothing: a query continues from its
-checkpoint.
+offsets. Spark's own call for commits (`commit` of the source) comes one batch late, and never for
+the last batch. The group has no members and decides nothing: a query continues from its checkpoint.
 
 The commits run in a thread. A cluster that does not respond delays the commits and fails no query.
 If the end offsets of several batches wait, only the end offsets of the latest batch are committed.
@@ -67,7 +66,7 @@ class GroupCommitListener(StreamingQueryListener):
                 self._commits.add(offsets_in(source.endOffset))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: an idle query has no new end."""
+        """Do nothing: an idle query has no new end offsets to commit."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Wait until the last batch is committed, for at most _LAST_COMMIT_S."""

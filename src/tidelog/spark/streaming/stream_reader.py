@@ -229,7 +229,7 @@ class BatchPlanner:
         return offsets_to_json(ends, is_pinned=bool(pinned))
 
     def _look(self, reached: Offsets) -> StreamStep:
-        """Return how far the stream can read; raise or log its losses."""
+        """Return how far the stream can read; raise or log losses of records."""
         target = self._target
         if target is not None:
             return StreamStep({**target.starts, **reached}, target.ends, [])

@@ -143,7 +143,7 @@ class _Comparison:
         self._harmless: dict[tuple[FindingKind, str, str], list[int]] = {}
 
     def compare(self, bucket: int, left: int) -> None:
-        """Compare all replicas in one offset bucket with the replica that most replicas equal."""
+        """Compare all replicas in one offset bucket with a replica whose content most have."""
         low, high = bucket << BUCKET_BITS, (bucket + 1) << BUCKET_BITS
         sides = [
             each
@@ -320,7 +320,7 @@ def _records(batches: Sequence[_Batch]) -> dict[int, _DigestPlace]:
 
 
 def _reference(sides: Sequence[Side], held: dict[str, list[_Batch]]) -> Side:
-    """Return the replica that most replicas equal; of several, the one with the latest end."""
+    """Return the replica whose content most replicas have; of several, that with the latest end."""
     contents = {
         broker: tuple(each.identity for each in batches) for broker, batches in held.items()
     }

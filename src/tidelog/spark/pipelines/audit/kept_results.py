@@ -24,7 +24,10 @@ class KeptResults:
 
     @classmethod
     def opened(cls, directory: str) -> KeptResults:
-        """Create a directory and return its results. Raises ConfigError."""
+        """Create a directory for results of ranges; return the results in it.
+
+        Raises ConfigError.
+        """
         try:
             os.makedirs(directory, exist_ok=True)
             probe = Path(directory, f".{os.getpid()}.probe")

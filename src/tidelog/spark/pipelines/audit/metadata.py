@@ -32,7 +32,10 @@ class ClusterAssignments:
 
 
 def ask_cluster(bootstrap: str) -> ClusterAssignments:
-    """Return the view of a cluster's brokers. Raises KafkaError, ConfigError."""
+    """Return assignments, ISRs and compaction as a cluster's brokers report them.
+
+    Raises KafkaError, ConfigError.
+    """
     with BlockingClient(bootstrap, "tidelog-audit") as client:
         metadata = client.metadata(None)
         compacted = frozenset(

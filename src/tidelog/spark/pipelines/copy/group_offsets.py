@@ -36,7 +36,7 @@ class TranslatedOffset:
     source: int | None
     target: int | None
     outcome: str
-    #: Whether a coordinator refused, or could not be reached.
+    #: Whether a coordinator refused the offset, or could not be reached.
     is_failed: bool = False
 
 

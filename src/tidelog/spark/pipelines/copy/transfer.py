@@ -61,7 +61,7 @@ class Range:
     producer_epoch: int
     #: Number of records that the copy's producer has stored before `target_start`.
     records_before: int
-    #: Bytes after which the task ends, at the end of a batch.
+    #: Number of copied bytes after which the task ends, at the end of a batch.
     max_bytes: int
     timeout_ms: int
     #: Whether to skip records that were deleted from the source.

@@ -107,7 +107,8 @@ def _largest(by_broker: Mapping[int, Mapping[TopicPartition, int]]) -> dict[Topi
 def rates(samples: Sequence[LoadSample]) -> list[float]:
     """Return the bytes per second between samples of one partition in order of time.
 
-    A recreated partition (whose end went back) and a pair of equal times give no rate.
+    Two samples give no rate if the partition was recreated (its end went back), or if their times
+    are equal.
     """
     found = []
     ordered = sorted(samples, key=lambda each: each.time_ms)

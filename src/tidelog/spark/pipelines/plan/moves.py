@@ -156,7 +156,7 @@ class _Reasons:
         return found or f"makes room on broker {source} for larger partitions"
 
     def of_leader(self, load: PartitionLoad, leader: int) -> str:
-        """Return the reason for another preferred leader."""
+        """Return the reason for a change of the preferred leader."""
         resources = (
             ("leaders", self._limits.leaders, lambda each: each.leaders),
             ("outgoing network", self._limits.outgoing, lambda each: each.out_rate),
@@ -167,7 +167,7 @@ class _Reasons:
     def _imbalance(
         self, source: int, target: int, resources: Iterable[_Resource], verb: str
     ) -> str | None:
-        """Return a resource with too much load on the source or too little on the target."""
+        """Return a resource of which `source` has too much load, or `target` too little."""
         for name, limits, amount in resources:
             gives = self._part(source, limits, amount)
             takes = self._part(target, limits, amount)

@@ -70,7 +70,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentPlan:
-    """The result: moves, batches and the report."""
+    """The result of planning: moves, batches and the report."""
 
     cluster: ClusterModel
     goals: Goals
