@@ -275,7 +275,7 @@ class LocalCluster:
     ) -> None:
         """Start a broker unless it runs, and return when it responds.
 
-        `environment` has variables of the new process beyond those of the caller.
+        `environment` adds variables to the caller's environment for the new process.
         """
         with layout.locked(self.directory):
             if self.process(broker_id) is not None:

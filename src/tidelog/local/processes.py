@@ -59,7 +59,7 @@ class ProcessIdentity:
     def read(cls, path: str) -> ProcessIdentity | None:
         """Return the process in a pid file; None without a file.
 
-        Raises LocalClusterError for a file with other content.
+        Raises LocalClusterError for a file without process id and start time.
         """
         try:
             with open(path, encoding="utf-8") as file:
@@ -141,8 +141,8 @@ def start_process(
 ) -> subprocess.Popen[bytes]:
     """Start a background process in its own session; append its output to a file.
 
-    `environment` has variables beyond those of this process. With `ends_with_program` the kernel
-    kills the process when its parent ends.
+    `environment` adds variables to the environment of this process. With `ends_with_program` the
+    kernel kills the process when its parent ends.
     """
 
     def start() -> subprocess.Popen[bytes]:

@@ -51,7 +51,10 @@ class EnsembleServer:
 
 
 class LocalZookeeper:
-    """One server on one directory. Methods raise LocalClusterError with a message for people."""
+    """One ZooKeeper server, which runs on one directory.
+
+    Methods raise LocalClusterError with a message for people.
+    """
 
     def __init__(
         self,

@@ -29,7 +29,8 @@ def recompressed(
     """Return the records of a checked batch as a new batch with `codec`, in a buffer of its own.
 
     `level` is Kafka's number for the codec, None for the codec's default. Raises CorruptBatch if
-    the records cannot be read, OversizedBatch if they have more than `max_decompressed_bytes`.
+    the records cannot be read, OversizedBatch if they decompress to more than
+    `max_decompressed_bytes`.
     """
     payload = records_payload(batch, max_decompressed_bytes)
     base_timestamp = batch.base_timestamp

@@ -17,7 +17,7 @@ ranges) and `columns`.
 `_rows.c` and `numpy_rows`. Both return `row_columns`. `record_fields` finds the fields of many
 records. `deduplication` drops batches.
 
-`record_encoding` makes records from Arrow columns, by the same extension.
+`record_encoding` makes records from Arrow columns, by the compiled extension.
 
 `shipping`, `worker_errors` and `prompt_sockets` work between Java and Python.
 

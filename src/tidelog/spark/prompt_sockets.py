@@ -19,8 +19,8 @@ _OPEN_FILES = "/proc/self/fd"
 def acknowledge_at_once() -> None:
     """Send delayed acknowledgements of all TCP connections of this process, if the system can.
 
-    Spark does not name its worker's connection. On other connections the option only changes one
-    acknowledgement.
+    Spark does not name its worker's connection. On connections to other programs the option only
+    changes one acknowledgement.
     """
     option = getattr(socket, "TCP_QUICKACK", None)
     if option is None or not os.path.isdir(_OPEN_FILES):

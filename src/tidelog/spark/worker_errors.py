@@ -1,9 +1,9 @@
 """Errors of Spark's Python workers as the driver shows them, in one sentence without a traceback.
 
-Readers and writers run in workers. Spark sends an exception of a worker with the traceback first,
-which names files of tidelog and not the option that the user should change. `sentence_first`
-suppresses the traceback of tidelog's own errors. Exceptions that are not tidelog's own keep their
-traceback, because they are defects.
+Readers and writers of a data source run in Spark's workers. Spark sends an exception of a worker
+with the traceback first, which names files of tidelog and not the option that the user should
+change. `sentence_first` suppresses the traceback of tidelog's own errors. Exceptions that are not
+tidelog's own keep their traceback, because they are defects.
 """
 
 from __future__ import annotations

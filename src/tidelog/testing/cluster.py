@@ -233,7 +233,7 @@ class Cluster:
         `log_dir` is the directory's number in `log.dirs`, from 0, or its path; `error` is one of
         EIO, EROFS, EACCES, ENOENT, ENXIO and ESTALE. The broker takes the directory offline at its
         next operation there, a checkpoint at the latest. A broker ends when its last directory
-        fails. Raises ValueError for another `error`.
+        fails. Raises ValueError for an unknown `error`.
         """
         if error not in DEVICE_ERRORS:
             raise ValueError(f"fail_log_dir(error={error!r}): one of {', '.join(DEVICE_ERRORS)}")

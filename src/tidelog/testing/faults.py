@@ -106,7 +106,7 @@ class Requests:
     # selection
 
     def on(self, *brokers: int) -> Requests:
-        """Select requests at these brokers only."""
+        """Select requests at the given brokers only."""
         if not brokers:
             raise ValueError("on() names no broker: on(1) or on(1, 2) expected")
         return self._with(f"on({', '.join(map(str, brokers))})", brokers=brokers)

@@ -31,7 +31,7 @@ class Begun:
         self.operation = operation
 
     def ok(self, **fields: Any) -> None:
-        """End the operation as done.
+        """End the operation as successful.
 
         `fields` are those of the operation in its response, such as the records with their offsets.
         """
@@ -83,7 +83,7 @@ class HistoryRecorder:
         begun.ok(records={name: [[offset, value]]})
 
     def assigned(self, process: str, topic: str, positions: Mapping[int, int | None]) -> None:
-        """Record that a consumer was assigned partitions of a topic, with these positions."""
+        """Record that a consumer was assigned partitions of a topic, with their positions."""
         partitions = {f"{topic}-{number}": offset for number, offset in positions.items()}
         self.begin(process, "assign", partitions=partitions).ok()
 

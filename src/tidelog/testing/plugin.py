@@ -178,7 +178,7 @@ def _ini(config: pytest.Config, name: str) -> Any:
 
 
 def _marked(node: Any, spec: ClusterSpec) -> ClusterSpec:
-    """Return the spec with the markers, from the module's to the function's."""
+    """Return the spec with all markers applied, from the module's marker to the function's."""
     from tidelog.testing.spec import SpecError
 
     for marker in reversed(list(node.iter_markers(_MARKER))):

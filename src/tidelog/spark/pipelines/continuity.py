@@ -55,7 +55,7 @@ class GapContent:
 
 @dataclass(frozen=True, slots=True)
 class PartitionCount:
-    """The files' content of one partition."""
+    """Counts of the rows that the files have of one partition."""
 
     rows: int
     distinct: int

@@ -231,11 +231,11 @@ def follow(
 ) -> int:
     """Ingest until `stop` is set, and return the number of batches.
 
-    A running batch is completed first. `on_batch` gets the report of each batch. The function looks
-    for new offsets every `interval_s`; a batch takes at most `offsets_per_batch`. The table stays
-    locked, so this function also compacts it between batches, when `compact_after` small files can
-    be merged (0 for never). Raises the errors of `ingest`; committed batches stay, and a later call
-    continues.
+    A batch that runs when `stop` is set is completed. `on_batch` gets the report of each batch. The
+    function looks for new offsets every `interval_s`; a batch takes at most `offsets_per_batch`.
+    The table stays locked, so this function also compacts it between batches, when `compact_after`
+    small files can be merged (0 for never). Raises the errors of `ingest`; committed batches stay,
+    and a later call continues.
     """
     batches = 0
     with opened(spark, bootstrap, topic, directory, options or LandingOptions()) as runs:

@@ -30,7 +30,7 @@ def row_of(proof: PartitionProof) -> dict[str, int]:
 
 
 def verdict_of(reports: Sequence[IngestReport]) -> str:
-    """Return one sentence about all batches."""
+    """Return one sentence about all reported batches."""
     proofs = [report.proof for report in reports]
     dead = sum(proof.dead for proof in proofs)
     letters = f"{dead} dead letters, " if dead else ""

@@ -1,10 +1,10 @@
 """A client over log directories in place of brokers, which answers calls of planning from files.
 
-Planning requests topics, partitions and offsets. With this client the options `subscribe`,
-`assign`, `subscribePattern` and all forms of offsets and timestamps mean the same as with brokers.
-The directories are listed once, so a query keeps its view of them. The offset for a timestamp is
-that of the first record, below the readable end, with this timestamp or a later one. A time index
-only allows to skip segments, so a lost index only costs time.
+Planning requests topics, partitions and offsets from its client. With this client the options
+`subscribe`, `assign`, `subscribePattern` and all forms of offsets and timestamps mean the same as
+with brokers. The directories are listed once, so a query keeps its view of them. The offset for a
+timestamp is that of the first record, below the readable end, with this timestamp or a later one. A
+time index only allows to skip segments, so a lost index only costs time.
 """
 
 from __future__ import annotations

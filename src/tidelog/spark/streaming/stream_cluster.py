@@ -60,7 +60,7 @@ class StreamCluster:
     # -- topics -----------------------------------------------------------------------------------
 
     def partitions(self) -> list[TopicPartition]:
-        """Return the partitions of the last reading, in order."""
+        """Return the partitions as of the last read of metadata, in order."""
         assigned = self._options.partitions
         every = [
             TopicPartition(name, number)
@@ -191,7 +191,7 @@ class StreamCluster:
         return self._with_patience(look)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the log starts of these partitions."""
+        """Return the log starts of the given partitions."""
         wanted = list(partitions)
         return self._with_patience(lambda: self._listed(wanted, EARLIEST))
 

@@ -52,7 +52,8 @@ class AnalyzeOptions:
     """The events to analyze. At least one of `bootstrap` and `events` is set.
 
     `events` is a Parquet table with the events' records. `default_min_isr` applies to topics of
-    unknown configuration. `intervals` is a directory for all intervals as Parquet.
+    unknown configuration. `intervals` is a directory for the state intervals of all partitions, as
+    Parquet.
     """
 
     bootstrap: str | None = None

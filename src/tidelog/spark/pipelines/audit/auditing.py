@@ -70,7 +70,7 @@ class PartitionAudit:
 
 @dataclass(slots=True)
 class Audit:
-    """The outcome for all directories."""
+    """The outcome of an audit of log directories."""
 
     directories: tuple[ListedLogDir, ...]
     partitions: list[PartitionAudit]

@@ -47,7 +47,7 @@ class IndexChecks:
         self._skipped: list[tuple[int, int]] = []
 
     def fold(self, columns: Columns) -> None:
-        """Compare the entries that belong to these batches."""
+        """Compare the index entries for the given batches with these batches."""
         self._fold_offsets(columns)
         self._fold_times(columns)
 
@@ -56,7 +56,7 @@ class IndexChecks:
         self._skipped.append((start, end))
 
     def finish(self) -> None:
-        """Add the findings to the result."""
+        """Add the findings about both indexes to the result."""
         self._result.findings += self._index.all() + self._times.all()
 
     def _offset_entries(self, path: str) -> tuple[Ints, Ints]:

@@ -64,7 +64,7 @@ class RangeJob:
 
 @dataclass(slots=True)
 class RangeResult:
-    """The result of one range."""
+    """The result of the scan of one range."""
 
     start: int
     end: int

@@ -2,10 +2,10 @@
 
 First a linear program assigns items to brokers, perhaps in fractions. A linear program has few
 limits (a few for each broker), so it splits few items among brokers: at most one for each tight
-limit. An integer program assigns the split items. If there are too many items for one linear
-program, they are divided at random into parts, and each part gets its portion of the limits. At
-last integer programs improve parts of the plan until its cost is near the lower bound or the time
-is over.
+limit. An integer program assigns the items that were split. If there are too many items for one
+linear program, they are divided at random into parts, and each part gets its portion of the limits.
+At last integer programs improve parts of the plan until its cost is near the lower bound or the
+time is over.
 
 The lower bound of the cost is the best Lagrangian value at or near the dual prices of the linear
 programs; no plan costs less.

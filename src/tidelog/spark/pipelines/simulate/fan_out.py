@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tidelog.spark.pipelines.simulate.run_table import Row
 
-#: Lines of a traceback that a row keeps.
+#: Maximum number of lines of a traceback that a row keeps.
 _TRACE_LINES = 12
 
 
