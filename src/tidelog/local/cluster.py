@@ -514,7 +514,7 @@ class LocalCluster:
             time.sleep(_POLL_S)
 
     def _end(self, broker_ids: list[int], timeout_s: float) -> None:
-        """Send SIGTERM to all, then SIGKILL to those that still run; return when all are gone."""
+        """Send SIGTERM to processes, then SIGKILL if they still run; return when all are gone."""
         processes = {number: self.process(number) for number in broker_ids}
         deadline = time.monotonic() + timeout_s
         if timeout_s > 0:

@@ -2,10 +2,10 @@
 
 Spark writes at least once: it runs a failed task again, and repeats a batch whose driver died. The
 records of every attempt stay in the topic. Records written with `tidelog.batch.headers` carry a
-header with batch, run, task and attempt (`sink.batch_marks`), by which this module chooses. For
-each task the module keeps the attempt that wrote all rows of the task, or else the attempt with the
-most rows. For each batch the module keeps the run whose kept attempts have the most rows. Equally
-good attempts and runs have the same rows, so the greatest id wins.
+header with batch, run, task and attempt (`sink.batch_marks`), by which this module chooses the
+records to keep. For each task the module keeps the attempt that wrote all rows of the task, or else
+the attempt with the most rows. For each batch the module keeps the run whose kept attempts have the
+most rows. Equally good attempts and runs have the same rows, so the greatest id wins.
 
 All records of a run are kept or dropped together, so a repeated batch may have its rows in other
 tasks, or in another order. A repeated batch must only have the same number of rows, as Spark

@@ -74,7 +74,7 @@ class ReadOptions:
     """The data to read. At most one of `topics`, `partitions` and `pattern` is set.
 
     A read from brokers sets exactly one of `topics`, `partitions` and `pattern`. A read from
-    `segments` without any of these options reads all topics.
+    `segments` that sets neither topics, partitions nor a pattern reads all topics.
     """
 
     #: `host:port,...` of the brokers; empty if `segments` are read.

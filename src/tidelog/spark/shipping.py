@@ -3,7 +3,7 @@
 Spark pickles a source with its reader, or a writer, on the driver and restores them in an
 executor's Python. If the executor lacks tidelog, unpickling fails before any code of tidelog can
 run. So the pickle contains a function by value, not by name: the function needs no module of
-tidelog, and restores the other objects. Functions that a user or a pipeline pickles by name keep
+tidelog, and restores the source or writer. Functions that a user or a pipeline pickles by name keep
 Python's own error.
 """
 

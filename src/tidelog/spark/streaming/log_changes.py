@@ -53,8 +53,8 @@ def next_step(
     """Return the next step of a stream from the offsets that it has reached.
 
     `view.earliest` must have the partitions of recreated topics, and partitions that are new to the
-    stream. A recreated topic is read from its log start: the present batch ends there and the next
-    batch starts there. The checkpoint thus separates the batches before and after the recreation,
+    stream. A recreated topic is read from its log start, at which the present batch ends and the
+    next batch starts. The checkpoint thus separates the batches before and after the recreation,
     and a restarted query repeats them unchanged.
     """
     step = StreamStep({}, {}, [])

@@ -124,7 +124,7 @@ def differing_buckets(audits: Sequence[ReplicaAudit]) -> list[int]:
 def detail_job(
     audits: Sequence[ReplicaAudit], buckets: Sequence[int], high: int, gaps: Gaps
 ) -> DetailJob:
-    """Return the task that compares these offset buckets batch by batch."""
+    """Return the task that compares the given offset buckets batch by batch."""
     return DetailJob(
         str(audits[0].replica.tp),
         tuple(buckets),
