@@ -60,7 +60,7 @@ class Asked(Generic[M]):
     #: Client id of the sender, for JoinGroup.
     client_id: str = ""
     client_host: str = ""
-    #: New random text that ends a member id which the coordinator makes (JoinGroup).
+    #: Random text, the end of a new member id that the coordinator makes (JoinGroup).
     uuid: str = ""
     #: Returns the present incarnation of a partition, as the coordinator's broker knows it
     #: (offsets).

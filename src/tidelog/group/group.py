@@ -37,7 +37,7 @@ class Group(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """Number of members, with clients that have only been given a member id."""
+        """Number of members, including clients that have only been given a member id."""
 
     @property
     @abstractmethod

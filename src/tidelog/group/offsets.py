@@ -42,7 +42,7 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-#: Offset of a partition for which the group has committed none.
+#: The offset in a response for a partition without a committed offset.
 NO_OFFSET = -1
 
 

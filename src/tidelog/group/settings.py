@@ -19,7 +19,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 
 def no_subscription(_metadata: bytes) -> Sequence[str] | None:
-    """Return None for any metadata: every group counts as subscribed to every topic."""
+    """Return None for any metadata, so that every group counts as subscribed to every topic."""
     return None
 
 

@@ -75,7 +75,7 @@ def deletion_error(error: ErrorCode) -> ErrorCode:
 
 
 def offset_records(records: Sequence[Record]) -> list[OffsetRecord]:
-    """Return the records of offsets among these records."""
+    """Return the offset records among these records."""
     return [record for record in records if isinstance(record, OffsetRecord)]
 
 

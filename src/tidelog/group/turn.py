@@ -157,8 +157,8 @@ class Turn:
         self.leader_epoch = leader_epoch
         self.groups = groups
         self.ledger = ledger
-        #: Number of members of all groups when the turn began, with clients that have only been
-        #: given a member id.
+        #: Number of members of all groups when the turn began, including clients that have only
+        #: been given a member id.
         self.member_count = member_count
         self.effects: list[Effect] = []
 

@@ -2,11 +2,11 @@
 
 One operation on the directory's lane, its queue of file operations, writes all planned appends
 (`append_plan`), split over segments when a segment rolls. The queue applies the appends to the log
-when that operation is done. A short write is continued until the disk refuses. A failed write
-undoes its append and every append planned after it: offsets, producer state, leader epochs. The
-queue then removes the bytes that the failed write left at the end of the file. One write of a log
-is under way at a time. All calls are on the event loop. Rules V31 (leader epochs assigned while
-appends wait), V38, D1, D17.
+when the write is done. A short write is continued until the disk refuses. A failed write undoes its
+append and every append planned after it: offsets, producer state, leader epochs. The queue then
+removes the bytes that the failed write left at the end of the file. One write of a log is under way
+at a time. All calls are on the event loop. Rules V31 (leader epochs assigned while appends wait),
+V38, D1, D17.
 """
 
 from __future__ import annotations

@@ -159,11 +159,12 @@ class OffsetCheckpoint:
 
         def written(done: Completion[None]) -> None:
             if done.error is not None:
-                # After a failure the disk may have either content, until a later write succeeds.
+                # After a failed write, the disk may have the old or the new content, until a later
+                # write succeeds.
                 self._failed(done.error)
                 completion.fail(done.error)
             else:
-                # Writes keep their order, so the disk has no earlier content either.
+                # Writes keep their order, so the disk no longer has content from before this write.
                 while self._in_flight and self._in_flight.pop(0) is not before:
                     continue
                 completion.resolve(None)

@@ -154,8 +154,8 @@ def grouped(
     """Group adjacent segments; compaction makes one segment of each group.
 
     Even before records are removed, the segments of a group together fit the size limit of one
-    segment. `index_bytes` holds the sizes of both indexes of each segment. The last segment ends at
-    or before `end_offset`.
+    segment. `index_bytes` holds the sizes of both indexes of each segment. The last of `segments`
+    ends at or before `end_offset`.
     """
     groups: list[list[Segment]] = []
     size = index = times = 0

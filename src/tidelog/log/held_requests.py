@@ -27,7 +27,7 @@ class HeldRequests(Generic[L]):
         self._waiting: list[tuple[Callable[[L], Completion[None]], Completion[None]]] = []
 
     def later(self, request: Callable[[L], Completion[None]]) -> Completion[None]:
-        """Make a request after the replacement has ended; return the request's completion."""
+        """Carry out a request after the replacement has ended; return the request's completion."""
         if self._going_on is not None:
             return request(self._going_on)
         completion: Completion[None] = Completion()
@@ -35,7 +35,7 @@ class HeldRequests(Generic[L]):
         return completion
 
     def make(self, log: L) -> None:
-        """Make all held and later requests on the log that remains after the replacement."""
+        """Carry out all held and later requests on the log that remains after the replacement."""
         self._going_on = log
         waiting, self._waiting = self._waiting, []
         for request, completion in waiting:

@@ -25,7 +25,7 @@ _LOW = 0xFFFF_FFFF
 
 
 class DamagedIndex(ValueError):
-    """The content of an index file cannot belong to its segment."""
+    """An index file whose content cannot belong to its segment."""
 
 
 class OffsetIndex:

@@ -117,7 +117,7 @@ class _MapSlice:
 
 @dataclass(slots=True)
 class _Cleaned:
-    """The unfinished segment that will replace a group."""
+    """The unfinished segment that will replace a group of segments."""
 
     segment: Segment
     path: str
@@ -463,7 +463,7 @@ class CleanerSettings:
     load_factor: float = 0.9
     #: Bytes that one slice reads before other operations on the disk get their turn.
     slice_bytes: int = 256 * KIB
-    #: Limit of bytes read and written together.
+    #: Limit of the bytes that the cleaner reads and writes, together.
     max_bytes_per_second: float = float("inf")
 
 
@@ -477,8 +477,8 @@ class Cleaner:
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         """`sleep` takes milliseconds."""
-        #: May be replaced at any time; a new rate applies at once, other settings from the next log
-        #: on.
+        #: The settings may be replaced at any time; a new rate applies at once, the other settings
+        #: from the next log on.
         self.settings = settings
         self._clock = clock
         self._sleep = sleep

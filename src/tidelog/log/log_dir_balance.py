@@ -167,8 +167,8 @@ def _next(
         replica = _pick(high, low, mean, goal)
         if replica is not None:
             return high, low, replica
-        # Leave out a volume without a suitable replica or without room, which changes the mean of
-        # the other volumes.
+        # Leave out a volume without a suitable replica or without room, which changes the mean fill
+        # of the other volumes.
         least_bytes = high.replicas[0].bytes if high.replicas else math.inf
         gives = least_bytes <= high.above(mean - goal * _PASSING_PART)
         active.remove(low if gives else high)

@@ -459,7 +459,7 @@ class LogDirectory(DirectoryState):
             if key in marks
         )
         if not opened.was_clean:
-            # A high watermark on disk must not exceed the log after records were lost (V38).
+            # A high watermark on disk must not exceed the log end after records were lost (V38).
             await self._write_high_watermarks_at_start()
         if not opened.was_clean or any(
             self.checkpoints[RECOVERY_POINTS].offsets.get(key) != log.recovery_point

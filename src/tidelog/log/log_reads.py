@@ -33,7 +33,7 @@ from tidelog.log.segment_reads import (
 )
 from tidelog.records.batch import HEADER_BYTES, CorruptBatch
 
-#: Read positions remembered per log, one for each consumer or follower at the log end.
+#: Number of read positions remembered per log, one for each consumer or follower at the log end.
 _MAX_READ_ENDS = 64
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ module depends on no operation, and has nothing to do with replication.
 
 Offsets rise in this order: first segment, log start, log end (written), next offset (assigned). The
 recovery point is not above the log end. The recovery point may be below the log start, because
-records may be deleted before they are flushed. Every transition asserts these invariants
+records may be deleted before they are flushed. Every transition asserts the log's invariants
 (`check_invariants`); an append only asserts that it continues the log.
 """
 
@@ -137,7 +137,7 @@ class LogState(LogOffsets):
         self.truncation_unsynced = False
         #: Wall-clock time of the first append after the last flush began.
         self.oldest_unflushed_ms = 0
-        #: (truncations, log end) of the indexes and snapshot on disk, which closing can skip.
+        #: (truncations, log end) at the last write of indexes and snapshot; closing may skip it.
         self.closed_state: tuple[int, int] | None = None
         #: Whether `partition.metadata` may not have reached the disk.
         self.metadata_unsynced = False

@@ -68,7 +68,7 @@ class ProducerEntry(NamedTuple):
     coordinator_epoch: int = -1
     #: First offset of the open transaction, or -1.
     transaction_start: int = NO_OFFSET
-    #: Offset at which the log first saw this producer; the entry covers nothing before it.
+    #: Offset at which the log first saw this producer; the entry has no batch before this offset.
     first_offset: int = 0
     #: This broker's monotonic clock at the producer's last append, or when a snapshot was loaded.
     #: Timestamps of records may be years old, and a wall clock may jump.

@@ -203,7 +203,7 @@ class Replacement:
         return log
 
     def go_on(self) -> None:
-        """Make held requests and planned appends on the new log, and delete the old log."""
+        """Carry out held requests and planned appends on the new log, and delete the old log."""
         current, source, target = self._current, self._source, self._target
         log, held = self._future, self._held
         assert held is not None, "it has not begun"

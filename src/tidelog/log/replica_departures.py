@@ -190,7 +190,7 @@ class ReplicaDepartures:
 
 
 def _state_of(log: PartitionLog, high_watermark: int) -> bytes:
-    """Return the state to restore a stray, which the checkpoints will lose."""
+    """Return the state from which a stray can be restored, because the checkpoints will lose it."""
     compacted = log.directory.cleaner_offset(log.topic_partition) or 0
     return format_state(
         StrayState(

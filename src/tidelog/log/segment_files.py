@@ -1,16 +1,16 @@
 """Operations on the files of segments: indexes, producer state, and swaps by compaction.
 
-The functions of this module run inside operations. The functions raise OSError for a failure of the
-disk, DamagedIndex for invalid index files, and DamagedSegment for invalid batches. Indexes are only
-hints, because readers verify the checksums of the batches that they find. Damaged producer state
-would go unnoticed, so batches are verified before they change it (V68).
+The functions of this module run inside file operations. The functions raise OSError for a failure
+of the disk, DamagedIndex for invalid index files, and DamagedSegment for invalid batches. Indexes
+are only hints, because readers verify the checksums of the batches that they find. Damaged producer
+state would go unnoticed, so batches are verified before they change it (V68).
 
 A compacted segment replaces its source segments as in LocalLog.replaceSegments. The new segment's
 files end in `.cleaned` while they are written and synced. Next, all files are renamed to `.swap`
 and the directory is synced. Until the directory is synced, the old segments are valid; from then
 on, the new segment is valid. After the sync, the old files are renamed to `.deleted`. After another
 sync, because names may reach the disk in any order, the suffix `.swap` is removed. `finish_swaps`
-completes an interrupted swap after a crash, like LogLoader.
+completes an interrupted swap after a crash, like Kafka's LogLoader.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def last_entry(files: Files, segment: Segment) -> IndexEntry | None:
 
 
 def ends_at_entry(files: Files, segment: Segment, entry: IndexEntry) -> tuple[bool, int]:
-    """Compare a log file with its last index entry; return agreement and largest timestamp.
+    """Return whether a log file agrees with its last index entry, and the largest timestamp.
 
     The log file agrees with the entry if its batches from the entry on are complete and reach the
     entry's offset. The returned timestamp is the largest in these batches, or -1. Raises OSError.
@@ -297,8 +297,8 @@ def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
 def finish_swaps(files: Files, directory: str) -> list[str]:
     """Repair a partition's directory after a crash during a swap.
 
-    The log then has either the old segments or the new segment. Returns notes of the repairs for
-    the broker's log. Raises OSError.
+    After the repair, the log has either the old segments or the new segment. Returns notes of the
+    repairs for the broker's log. Raises OSError.
     """
     present = files.listdir(directory)
     cleaned = _with_suffix(present, names.CLEANED)
@@ -322,7 +322,7 @@ def finish_swaps(files: Files, directory: str) -> list[str]:
 
 
 def _take_place(files: Files, directory: str, present: list[str], swaps: dict[str, int]) -> str:
-    """Remove the segments that a swapped segment replaces, then the suffix of its files."""
+    """Remove the segments that a swapped segment replaces, then the suffix `.swap` of its files."""
     logs = {name: at for name, at in swaps.items() if name.endswith(names.LOG + names.SWAP)}
     if logs:
         first = min(logs.values())

@@ -56,7 +56,7 @@ class NotCached(Exception):
 
 @dataclass(slots=True)
 class LogSlice:
-    """Complete batches with the bytes of the file.
+    """A slice of a log: complete batches, with the bytes of the file.
 
     `first_offset` is the base offset of the first batch, which may be below the requested offset.
     `next_offset` is the offset of the next read. Both offsets are -1 if the slice is empty.

@@ -98,7 +98,7 @@ class SlowDirectory:
 
 
 def is_over(counts: OperationCounts) -> bool:
-    """Return whether the p99 of a kind with enough operations is over the threshold."""
+    """Return whether the p99 of a kind of operations is over the threshold, if there are enough."""
     return _is_kind_over(counts.writes, counts.slow_writes) or _is_kind_over(
         counts.reads, counts.slow_reads
     )

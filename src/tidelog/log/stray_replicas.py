@@ -323,7 +323,7 @@ class StrayReplicas:
                 loaded = load(files, request)
                 files.unlink(f"{new}/{STRAY_STATE}")
             except (OSError, StorageError):
-                # A crash may leave the directory under either name.
+                # A crash may leave the stray's directory under its old or its new name.
                 files.rename(new, old)
                 raise
             return loaded

@@ -44,7 +44,7 @@ class TruncationPoint:
     #: Base offset of the first removed batch; the requested offset if no batch is removed.
     first_gone: int = -1
     #: Largest timestamp of batches from the start of the search to the truncation position.
-    #: `offset_of_max_timestamp` is the last offset of the batch with this timestamp.
+    #: `offset_of_max_timestamp` is the last offset of the batch with this largest timestamp.
     max_timestamp_ms: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = -1
     #: Largest timestamp of the segment's first batch, if the search read it.
@@ -137,7 +137,7 @@ class TruncateOperation:
 
 
 def truncate_to(log: LogState, offset: int, done: Completion[None]) -> None:
-    """Truncate `log` at or before `offset`; complete `done` after files and state."""
+    """Truncate `log` at or before `offset`; complete `done` when files and state are truncated."""
     if offset >= log.log_end_offset:
         # A leader epoch without a record in this log may contradict the leader's history.
         log.epochs.truncate_from_end(offset)

@@ -227,7 +227,7 @@ class ClassicGroup(Group):
 
     @property
     def size(self) -> int:
-        """Number of members, with clients that have only been given a member id."""
+        """Number of members, including clients that have only been given a member id."""
         return len(self.members) + len(self.pending_members)
 
     @property
