@@ -163,7 +163,7 @@ def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
 
 
 def decode_producer_id_block(path: str, data: bytes) -> tuple[int, int, int]:
-    """Return the broker, the first and the last id of the last block. Raises LayoutError."""
+    """Return broker, first and last id of the last block of producer ids. Raises LayoutError."""
     fields = parse_object(path, data)
     first = fields.decimal_text("block_start")
     last = fields.decimal_text("block_end")
