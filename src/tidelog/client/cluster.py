@@ -63,7 +63,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """A topic, or the `error` for which there is none."""
+    """A topic, or only the `error` because of which the response has no topic."""
 
     name: str
     topic_id: TopicId = ZERO_TOPIC_ID

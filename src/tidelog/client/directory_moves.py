@@ -1,8 +1,8 @@
 """Moves of replicas between the log directories of their broker (D11, KIP-113).
 
 Each broker moves its own replicas. An acknowledgement says that the move has begun; `PartitionAdmin
-.describe_log_dirs` shows the future replica until it replaces the current one. The request may be
-repeated without a second move.
+.describe_log_dirs` shows the future replica until it replaces the current one. A request for a move
+may be repeated without a second move.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The driver runs `beat` repeatedly beside the polls of a GroupConsumer, in its own thread or as a
 task of the simulator. The member stays alive as long as its application polls within
-`max_poll_interval_ms`. After that time, the member of a stuck application leaves the group, so that
+`max_poll_interval_ms`. The member of an application that polls too late leaves the group, so that
 other members get its partitions (KIP-62). Only the next poll acts on the coordinator's responses,
 so that no partition is revoked while its records are processed.
 

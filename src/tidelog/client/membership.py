@@ -4,8 +4,8 @@ The member is a state machine without a clock. A member's driver calls `join` wh
 holds, and `heartbeat` in time; between polls, `heartbeats` sends heartbeats. A group may mix these
 members with Kafka's consumers: protocol type, assignors, subscriptions and assignments are Kafka's.
 With a cooperative assignor a member keeps its partitions while it joins, and rejoins after it
-revoked one (KIP-429). A new member gets its id first and joins with it (KIP-394); a member with an
-instance id is static (KIP-345).
+revoked a partition (KIP-429). A new member gets its id first and joins with it (KIP-394); a member
+with an instance id is static (KIP-345).
 """
 
 from __future__ import annotations
@@ -271,7 +271,8 @@ class GroupMember:
         yield from self._judged(beating)
 
     def hear(self, membership: Membership, error: ErrorCode) -> None:
-        """Apply the response to a heartbeat between polls to its membership (KIP-62).
+        """Apply a heartbeat's response, received between polls, to the heartbeat's membership
+        (KIP-62).
 
         Raises the errors of `heartbeat`.
         """

@@ -1,7 +1,8 @@
 """Replicas as brokers describe them: eligible leaders, waits for a leader, progress of followers.
 
 DescribeTopicPartitions is Kafka's (KIP-966); brokers of Kafka in ZooKeeper mode do not serve it.
-DescribeReplicas is tidelog's own. A broker without an API responds with UNSUPPORTED_VERSION.
+DescribeReplicas is tidelog's own. A broker that does not serve an API of this module responds with
+UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

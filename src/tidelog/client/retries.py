@@ -48,7 +48,7 @@ LAST_BACKOFF_MS: Final = 500
 
 
 def is_retriable(error: TidelogError) -> bool:
-    """Return whether the same request may succeed later; only for requests that may be repeated."""
+    """Return whether a request that may be repeated may succeed at a later try."""
     if isinstance(error, KafkaError):
         return error.code in RETRIABLE
     return isinstance(error, ConnectionLost | RequestTimeout)
