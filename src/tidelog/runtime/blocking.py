@@ -42,7 +42,8 @@ from tidelog.core.types import READ_UNCOMMITTED, TopicPartition
 from tidelog.runtime.blocking_consumer import Background, BlockingConsumer, BlockingGroupConsumer
 from tidelog.runtime.broker_connection import BrokerConnection
 
-#: `fetch.max.bytes` of Kafka's consumer is 50 MiB; this client decodes one response at a time.
+#: Less than the 50 MiB of Kafka's consumer (`fetch.max.bytes`), because this client decodes one
+#: response at a time.
 DEFAULT_FETCH_BYTES: Final = 8 * MIB
 
 

@@ -76,7 +76,7 @@ def _read(path: str, named: str) -> str:
 def _source_of(
     error: ConfigError, path: str, environment: Mapping[str, str], overrides: Mapping[str, str]
 ) -> str:
-    """Return the source of the value that an error, which begins with the key, rejects."""
+    """Return the source of the key with which an error begins, and whose value it rejects."""
     key = re.match(r"[\w.-]+(?==)", str(error))
     if key is not None and key[0] in overrides:
         return f"--override {key[0]}"

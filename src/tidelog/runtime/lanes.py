@@ -3,9 +3,9 @@
 Passing an operation to a thread costs 57 µs, or more if the loop is busy; the operation itself
 costs 0.8 µs (DESIGN.md, rule 3). FAST operations run on the loop, until one of them has waited
 SLOW_CALL_NS for the disk. After a slow operation, FAST operations run on the directory's thread
-until CLEAN_NS have passed without a slow one. A call has waited for the disk only if it gave up the
-processor voluntarily, not if the machine ran another process. SLOW and READ operations have their
-own thread, so that an fsync does not delay appends. SYNC operations have up to SYNC_THREADS
+until CLEAN_NS have passed without a slow operation. A call has waited for the disk only if it gave
+up the processor voluntarily, not if the machine ran another process. SLOW and READ operations have
+their own thread, so that an fsync does not delay appends. SYNC operations have up to SYNC_THREADS
 threads, and COMPUTE operations one; these threads start when needed. Every error names directory,
 call, path, errno and time.
 """

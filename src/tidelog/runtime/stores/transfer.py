@@ -42,7 +42,8 @@ _FORMAT = "tidelog metadata"
 _VERSION = 1
 _OPS_PER_TRANSACTION = 500
 _BYTES_PER_TRANSACTION = MAX_TRANSACTION_BYTES // 2
-#: Limit for a store whose transaction ids rise only by transactions, some 10,000 per second.
+#: Limit of skipped ids for a store whose transaction ids rise only by transactions, some 10,000 per
+#: second.
 MAX_RAISED_IDS = 2_000_000
 _RAISED_AT_ONCE = 1000
 #: Number of attempts to read a store twice with equal results while brokers run.
@@ -277,7 +278,7 @@ async def _raise_ids(store: MetadataStore, above: int, where: str) -> None:
 
 
 def without_lives(node: SavedNode) -> bytes:
-    """Return a node's data; a partition's state without `isr_epochs`.
+    """Return a node's data, without the `isr_epochs` of a partition's state.
 
     A stamp keeps its transaction id, so that an import of an old export is recognized as an older
     store (E8).

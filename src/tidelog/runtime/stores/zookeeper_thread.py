@@ -39,8 +39,8 @@ from tidelog.runtime.stores.zookeeper_conversation import (
 from tidelog.runtime.stores.zookeeper_servers import Servers
 
 #: Part of the session timeout for which the thread does not reconnect while the loop is stuck, so
-#: that connecting does not renew the session. After this part, the thread connects to learn the
-#: session's state.
+#: that connecting does not renew the session. After this time without a connection, the thread
+#: connects to learn the session's state.
 _STUCK_PART = 1.5
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
@@ -166,7 +166,7 @@ class ServerThread:
             self.line.rouse()
 
     def submit(self, generation: int, requests: Sequence[ServerRequest]) -> None:
-        """Send requests over the connection of a generation, if it is still the current one."""
+        """Send requests over the connection of a generation, unless it was replaced."""
         self.line.outbox.extend([(generation, request) for request in requests])
         self.line.rouse()
 

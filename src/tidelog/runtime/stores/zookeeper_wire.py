@@ -140,7 +140,7 @@ class Message(NamedTuple):
 
     @property
     def frame_bytes(self) -> int:
-        """The size of the frame that the server compares with its limit."""
+        """The size of the request's frame, which the server compares with its `jute.maxbuffer`."""
         return len(self.record) + 8
 
 
