@@ -34,7 +34,7 @@ import gc
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    gc.disable()  # while modules are imported; `run` enables it
+    gc.disable()  # imports leave no garbage; `run` enables collections
     from tidelog.cli.app import run
 
     run()

@@ -96,14 +96,14 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Take the options before any command."""
+    """Take the options that precede a command."""
 
 
 def run() -> None:
     """Run the command line of this process and exit with its code.
 
-    Garbage is collected from the command's start on: imports leave none, and collections would take
-    an eighth of their time.
+    Garbage collections begin with the command: imports leave no garbage, and collections would take
+    an eighth of the imports' time.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:

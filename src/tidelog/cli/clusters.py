@@ -1,8 +1,8 @@
 """`tidelog up`, `down`, `status` and `broker`: local clusters and single brokers.
 
-The last line that `up` prints is the bootstrap address, for scripts; `-o json` prints all places.
-`broker` replaces its process image by the broker, so that no module of the command line stays in
-memory.
+The last line that `up` prints is the bootstrap address, for scripts; `-o json` also prints the
+brokers' processes, addresses and files. `broker` replaces its process image by the broker, so that
+no module of the command line stays in memory.
 """
 
 from __future__ import annotations

@@ -257,7 +257,8 @@ class Header:
 class RecordDocument(OfPartition):
     """A record, one JSON document a line.
 
-    Key and values are text if they are UTF-8, else {"base64": "..."}; null if there is none.
+    Key and values are text if they are UTF-8, else {"base64": "..."}; a missing key or value is
+    null.
     """
 
     offset: int

@@ -68,7 +68,7 @@ def check(
 
     started = time.monotonic()
     checker = HistoryChecker(has_final_read=final_read)
-    # The history has no reference cycles; the cycle collector would take a third of the time.
+    # The cycle collector would take a third of the time, and a history has no reference cycles.
     gc.disable()
     try:
         with open(file, "rb") as lines:

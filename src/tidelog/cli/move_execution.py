@@ -86,7 +86,7 @@ class Execution:
 
     @property
     def is_of_moves(self) -> bool:
-        """Return whether any option is set that applies to moves alone."""
+        """Return whether any option that applies only to moves is set."""
         return (
             self.save_rollback is not None
             or self.additional
@@ -153,7 +153,7 @@ def say_total(plan: MovePlan) -> None:
 
 
 def planned_rows(plan: MovePlan) -> list[MovePlanned]:
-    """Return the moves of a plan that was not requested."""
+    """Return the rows of a plan whose moves are only shown."""
     return [_row(move, None) for move in plan.moves]
 
 
@@ -201,7 +201,7 @@ def say_stalled(client: BlockingClient, moves: Moves, named: dict[int, None]) ->
 
 
 def some(partitions: list[TopicPartition]) -> str:
-    """Return the first partitions as text, and the number of the remaining ones."""
+    """Return the first partitions as text, and the number of the remaining partitions."""
     more = f" and {len(partitions) - _MOST_NAMED} more" if len(partitions) > _MOST_NAMED else ""
     return ", ".join(map(str, partitions[:_MOST_NAMED])) + more
 
@@ -245,7 +245,7 @@ def say_failed(refused: int, lost: int, total: int) -> None:
 
 
 def moves_beside(client: BlockingClient, additional: bool) -> dict[TopicPartition, MoveUnderWay]:
-    """Return the moves under way; raise ReassignmentFileError if any, unless `additional`."""
+    """Return the moves under way; without `additional`, a move raises ReassignmentFileError."""
     moving = client.list_reassignments()
     if moving and not additional:
         raise ReassignmentFileError(

@@ -20,7 +20,7 @@ _MOST_SUGGESTIONS = 3
 
 
 class NotFoundError(TidelogError):
-    """The error of a missing topic, partition, group or broker; names the existing ones."""
+    """The error of a missing topic, partition, group or broker; the message has existing names."""
 
 
 class PartitionWord(NamedTuple):
@@ -66,7 +66,7 @@ def _folded(name: str) -> str:
 
 
 def topics_named(client: BlockingClient, names: Sequence[str]) -> dict[str, TopicMetadata]:
-    """Return these topics; NotFoundError names the first missing one, and similar names."""
+    """Return these topics; NotFoundError names the first missing topic, and similar names."""
     metadata = client.metadata(list(dict.fromkeys(names)))
     return {name: _existing(client, metadata, name) for name in names}
 

@@ -38,7 +38,7 @@ class Parameter:
 
     @property
     def is_required(self) -> bool:
-        """Return whether there is no default."""
+        """Return whether the parameter has no default."""
         return self.default is inspect.Parameter.empty
 
     @property

@@ -40,7 +40,7 @@ _NEVER = 1 << 63
 class Interrupts:
     """A context that notes the first SIGINT or SIGTERM; the next signal acts as usual.
 
-    The first signal prints `answer` unless that is empty.
+    The first signal prints `answer` unless `answer` is empty.
     """
 
     def __init__(self, answer: str = "") -> None:

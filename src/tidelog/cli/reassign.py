@@ -306,8 +306,7 @@ def verify(
     """Show whether partitions have the replicas that a file names; exit code 1 unless all do."""
     where, targets, _, directories = read(file, text)
     with cluster.client() as client:
-        # Moves are read before replicas, so a move that ends in between counts as under way, not as
-        # without effect.
+        # Moves are read before replicas, so that a move that ends in between counts as under way.
         moves = client.reassignments(targets)
         replicas = replicas_of(client, targets, where)
         there = present(described(client, [place.broker_id for place in directories]))

@@ -112,8 +112,7 @@ def _with_progress(found: Iterable[RunResult], number: int | None) -> Iterator[R
 def say_violation(result: RunResult, shrink_s: float) -> None:
     """Print a violation, with the command that shows it step by step.
 
-    Further lines keep the seed among the known seeds, and show a reduction of the run and the run's
-    last events.
+    Further lines show how to keep the seed, a reduction of the run, and the run's last events.
     """
     from tidelog.sim.job import Job
     from tidelog.sim.known_seeds import line_to_add

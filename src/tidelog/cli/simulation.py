@@ -51,7 +51,7 @@ _ShrinkOption = Annotated[
 ]
 #: The default range of seeds of `run`.
 _SEEDS: Final = "0..99"
-#: An upper bound of seeds, above any used one.
+#: An upper bound of seeds, above any used seed.
 _LAST_SEED: Final = 2**62
 #: Seconds for which `run` shrinks each violation.
 _SHRINK_S = 60.0
@@ -304,7 +304,7 @@ def check_time(option: str, value: float) -> None:
 def _jobs(
     seeds: str, seeds_file: str, profile: str, mutant: str, faults: str, minutes: float, policy: str
 ) -> tuple[Iterator[Job], int | None]:
-    """Return the jobs, and their number if the time does not limit it."""
+    """Return the jobs, and the number of jobs if no time limit decides it."""
     from tidelog.sim.job import Job
 
     if seeds_file:

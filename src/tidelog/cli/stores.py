@@ -71,7 +71,7 @@ def create(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
         servers = zookeeper_servers(named.config)
         if not servers.chroot:
             raise ConfigError(f"{store}: there is no chroot in it: .../NAME expected")
-        # The import is late: commands on an embedded store need no ZooKeeper client.
+        # Imported late, because commands on an embedded store need no ZooKeeper client.
         from tidelog.runtime.stores.zookeeper_chroot import create_chroot
 
         made = asyncio.run(create_chroot(servers, int(timeout * 1000), say))
@@ -169,7 +169,7 @@ def _read(store: str, timeout: float, read_tree: ReadTree = transfer.read_tree) 
 
 
 def _use(named: NamedStore, act: Callable[[MetadataStore], Awaitable[T]]) -> T:
-    """Open a store, and return the result of an act on it."""
+    """Open a store, and return the result of a function of the store."""
 
     async def used() -> T:
         async with _opened(named) as opened:

@@ -71,10 +71,10 @@ def restore(
     """Restore set-aside replicas as replicas of their partitions.
 
     The topic must exist with the same topic id, and the partition must be assigned to the broker:
-    restore its metadata first. One replica of each partition is restored, if possible of an in-sync
-    broker; the other replicas copy from it. The controller makes the restored replica a leader or a
-    follower at once. A restore is refused if anything could be lost: another topic id, a replica
-    with records in its place, a leader elsewhere, an older leader epoch.
+    restore the topic's metadata first. One replica of each partition is restored, if possible of an
+    in-sync broker; the other replicas copy from it. The controller makes the restored replica a
+    leader or a follower at once. A restore is refused if anything could be lost: another topic id,
+    a replica with records in its place, a leader elsewhere, an older leader epoch.
     """
     with cluster.client() as client:
         wanted = _named(_strays(client, broker), names)

@@ -164,7 +164,7 @@ def add_partitions(
     ],
     wait: WaitOption = True,
 ) -> None:
-    """Add partitions to a topic; `remove-partitions` removes the highest ones.
+    """Add partitions to a topic; `remove-partitions` removes the highest partitions.
 
     Existing records stay where they are: a key may go to another partition than before.
     """

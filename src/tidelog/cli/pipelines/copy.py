@@ -80,8 +80,8 @@ def copy(
     """Copy topics from one cluster to another, with a table of every offset.
 
     Keys, values, headers, timestamps and the order of each partition stay as they are. A rerun goes
-    on where the last run ended; no record is lost or stored twice. The exit code is 1 if a range
-    that was read back differs.
+    on where the last run ended; no record is lost or stored twice. The exit code is 1 if a range of
+    copied records differs when it is read back.
     """
     topics = _topics(topic)
     asked = Interrupts("ending after this round")
