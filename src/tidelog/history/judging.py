@@ -119,8 +119,8 @@ class Judge:
         polled = partitions[values.polled_partition[index]]
         if sent.place != polled.place:
             return True
-        # Several topics had this name; only an acknowledgement with acks=all determines the
-        # record's topic.
+        # Several incarnations had this topic name; only an acknowledgement with acks=all determines
+        # the record's incarnation.
         is_sure = values.state[index] & (SENT_OK | ACKS_ALL) == SENT_OK | ACKS_ALL
         return is_sure and "@" in sent.topic and "@" in polled.topic
 

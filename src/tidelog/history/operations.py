@@ -46,7 +46,7 @@ _OPTIONAL: Final = frozenset(("note", "acks", "idempotent", "group"))
 _ALLOWED: Final = {kind: frozenset((*_EVERY, *fields)) for kind, fields in KINDS.items()}
 _REQUIRED: Final = {kind: fields - _OPTIONAL for kind, fields in _ALLOWED.items()}
 _ACKS: Final = (-1, 0, 1)
-#: Maximum number of shown records of a send or poll.
+#: Maximum number of records of a send or poll that a line shows.
 _SHOWN_RECORDS: Final = 4
 
 #: Partition name to records: (offset or None, value), then optional key and tombstone flag.

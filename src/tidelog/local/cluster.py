@@ -94,7 +94,7 @@ class LocalCluster:
         self._client_id = client_id
         self._places = layout.load(self.directory)
         self._zookeeper: LocalZookeeper | None = None
-        #: Processes that this program started; as their parent it must reap them.
+        #: Processes that this program started and, as their parent, must reap.
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._is_existing = False
         if self._places is not None and not self._is_to_discard():
@@ -379,7 +379,7 @@ class LocalCluster:
         return layout.asked_of(self.directory) != wanted
 
     def _lay_out(self) -> None:
-        """Lay out a cluster if there is none, or only one whose first start failed."""
+        """Lay out a cluster if there is none, or if the first start of the present one failed."""
         there = layout.load(self.directory)
         if there is not None and not self._is_to_discard():
             if self._places is None:  # another program created the cluster meanwhile

@@ -2,9 +2,9 @@
 
 `_rows.c` decodes in one pass, straight from the fetched bytes, and copies keys and values once.
 `_rows.c` accepts legible records only: for other records `numpy_rows` raises the error, so that
-both have the same message for the same damage. Without the extension numpy decodes everything, at
-about a third of the speed of a whole read. Columns that a caller does not want are not made. This
-module knows record format v2 (KIP-98), but neither sockets nor Spark.
+both have the same message for the same damage. Without the extension numpy decodes everything, and
+a read has about a third of the speed. Columns that a caller does not want are not made. This module
+knows record format v2 (KIP-98), but neither sockets nor Spark.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class Cluster:
 
     @property
     def local(self) -> LocalCluster:
-        """The local cluster underneath, with methods that this class lacks."""
+        """The LocalCluster of these brokers, with methods that this class lacks."""
         return self._local
 
     @property
@@ -265,7 +265,7 @@ class Cluster:
     # faults on requests
 
     def on_request(self, *names: str) -> Requests:
-        """Return the first step of a fault on requests of these APIs (`Produce`, `Fetch`, ...).
+        """Return the first step of a fault on requests of the given APIs (`Produce`, `Fetch`, ...).
 
         Further steps select requests; the last step chooses the fault.
         """

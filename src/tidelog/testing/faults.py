@@ -114,7 +114,7 @@ class Requests:
     def where(
         self, *, topic: str | None = None, client_id: str | None = None, group_id: str | None = None
     ) -> Requests:
-        """Select requests for this topic, from this client, of this consumer group only."""
+        """Select only requests for a topic, from a client id or of a consumer group."""
         given = {"topic": topic, "client_id": client_id, "group_id": group_id}
         given = {name: value for name, value in given.items() if value is not None}
         if not given:

@@ -78,7 +78,7 @@ class HistoryRecorder:
         return self.begin(process, "send", records=records, idempotent=idempotent)
 
     def sent(self, begun: Begun, offset: int | None) -> None:
-        """End a send of one record as acknowledged, at that offset if the broker sent it."""
+        """End a send of one record as acknowledged; `offset` is None if the broker sent none."""
         ((name, ((_, value),)),) = begun.operation.records.items()
         begun.ok(records={name: [[offset, value]]})
 

@@ -122,7 +122,7 @@ def land(
     place: Place,
     letters: Place | None,
 ) -> Landing:
-    """Write the rows of `ranges` to a place, and bad records to another.
+    """Write the rows of `ranges` to one folder, and bad records to another.
 
     Raises ProofError, BadRecordsError, TasksFailedError, TableError (columns that are missing), or
     PySparkException.
@@ -164,7 +164,7 @@ def _write_in_tasks(
     options: LandingOptions,
     place: Place,
 ) -> None:
-    """Let the reading tasks write the files, which is several times as fast as Spark's rows."""
+    """Let the reading tasks write the files, which is several times as fast as Spark's writer."""
     place.files.make_folder(place.folder)
     offered = (*COLUMNS, HEADERS) if options.include_headers else COLUMNS
     with reported(spark, options.progress), _sentence():

@@ -90,7 +90,7 @@ def _single_type(field: Any, path: str, within: tuple[str, ...]) -> pa.DataType:
 
 
 def message_getter(descriptor: Any) -> Getter:
-    """Return a function that converts a message of this type to plain values."""
+    """Return a function that converts a message of the given type to plain values."""
     if descriptor.full_name == _TIMESTAMP:
         return _datetime_of
     getters = [(field.name, _field_getter(field)) for field in descriptor.fields]

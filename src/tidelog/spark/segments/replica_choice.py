@@ -1,12 +1,12 @@
 """Choice of one replica of each partition among log directories, without asking a broker.
 
 The choice is the replica with the greatest leader epoch in its last batch. Of several replicas with
-this epoch, the replica that has the most offsets below the committed end is chosen. A replica with
-the latest epoch follows the latest leader, and the leader had every committed record when it was
-elected. So the chosen replica has the same records as the latest leader, up to its own end. The
-committed end is the largest high watermark that any replica has checkpointed. The committed end is
-the readable end even if no replica reaches it: missing records are an error of the read. To choose,
-the module reads the last batches of each replica and checks their checksums.
+the greatest epoch, the replica that has the most offsets below the committed end is chosen. A
+replica with the latest epoch follows the latest leader, and the leader had every committed record
+when it was elected. So the chosen replica has the same records as the latest leader, up to its own
+end. The committed end is the largest high watermark that any replica has checkpointed. The
+committed end is the readable end even if no replica reaches it: missing records are an error of the
+read. To choose, the module reads the last batches of each replica and checks their checksums.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def choose_logs(
 
 
 def choose(replicas: Sequence[Replica], tails: Mapping[str, Tail], to_log_end: bool) -> ChosenLog:
-    """Return the log to read of one partition with these replicas. Raises NoReplicaError."""
+    """Return the log to read of one partition, among its replicas. Raises NoReplicaError."""
     ids = {each.topic_id: each.path for each in replicas if each.topic_id is not None}
     if len(ids) > 1:
         known = ", ".join(f"{topic_id} in {path}" for topic_id, path in sorted(ids.items()))

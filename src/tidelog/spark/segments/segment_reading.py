@@ -157,7 +157,7 @@ def _task(wanted: OffsetRange, log: ChosenLog) -> SegmentTask:
 def _files_of(
     start: int, end: int, segments: Sequence[ListedSegment]
 ) -> tuple[tuple[ListedSegment, ...], bool]:
-    """Return the files that have these offsets, and whether later files follow in the replica."""
+    """Return the files that have the offsets, and whether later files follow in the replica."""
     nexts = [*(each.base_offset for each in segments[1:]), 2**63 - 1]
     files = tuple(
         segment

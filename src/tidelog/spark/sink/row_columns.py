@@ -34,7 +34,7 @@ class SinkError(ConfigError):
 
 
 def check_columns(types: Mapping[str, str], settings: SinkSettings) -> None:
-    """Raise SinkError unless the sink can write rows of these columns.
+    """Raise SinkError unless the sink can write rows of the given columns.
 
     `types` are the names of Spark's types, by the column's name.
     """

@@ -49,7 +49,7 @@ def read_ranges(options: ReadOptions, ranges: Sequence[OffsetRange]) -> Iterator
 
 
 def _report(options: ReadOptions, lost: OffsetRange, error: RecreatedTopicError) -> None:
-    """Raise or log the loss of the old topic's records; the next batch reads the new topic."""
+    """Raise or log the loss of a deleted topic's records; the next batch reads the new topic."""
     sentence = (
         f"topic {lost.tp.topic!r} was deleted and recreated while a batch read {lost.tp} from"
         f" {lost.start} to {lost.end}"

@@ -119,7 +119,7 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The time to judge, and the time from which the events are complete.
+    """The time to analyse, and the time from which the events are complete.
 
     `is_snapshot_known` is whether the cluster was queried for its partitions; if so, a partition
     without a snapshot no longer exists.
@@ -391,7 +391,7 @@ def _with_handovers(
 
 
 #: Tolerance in ms between the times of a failover and of its leader changes; the controller sets
-#: both.
+#: both times.
 _SLACK_MS: Final = 1_000
 
 

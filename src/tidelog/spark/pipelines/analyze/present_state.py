@@ -1,4 +1,4 @@
-"""The current state of the cluster, with which the states of an analysis end.
+"""The current state of the cluster, which is the last state of an analysis.
 
 Brokers report partitions, leaders, ISRs and min.insync.replicas. A partition without any event has
 not changed, so its current state held all the time. The current min.insync.replicas counts for all

@@ -126,7 +126,7 @@ def suspicions(
 ) -> list[Suspicion]:
     """Return every broker with unplanned incidents, the least likely first.
 
-    `shares` has, by role, a broker's part of all replicas or of all time as leader.
+    `shares` has, by role, a broker's share of all replicas or of all time as leader.
     """
     by_broker: dict[tuple[DepartureRole, int], list[Incidents]] = {}
     totals = dict.fromkeys(DepartureRole, 0)

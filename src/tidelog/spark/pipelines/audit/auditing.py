@@ -199,7 +199,7 @@ class _Auditing:
     def audit_until_stable(
         self, replicas: Mapping[TopicPartition, list[Replica]]
     ) -> dict[TopicPartition, PartitionAudit]:
-        """Audit all partitions; repeat those with damage while their files change."""
+        """Audit all partitions; audit damaged partitions again while their files change."""
         current = {tp: list(each) for tp, each in replicas.items()}
         done = self._audit(current)
         for _ in range(ROUNDS - 1):

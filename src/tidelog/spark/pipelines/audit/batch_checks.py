@@ -1,11 +1,11 @@
 """Checks of batch headers, over many batches at once, in the order of the file.
 
 Base offset and leader epoch lie outside the checksum, so only neighbouring batches reveal a flipped
-bit there. A batch is wrong if its neighbours fit each other without it. The last offset of a batch
-with a wrong checksum is taken from the next batch. A digest covers base offset, size, epoch and
-checksum. The checksum covers all other bytes of a batch, so equal digests mean equal batches,
-except for one accident in 2^32. Sums of digests do not depend on the borders of ranges. The module
-opens no file.
+bit in these fields. A batch is wrong if its neighbours fit each other without it. The last offset
+of a batch with a wrong checksum is taken from the next batch. A digest covers base offset, size,
+epoch and checksum. The checksum covers all other bytes of a batch, so equal digests mean equal
+batches, except for one accident in 2^32. Sums of digests do not depend on the borders of ranges.
+The module opens no file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog.spark.segments.batch_scan import Rows
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-#: Maximum number of offsets that is believed of a batch with a wrong checksum.
+#: Maximum number of offsets that a batch with a wrong checksum may claim.
 _BELIEVED_OFFSETS: Final = 1 << 20
 _SEEDS: Final = tuple(np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03))
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)

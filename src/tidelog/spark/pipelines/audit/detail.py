@@ -143,7 +143,7 @@ class _Comparison:
         self._harmless: dict[tuple[FindingKind, str, str], list[int]] = {}
 
     def compare(self, bucket: int, left: int) -> None:
-        """Compare all replicas in one offset bucket with a replica whose content most have."""
+        """Compare the replicas in one offset bucket with the content that most of them have."""
         low, high = bucket << BUCKET_BITS, (bucket + 1) << BUCKET_BITS
         sides = [
             each

@@ -178,7 +178,8 @@ def split_points(segment: ListedSegment, range_bytes: int) -> list[int]:
 
 def _position(index: Any, number: int) -> int:
     data = os.pread(index.fileno(), 4, number * _ENTRY_BYTES + 4)
-    # Zeros follow the entries of an active segment's index; they count as lying beyond its end.
+    # Zeros after the entries of an active segment's index count as lying beyond the end of the
+    # index.
     return int.from_bytes(data, "big") or NO_LIMIT
 
 

@@ -1,7 +1,7 @@
 """The outcome of a copy's run, and its report.
 
 The report's verdict is good if every range that was read back is equal in both clusters, and no
-coordinator failed. Compaction may since have removed records in either cluster; the report then
+coordinator failed. Compaction may have removed copied records in either cluster; the report then
 gives the counts.
 """
 

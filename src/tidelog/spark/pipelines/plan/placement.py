@@ -2,9 +2,9 @@
 
 The solver first chooses brokers for replicas with the fewest copied bytes. Disk and incoming
 network stay within limits, the replicas of a partition in one rack are bounded, and drained brokers
-become empty. The solver then chooses leaders among these replicas with the fewest changes; number
-of leaders and outgoing network stay within limits. A change of leader copies nothing, so leaders
-can be chosen after replicas.
+become empty. The solver then chooses leaders among the chosen replicas with the fewest changes;
+number of leaders and outgoing network stay within limits. A change of leader copies nothing, so
+leaders can be chosen after replicas.
 
 All brokers get even shares of the load, except that a rack with few brokers cannot take more than
 its part of every partition.

@@ -53,9 +53,9 @@ def simulate(
 ) -> PipelineReport:
     """Run every seed of every profile under every policy, and return the report.
 
-    Results are kept in `directory`; runs with results there are not repeated. `slots` is the number
-    of concurrent tasks, by default the cores of the session. Raises ConfigError for unknown names,
-    and RunTableError for an unusable directory.
+    Results are kept in `directory`; runs with results in this directory are not repeated. `slots`
+    is the number of concurrent tasks, by default the cores of the session. Raises ConfigError for
+    unknown names, and RunTableError for an unusable directory.
     """
     started = time.monotonic()
     jobs = plan_jobs(seeds, profiles, policies, mutant, faults)
