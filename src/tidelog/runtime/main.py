@@ -31,7 +31,7 @@ from tidelog.runtime.clock import SystemClock, system_random
 from tidelog.runtime.config_files import load_config
 from tidelog.runtime.lanes import open_lane
 from tidelog.runtime.logging import LogLevels, LogThread, LogTracer, start_logging
-from tidelog.runtime.memory import MemoryAtRest, use_one_arena
+from tidelog.runtime.memory import MemoryAtRest, limit_arenas
 from tidelog.runtime.network import SocketNetwork
 from tidelog.runtime.parent import end_with_parent
 from tidelog.runtime.signals import BrokerSignals, Phase, report_stacks
@@ -75,7 +75,7 @@ def run_broker(start: Start) -> int:
         say_last("tidelog: python -O removes the checks that brokers rely on: refused")
         return EXIT_FAILED
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    use_one_arena()
+    limit_arenas()
     listener = start_logging()
     try:
         code = _run_logged(start, listener)

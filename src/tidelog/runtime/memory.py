@@ -2,8 +2,8 @@
 
 Load makes the process grow, because the broker keeps buffers for reuse and the C library's
 allocator keeps free memory. By default, each allocating thread gets its own arena of 64 MiB of
-addresses, which grows with the thread's largest reads. A broker uses one arena for all threads, and
-releases unused buffers and free pages at rest.
+addresses, which grows with the thread's largest reads. A broker uses `MAX_ARENAS` for all threads,
+and releases unused buffers and free pages at rest.
 
 A process is at rest if it used little processor time during `LOOK_MS`. Without glibc, only the
 buffers are released. A release blocks the loop, for 0.2 s with 10,000 replicas. Because light
@@ -33,19 +33,22 @@ GROWTH_BYTES: Final = 4 * MIB
 #: Pause between two releases, as a multiple of the first release's duration.
 MIN_PAUSE: Final = 500
 _PAGE_BYTES: Final = resource.getpagesize()
+#: Arenas that all threads share. With a single one, threads wait for each other: a broker that
+#: replicates batches of 1 KiB records takes a sixth more CPU time (docs/measurements.md).
+MAX_ARENAS: Final = 2
 #: Option of mallopt: the number of arenas that threads share (malloc.h of glibc).
 _M_ARENA_MAX: Final = -8
 #: Argument of malloc_trim: bytes that stay free at the end of the heap.
 _KEPT_BYTES: Final = MIB
 
 
-def use_one_arena() -> bool:
-    """Make all threads allocate from one arena, if called before the first thread starts.
+def limit_arenas() -> bool:
+    """Make all threads share `MAX_ARENAS`, if called before the first thread starts.
 
-    Returns whether the C library supports a single arena.
+    Returns whether the C library has such a limit.
     """
     try:
-        return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1))
+        return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, MAX_ARENAS))
     except AttributeError:
         return False
 
