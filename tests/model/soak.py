@@ -56,6 +56,7 @@ MODELS: Final[tuple[Callable[[], Model], ...]] = (
     lambda: log_model.LogModel(log_model.Bounds(1, 1, 1, split=True)),
     lambda: log_model.LogModel(log_model.Bounds(1, 2, 1, split=True)),
     lambda: log_model.LogModel(log_model.Bounds(2, 2, 1, split=True)),
+    lambda: log_model.LogModel(log_model.Bounds(2, 2, 2)),
     lambda: log_model.LogModel(log_model.Bounds(3, 3, 2)),
     lambda: isr_model.IsrModel(isr_model.Bounds(2, 2, keeps_void=True)),
     lambda: isr_model.IsrModel(isr_model.Bounds(2, 4)),

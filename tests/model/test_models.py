@@ -13,7 +13,8 @@ from tests.support.models.explorer import Explored, Model, TooManyStatesError, e
 
 LIMIT = 1_000_000
 MODELS: list[Model] = [
-    log_model.LogModel(log_model.Bounds(2, 2, 2)),
+    log_model.LogModel(log_model.Bounds(2, 2, 1)),
+    log_model.LogModel(log_model.Bounds(2, 1, 2)),
     isr_model.IsrModel(isr_model.Bounds(2, 3, minimum=1)),
     isr_model.IsrModel(isr_model.Bounds(2, 3, minimum=2)),
     isr_model.IsrModel(isr_model.superseding()),
