@@ -3,8 +3,8 @@
 An offset with two values, or a poll below the consumer's position, is recorded immediately. A
 missing record shows only when all polls are known. Sends may come in any order, and before or after
 the polls of their records. The operations of one consumer (poll, assign, seek, subscribe,
-transaction) must come in their order. Apart from sorting, the time is linear in the number of
-records. The module does no I/O.
+transaction) must be added in the order in which they happened. Apart from sorting, the time is
+linear in the number of records. The module does no I/O.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class HistoryChecker:
             consumer.positions.clear()
 
     def _positioned(self, consumer: _Consumer, operation: Operation, line: int) -> None:
-        """Apply an assign or a seek.
+        """Set a consumer's positions after its assign or seek.
 
         A partition that stays assigned, without an offset, keeps its position.
         """
@@ -248,7 +248,7 @@ class HistoryChecker:
         for record in listed:
             offset = record[0]
             if offset is None:
-                is_next = False  # this record, of unknown offset, may precede the next
+                is_next = False  # this record's offset is unknown: it may be the next offset
                 continue
             if first < 0:
                 first = offset
@@ -322,7 +322,7 @@ class HistoryChecker:
     def _take(
         self, partition: PartitionTable, listed: Sequence[Sequence[Any]], expected: int, line: int
     ) -> None:
-        """Add one partition's records of an operation; most continue at the expected offset."""
+        """Add one partition's records of an operation; most records have the expected offset."""
         values, number, claims = self._values, partition.number, partition.claims
         index_of = values.index
         for record in listed:

@@ -250,7 +250,7 @@ class Judge:
 
 
 def _first_is_gone(partition: PartitionTable, *offsets: int) -> bool:
-    """Return whether retention may have removed the first of a value's offsets.
+    """Return whether retention may have removed the record at the lowest of the given offsets.
 
     Brokers recognize a producer only by the records in their logs. After retention removed the
     records of a producer, brokers accept a retry as a new record (V38).

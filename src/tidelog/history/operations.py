@@ -231,7 +231,7 @@ def _records(value: Any, *, is_send: bool) -> Records:
         if type(records) is not list:
             raise _WrongError(f"the records of {name} are {_short(records)}: a list expected")
         for record in records:
-            # Most records by far are plain pairs, which need no further check.
+            # Most records by far are plain (offset, value) pairs, which need no further check.
             if (
                 type(record) is not list
                 or len(record) != 2

@@ -19,7 +19,8 @@ Value = int | str
 
 NOWHERE: Final = -1
 
-#: Bits of `Values.state`: the outcome of a value's send, and the promises of the send.
+#: Bits of `Values.state`: the outcome of a value's send, and whether the send had idempotence and
+#: acks=all.
 SENT_OK: Final = 1
 SENT_FAIL: Final = 2
 SENT_INFO: Final = 4
@@ -41,14 +42,14 @@ class Values:
         self.sent_partition = array("q")
         self.sent_offset = array("q")
         self.send_line = array("q")
-        #: Place of the first poll of each value.
+        #: Where each value was polled first: partition, offset, and line of the history.
         self.polled_partition = array("q")
         self.polled_offset = array("q")
         self.poll_line = array("q")
         self.state = bytearray()
         #: (key, whether the record is a tombstone) of each value with a key.
         self.keys: dict[int, tuple[str, bool]] = {}
-        #: Transaction of each value that a transaction sent.
+        #: By index of a value that a transaction sent, the number of the transaction.
         self.node: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -73,7 +74,7 @@ class Values:
 
 
 class PartitionTable:
-    """Everything known of one partition, by its name in the history."""
+    """All facts about one partition, which its name in the history identifies."""
 
     __slots__ = (
         "claims",
@@ -105,7 +106,7 @@ class PartitionTable:
         self.required = array("q")
 
     def first_required(self, begin: int, end: int) -> int:
-        """Return the first required offset in [begin, end); -1 if there is none."""
+        """Return the first offset in [begin, end) that no consumer may skip, or -1."""
         at = bisect_left(self.required, begin)
         found = self.required[at] if at < len(self.required) else end
         return found if found < end else -1
@@ -118,8 +119,8 @@ class Sends:
 
     def __init__(self) -> None:
         self.begins = array("q")
-        #: By send, the time from which any new send must get a greater offset: the end of the send,
-        #: or its begin if the producer keeps the order of batches in flight.
+        #: For each send, the time after which a new send must get a greater offset: the end of the
+        #: send, or its begin if the producer keeps the order of batches in flight.
         self.ends = array("q")
         self.firsts = array("q")
         self.lasts = array("q")
@@ -136,7 +137,7 @@ class Sends:
     def inversions(self) -> list[tuple[int, int]]:
         """Return pairs (earlier, later) of operations whose offsets are in the opposite order.
 
-        Each later operation occurs in one pair at most.
+        No operation is the later operation of two pairs.
         """
         begins, ends, lasts = self.begins, self.ends, self.lasts
         by_begin = sorted(range(len(begins)), key=begins.__getitem__)
@@ -231,16 +232,17 @@ class Tables:
         self.partitions: list[PartitionTable] = []
         self.skips = Skips()
         self.transactions = Transactions()
-        #: Deleted topics, of which no promise holds any more; `compacted` has the compacted topics.
+        #: Deleted topics, for which no promise of Kafka holds any more; `compacted` has the
+        #: compacted topics.
         self.deleted: dict[str, None] = {}
         self.compacted: dict[str, None] = {}
         #: (value, partition, offset, line) of each poll of a value already polled at another place.
         self.again: list[tuple[int, int, int, int]] = []
 
     def is_deleted(self, partition: PartitionTable) -> bool:
-        """Return whether the topic of a partition was deleted, so that no promise covers it."""
+        """Return whether a partition's topic was deleted, so that no promise covers its records."""
         return partition.topic in self.deleted
 
     def is_compacted(self, partition: PartitionTable) -> bool:
-        """Return whether the topic of a partition is compacted, in this or any incarnation."""
+        """Return whether any incarnation of a partition's topic is compacted."""
         return partition.topic in self.compacted or partition.place[0] in self.compacted
