@@ -118,7 +118,7 @@ class LocalCluster:
     # -- contents -------------------------------------------------------------------------------
 
     def places(self) -> dict[int, BrokerPlace]:
-        """Return the place of each broker, by id."""
+        """Return the address and the directory of each broker, by id."""
         if self._places is None:
             raise LocalClusterError(
                 f"{self.directory} holds no cluster:"
@@ -127,7 +127,7 @@ class LocalCluster:
         return self._places
 
     def place(self, broker_id: int) -> BrokerPlace:
-        """Return the place of one broker."""
+        """Return the address and the directory of one broker."""
         place = self.places().get(broker_id)
         if place is None:
             known = ", ".join(str(number) for number in self.broker_ids)
@@ -365,10 +365,10 @@ class LocalCluster:
             check_free(listeners)
 
     def _is_to_discard(self) -> bool:
-        """Return whether the directory has an abandoned layout that differs from the wanted one.
+        """Return whether the directory has an abandoned layout, other than the wanted layout.
 
-        A layout is abandoned if its first start failed. An equal layout is kept, because an
-        operator may have corrected its files.
+        A layout is abandoned if its first start failed. An abandoned layout equal to the wanted
+        layout is kept, because an operator may have corrected its files.
         """
         if self._is_existing or not layout.is_abandoned(self.directory):
             return False
@@ -379,7 +379,7 @@ class LocalCluster:
         return layout.asked_of(self.directory) != wanted
 
     def _lay_out(self) -> None:
-        """Lay out a cluster if there is none, or if the first start of the present one failed."""
+        """Lay out a cluster if there is none, or if the first start of the layout failed."""
         there = layout.load(self.directory)
         if there is not None and not self._is_to_discard():
             if self._places is None:  # another program created the cluster meanwhile

@@ -1,7 +1,7 @@
-"""Errors of a local cluster, beyond the errors in its brokers' responses.
+"""Errors of a local cluster, except the errors in its brokers' responses.
 
-A message names the broker or directory and the reason; for an ended broker it has the last lines of
-its log. The command line maps errors of a local cluster to exit codes.
+A message names the broker or directory and the reason; the message for an ended broker also has the
+last lines of the broker's log. The command line maps errors of a local cluster to exit codes.
 """
 
 from __future__ import annotations

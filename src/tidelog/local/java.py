@@ -18,7 +18,7 @@ _VERSION_TIMEOUT_S = 30
 
 
 def find_java(oldest: int) -> str:
-    """Return the first `java` that is new enough; raise LocalClusterError naming the others."""
+    """Return the first `java` that is new enough; else raise LocalClusterError with reasons."""
     homes: list[tuple[Path, str]] = []
     rejected: list[str] = []
     if os.environ.get("JAVA_HOME"):

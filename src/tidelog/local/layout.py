@@ -44,7 +44,8 @@ _STATE_VERSION = 1
 #: Session timeout for paused and hanging brokers; the store notices a killed process on the same
 #: machine at once.
 _SESSION_TIMEOUT_MS = 6_000
-#: Connection timeout in ms, longer than a session, because an ensemble may be starting.
+#: ZooKeeper connection timeout in ms, longer than the session timeout, because an ensemble may be
+#: starting.
 _CONNECTION_MS = "18000"
 #: The metadata store of a new cluster is SQLite in its directory, or a ZooKeeper server of its own;
 #: any other text is the value of `metadata.store`.
@@ -56,7 +57,7 @@ MAX_BROKERS = 100
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlace:
-    """The place of one broker of a local cluster."""
+    """The id, address and directory of one broker of a local cluster."""
 
     broker_id: int
     port: int
@@ -94,7 +95,7 @@ class BrokerPlace:
         return ProcessIdentity.read(self.pid_path)
 
     def write_process(self, identity: ProcessIdentity | None) -> None:
-        """Record the started process, or that there is none."""
+        """Write the started process to the pid file; with None, delete the pid file."""
         if identity is None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.pid_path)
@@ -219,7 +220,7 @@ def _marker_path(directory: str) -> str:
 
 
 def _placed(place: BrokerPlace) -> BrokerPlace:
-    """Return the place with the address in server.properties, which users may have edited."""
+    """Return `place` with the address in its server.properties, which users may have edited."""
     endpoint = client_endpoint(place.properties_path)
     if endpoint is None:
         return place
@@ -245,7 +246,7 @@ def store_key(directory: str, store: str, port: int) -> str:
 
 
 def check_store(store: str, config: Mapping[str, str]) -> None:
-    """Raise LocalClusterError for an invalid store."""
+    """Raise LocalClusterError for an invalid metadata store."""
     if store not in (EMBEDDED, ZOOKEEPER) and not store.startswith((SCHEME, "embedded:")):
         raise LocalClusterError(
             f"store {store!r}: embedded, zookeeper (a server of the cluster's own) or"
@@ -273,7 +274,7 @@ def check_config(
     """
     found = {}
     for number in range(1, brokers + 1):
-        # The check works with any port; the search for free ports follows the check.
+        # Port 1 stands for every port here, because free ports are chosen later.
         place = BrokerPlace(number, 1, f"{directory}/broker-{number}")
         text = properties_text(store_key(directory, store, 1), place, brokers, config, log_dirs)
         try:
@@ -419,7 +420,8 @@ def properties_text(
         **({"zookeeper.connection.timeout.ms": _CONNECTION_MS} if store.startswith(SCHEME) else {}),
         "default.replication.factor": str(min(brokers, 3)),
         "offsets.topic.replication.factor": str(min(brokers, 3)),
-        # The delay in Kafka's sample server.properties, so that the first rebalance does not wait.
+        # Like Kafka's sample server.properties, 0 lets the first rebalance of a group start at
+        # once.
         "group.initial.rebalance.delay.ms": "0",
         **config_of_broker(config, place.broker_id),
     }

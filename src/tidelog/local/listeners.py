@@ -50,9 +50,9 @@ def config_of_broker(config: Mapping[str, str], broker_id: int) -> dict[str, str
 
 
 def client_endpoint(properties_path: str) -> Endpoint | None:
-    """Return the endpoint for clients in a broker's file; None for an unusable file.
+    """Return the endpoint for clients in a server.properties file; None for an unusable file.
 
-    The start of the broker reports the error of an unusable file.
+    The start of the broker reports the error of an unusable server.properties.
     """
     try:
         config = load_config(properties_path, [])

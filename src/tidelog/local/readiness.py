@@ -26,7 +26,7 @@ _PAUSE_S = 0.02
 def await_writable(
     bootstrap: str, replicas: int, timeout_s: float, check: Callable[[], None], *, client_id: str
 ) -> None:
-    """Wait until a record is on all replicas of a probe topic of factor `replicas`.
+    """Wait until a record is on all replicas of a probe topic of replication factor `replicas`.
 
     `check` runs before each try, and raises an error if further tries are useless. Raises
     LocalClusterError with the last reason after `timeout_s`.

@@ -1,7 +1,7 @@
 """The status of a cluster: brokers, controller, partitions and their high watermarks.
 
-The values come from brokers' responses, and for a local cluster also from its processes. The high
-watermark is the latest offset that a leader lists; None if no leader responds.
+The values of a status come from brokers' responses, and for a local cluster also from its
+processes. The high watermark is the latest offset that a leader lists; None if no leader responds.
 """
 
 from __future__ import annotations
@@ -169,7 +169,8 @@ def describe_partitions(
 
     Only leaders that `ask` accepts get a request, because the client would wait for a leader that
     does not respond. Each leader gets a share of the client's time, so that several dead leaders
-    cost no more than one. Without a metadata store, dead brokers remain leaders.
+    cost no more than one. While the metadata store is down, dead brokers remain leaders in the
+    metadata.
     """
     wanted = None if topics is None else list(topics)
     chosen = [
@@ -207,7 +208,7 @@ def describe_partitions(
 def _high_watermarks(
     client: BlockingClient, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return the high watermarks that a leader lists; none if one of its partitions fails."""
+    """Return the high watermarks of a leader's partitions; none if the request fails for any."""
     try:
         listed = client.list_offsets(dict.fromkeys(partitions, LATEST))
     except TidelogError:

@@ -28,15 +28,15 @@ from tidelog.runtime.parent import LAUNCHER
 
 #: The oldest Java version for the jars in PySpark, although ZooKeeper 3.9 itself runs on Java 8.
 _OLDEST_JAVA = 11
-#: Prefixes of the jars of a ZooKeeper server, which does not serve without snappy-java either.
+#: Prefixes of the jars that a ZooKeeper server needs; without snappy-java it does not serve.
 _JARS = ("zookeeper-3", "zookeeper-jute-", "slf4j-api-", "metrics-core-", "snappy-java-")
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 #: Tick in ms; the minimum session timeout is two ticks, and local brokers request 6 s.
 _TICK_MS = 500
 #: Heap of the server, enough for about 50,000 partitions.
 _HEAP_MIB = 256
-#: A ZooKeeper server out of memory would stay alive without serving. With this JVM option the
-#: process ends, and its log has the reason.
+#: A ZooKeeper server out of memory would stay alive without serving. With ExitOnOutOfMemoryError a
+#: JVM without memory ends, and its log has the reason.
 _OUT_OF_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 _POLL_S = 0.02
 
