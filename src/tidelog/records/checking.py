@@ -78,8 +78,8 @@ def check_records(
 ) -> int:
     """Walk every record of a client's batch; return the largest timestamp, in ms.
 
-    The header must have passed `check_from_client`. `effort` counts the cost of the checks. Raises
-    BadRecords if the topic does not accept some records. Raises InvalidBatch if records are
+    The batch's header must have passed `check_from_client`. `effort` counts the cost of the checks.
+    Raises BadRecords if the topic does not accept some records. Raises InvalidBatch if records are
     illegible, or if Kafka's clients could not decompress them. Raises OversizedBatch if the records
     decompress to more than `max_decompressed_bytes`, and CorruptBatch if they do not decompress.
     """

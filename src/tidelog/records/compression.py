@@ -179,7 +179,7 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> Buffer:
         if size > len(block) * 32:
             raise CompressionError(f"damaged snappy data: {len(block)} bytes cannot hold {size}")
         sizes.append(size)
-    # One buffer takes all blocks, because joining 95 MB blocks other threads for 0.2 s.
+    # All blocks go into one buffer, because a join of 95 MB would stop other threads for 0.2 s.
     output = memoryview(uninitialised(total))
     position = 0
     for block, size in zip(blocks, sizes, strict=True):

@@ -164,7 +164,10 @@ def read_keys(
 
 
 def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
-    """Fill `records`; return where the last record ends. Raises IndexError beyond the data."""
+    """Fill `records`; return where the last record ends.
+
+    Raises IndexError if a record reaches beyond the data.
+    """
     add, new = records.append, tuple.__new__
     position = 0
     total = len(data)
@@ -255,7 +258,10 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 def _walk(
     batch: BatchView, data: bytes, columns: RecordColumns, with_headers: bool, errors: str
 ) -> int:
-    """Fill `columns`; return where the last record ends. Raises IndexError beyond the data."""
+    """Fill `columns`; return where the last record ends.
+
+    Raises IndexError if a record reaches beyond the data.
+    """
     base_offset = batch.base_offset
     base_timestamp = batch.base_timestamp
     add_offset = columns.offsets.append

@@ -1,7 +1,7 @@
 """Batches with fewer records than they were written with, as compaction leaves them.
 
 Base offset, last offset delta, leader epoch, producer and base sequence stay, so that offsets and
-sequences continue without a gap. Kept records keep their offsets. A compressed batch is
+sequences continue without a gap. The remaining records keep their offsets. A compressed batch is
 recompressed with its codec. A delete horizon replaces the base timestamp (KIP-534), and the
 timestamps become relative to the delete horizon. Source: MemoryRecords.filterTo,
 DefaultRecordBatch.writeEmptyHeader.

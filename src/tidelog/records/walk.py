@@ -37,7 +37,7 @@ _NO_TIMESTAMP = -1
 #: header count.
 _MIN_BODY_BYTES = 6
 
-# Faults of framing, with the numbers of the enum in _walk.c.
+# Faults of a record's framing (sizes, counts, deltas), numbered like the enum in _walk.c.
 _TOO_EARLY = 1
 _LONG_NUMBER = 2
 _SIZE = 3
@@ -83,7 +83,7 @@ class Bad(NamedTuple):
 class Rejected(NamedTuple):
     """The reason to reject a batch: a fault of framing, or bad records."""
 
-    #: Number of the fault; 0 if every record is legible.
+    #: Number of the framing fault (`_SIZE`, ...); 0 if every record is legible.
     fault: int
     #: Index of the record with the fault.
     record: int
@@ -109,7 +109,7 @@ Walk = Callable[[Buffer, int, int, int, int, int, int, bool, int], "int | tuple[
 
 
 class _Fault(Exception):
-    """A fault of framing, with its number and value."""
+    """A fault of a record's framing: its number, and the wrong size, count or delta."""
 
     def __init__(self, fault: int, value: int = 0) -> None:
         super().__init__(fault, value)
