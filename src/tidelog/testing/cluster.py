@@ -26,7 +26,7 @@ _TRIES = 3
 _MOST_REPLICAS = 3
 #: Maximum delay in s, because a slower disk would count as hanging.
 _SLOWEST_S = 60
-#: The numbers that `wait_for` compares, as a status has them.
+#: The numbers that `wait_for` compares, each as a function of the cluster's status.
 _NUMBERS: Mapping[str, Callable[[ClusterStatus], int]] = {
     "under_replicated": lambda now: len(list(lagging(now))),
     "leaderless": lambda now: len(list(unled(now))),
@@ -196,7 +196,8 @@ class Cluster:
     def kill(self, broker: int) -> None:
         """Send SIGKILL: the broker gives no notice to its peers. Returns when the process is gone.
 
-        Partitions that the broker led may have no leader for a moment (`leader`, `wait_for`).
+        Partitions that the broker led may have no leader for a moment; `leader` and `wait_for`
+        wait.
         """
         self._local.kill(broker)
 
@@ -272,7 +273,7 @@ class Cluster:
         return Requests.of(self._put, names, self._unfinished)
 
     def unfinished_fault(self) -> str | None:
-        """Return the problem of an `on_request` without action since the last `reset`, or None."""
+        """Return a message about an `on_request` without action since the last `reset`, if any."""
         return self._unfinished.problem()
 
     @property
@@ -303,7 +304,7 @@ class Cluster:
         timeout: float = 30.0,
         **unknown: object,
     ) -> ClusterStatus:
-        """Wait until all given conditions hold; return the status then.
+        """Wait until all given conditions hold, and return the status.
 
         Conditions are the numbers of under-replicated partitions, of partitions without leader and
         of running brokers, the controller's id, and a function of the status that `what` describes.
@@ -330,8 +331,8 @@ class Cluster:
             return all(_NUMBERS[name](now) == number for name, number in wanted.items())
 
         def look() -> ClusterStatus:
-            # High watermarks cost a request to each leader, so they are read only if all wanted
-            # numbers hold.
+            # High watermarks cost a request to each leader, so they are read only once all wanted
+            # numbers are reached.
             now = self._look()
             return self.status() if counts(now) else now
 

@@ -3,9 +3,9 @@
     cluster.on_request("Produce").where(topic="orders").nth(3).after().disconnect()
 
 The brokers inject the faults (`broker.server.interception`); they read the rules from a directory
-(`runtime.interception`). The counts of a fault add up the requests at all brokers. When the last
-step returns, the fault is in force for every request that a broker begins afterwards. A fault ends
-with `remove`, at the end of its `with` block, or in a shared cluster with its test.
+(`runtime.interception`). The counters of a fault are sums over all brokers. When the last step
+returns, the fault is in force for every request that a broker begins afterwards. A fault ends with
+`remove` or with its `with` block; in a shared cluster it also ends with the test.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Fault:
 
     @property
     def matched(self) -> int:
-        """Number of requests that matched, struck or not."""
+        """Number of requests that matched, whether the fault struck them or not."""
         return self._control.matched(self._number)
 
     @property
@@ -86,7 +86,7 @@ class Requests:
     make: Callable[[Rule, str], Fault]
     rule: Rule
     text: str
-    #: Begun faults without an action, of all faults of a cluster.
+    #: The cluster's faults without an action (`drop`, `delay`, ...).
     unfinished: Unfinished
 
     @classmethod
@@ -145,7 +145,7 @@ class Requests:
         return self._with(text, first=number, step=number, times=None)
 
     def after(self) -> Requests:
-        """Let requests take effect: the fault strikes the response, as a lost acknowledgement."""
+        """Let requests take effect first: the fault then strikes the response, not the request."""
         return self._with("after()", after=True)
 
     # action
@@ -186,7 +186,7 @@ class Requests:
         return self._put("watch()", times=0)
 
     def _can_name(self, given: Mapping[str, str | None]) -> None:
-        """Raise ValueError if no request of these APIs has the given names."""
+        """Raise ValueError if requests of these APIs have no field for the given names."""
         for what, attributes in _NAMED_BY.items():
             if what in given and not any(_names(key, attributes) for key in self.rule.api_keys):
                 apis = " and ".join(API[key].name for key in self.rule.api_keys)
@@ -216,27 +216,27 @@ class Requests:
 
 
 class Unfinished:
-    """Begun faults that are not in force, because no action follows their last step."""
+    """Faults without an action (`drop`, `delay`, ...), which are therefore not in force."""
 
     def __init__(self) -> None:
         self._steps: list[Requests] = []
 
     def add(self, step: Requests) -> None:
-        """Add the first step of a fault."""
+        """Add the first step of a fault that is being built."""
         self._steps.append(step)
 
     def follow(self, step: Requests, following: Requests | None) -> None:
-        """Replace a step by the next step; with None, remove it, because an action followed."""
+        """Replace a fault's last step by the next step, or by nothing when an action follows."""
         self._steps = [each for each in self._steps if each is not step]
         if following is not None:
             self._steps.append(following)
 
     def clear(self) -> None:
-        """Forget all steps at the beginning of a test."""
+        """Forget all faults without an action, at the beginning of a test."""
         self._steps.clear()
 
     def problem(self) -> str | None:
-        """Return the problem of the first fault without an action; None without such a fault."""
+        """Return a message about the first fault without an action; None if every fault has one."""
         if not self._steps:
             return None
         return (
@@ -245,7 +245,7 @@ class Unfinished:
         )
 
 
-#: The names that `where` compares, and the attributes of requests that hold them
+#: By argument of `where`, the attributes of requests that are compared with it
 #: (`broker.server.interception`).
 _NAMED_BY: Final = {
     "topic": ("topics", "topic_data", "topic_partitions", "topic_names"),
@@ -254,7 +254,7 @@ _NAMED_BY: Final = {
 
 
 def _names(api_key: int, attributes: tuple[str, ...]) -> bool:
-    """Return whether requests of an API have one of these attributes, directly or in groups."""
+    """Return whether requests of an API have one of these attributes."""
     fields = {each.name for each in dataclasses.fields(API[api_key].request)}
     if "topics" in attributes and "groups" in fields:
         return True  # OffsetFetch names topics by group

@@ -22,7 +22,7 @@ _TOLD = 10
 
 
 class Begun:
-    """An operation that has begun and may end once."""
+    """An operation that has begun; its outcome can be set once."""
 
     __slots__ = ("_recorder", "operation")
 

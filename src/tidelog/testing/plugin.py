@@ -222,7 +222,7 @@ def _check_markers(item: pytest.Item) -> None:
     found = getattr(item, "funcargs", {})
     scope: Scope = item.config.getini("tidelog_scope")
     if not markers or ("tidelog_cluster" in found and scope == "function"):
-        return  # the marker is for this test's own `tidelog_cluster`
+        return  # the marker sets up this test's own cluster
     scopes = {
         "tidelog_cluster": f"tidelog_scope = {scope}",
         "tidelog_cluster_module": "by its module",
@@ -245,7 +245,7 @@ def _as_marked(item: pytest.Item, spec: ClusterSpec) -> ClusterSpec:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail a passing test with a fault that was begun and never put in force."""
+    """Fail a passing test that built a fault without an action (`drop`, `delay`, ...)."""
     yield
     if _uses_clusters(item):
         for cluster in item.config.stash[_LIVE].clusters:
