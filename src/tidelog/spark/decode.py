@@ -61,7 +61,7 @@ class PartitionDecoder:
     def decode(
         self, chunk: memoryview, is_aborted: Callable[[BatchView], bool] = never
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a chunk. Raises CorruptBatchError with partition and offset.
+        """Yield the rows of fetched bytes. Raises CorruptBatchError with partition and offset.
 
         Batches that begin below `next_offset` give only their rows from that offset on.
         `is_aborted` is called with each batch in order, with control batches too; a batch for which

@@ -4,12 +4,13 @@ Spark writes at least once: it runs a failed task again, and repeats a batch who
 records of every attempt stay in the topic. Records written with `tidelog.batch.headers` carry a
 header with batch, run, task and attempt (`sink.batch_marks`), by which this module chooses the
 records to keep. For each task the module keeps the attempt that wrote all rows of the task, or else
-the attempt with the most rows. For each batch the module keeps the run whose kept attempts have the
-most rows. Equally good attempts and runs have the same rows, so the greatest id wins.
+the attempt with the most rows. Of several runs of a batch the module keeps the run with the most
+rows in kept attempts. Attempts or runs with equally many rows have the same rows, so the module
+keeps the greatest id.
 
 All records of a run are kept or dropped together, so a repeated batch may have its rows in other
 tasks, or in another order. A repeated batch must only have the same number of rows, as Spark
-requires of sources that can be replayed. Records without the header are kept.
+requires of sources that can be replayed. Records without the header `tidelog.batch` are kept.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _BATCH: Final = _ATTEMPT[:2]
 def with_batch_columns(df: DataFrame) -> DataFrame:
     """Return `df` with the parts of the header `tidelog.batch` as columns; null without the header.
 
-    If a record has the header several times, the last one counts. Raises ConfigError without a
+    If a record has the header several times, the last header counts. Raises ConfigError without a
     column `headers`.
     """
     from pyspark.sql import functions as sql

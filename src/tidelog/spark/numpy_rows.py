@@ -1,8 +1,8 @@
 """The rows of record batches as Arrow columns, by numpy alone: the plain counterpart of `_rows.c`.
 
-The batches' records are joined in one buffer, the arena. `record_fields` finds the fields in the
-arena, and Arrow copies keys and values from the arena. This module decodes if the extension was not
-compiled, and raises the error for damaged bytes if it was.
+The records of all batches are joined in one buffer, the arena. `record_fields` finds the fields in
+this buffer, and Arrow copies keys and values from the buffer. This module decodes if the extension
+was not compiled, and raises the error for damaged bytes if it was.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def decode_with_numpy(
 
 
 def _of(batches: Sequence[RowBatch], name: str) -> Ints:
-    """Return a field of the record's batch for each record."""
+    """Return one value for each record: the field `name` of the record's batch."""
     values = np.array([getattr(batch, name) for batch in batches], dtype=np.int64)
     return np.repeat(values, [batch.record_count for batch in batches])
 
 
 def _record_bounds(arena: bytes, batches: Sequence[RowBatch]) -> tuple[Ints, Ints]:
-    """Return where each record starts and ends in the arena."""
+    """Return where each record starts and ends in the buffer with all records."""
     bounds: list[int] = []
     firsts: list[int] = []
     origins: list[int] = []
@@ -94,9 +94,9 @@ def _record_bounds(arena: bytes, batches: Sequence[RowBatch]) -> tuple[Ints, Int
 def _cut(arena: bytes, pieces: Pieces) -> pa.Array:
     """Return a binary column of pieces of the arena, the buffer with all records.
 
-    Arrow gets the arena as one binary array with two elements for each row: the bytes of the row,
-    and the gap after these bytes. Arrow then takes every other element, which makes one copy of the
-    bytes.
+    Arrow gets the buffer with all records as one binary array with two elements for each row: the
+    bytes of the row, and the gap after these bytes. Arrow then takes the elements with rows and
+    skips the gaps, which copies the bytes once.
     """
     rows = len(pieces.starts)
     bounds = np.empty(2 * rows + 1, dtype=np.int32)

@@ -62,7 +62,7 @@ def starting_bounds(options: Mapping[str, str], *, is_stream: bool) -> Bounds:
 
 
 def ending_bounds(options: Mapping[str, str]) -> Bounds:
-    """Return the end of a batch, by default latest. Raises OptionError."""
+    """Return where a batch query ends, by default at "latest". Raises OptionError."""
     by_time = _timestamp_bounds(options, "endingTimestamp", "endingOffsetsByTimestamp", True)
     if by_time is not None:
         return by_time

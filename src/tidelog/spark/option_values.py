@@ -1,9 +1,9 @@
 """Values of options as text: booleans, numbers, times, lists, JSON.
 
-Every function takes the options by lower-case name, and the name as users write it. The function
-returns the value, or a default if the option is not given. For an invalid value a function raises
-OptionError with the name, the value and the expected form. This module contains no name of an
-option.
+Every function takes the options by lower-case name, and the option's name as users write it. Every
+function returns the option's value, or a default if the option is not given. For an invalid value a
+function raises OptionError with the name, the value and the expected form. This module contains no
+name of an option.
 """
 
 from __future__ import annotations

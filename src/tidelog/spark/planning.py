@@ -177,7 +177,7 @@ def _resolve(
     bounds: Bounds,
     held: Mapping[TopicPartition, _PlannedLog],
 ) -> dict[TopicPartition, int]:
-    """Return the offset of each partition to which the bounds resolve."""
+    """Return the offsets to which the bounds resolve, by partition."""
     timestamps = bounds.timestamps
     if bounds.timestamp is not None:
         timestamps = dict.fromkeys(held, bounds.timestamp)

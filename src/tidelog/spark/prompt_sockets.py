@@ -1,11 +1,10 @@
 """Immediate acknowledgements on the connection between Spark's Java process and a Python worker.
 
-Spark writes a task to its worker in two small parts. The connection waits for the acknowledgement
-of the first part before it sends the second part (Nagle's algorithm). The worker's kernel delays
-the acknowledgement of the first part by 40 ms, to send it together with data. So each task of a
-Python source or sink begins 40 ms late, which is more than the read of a small micro-batch takes.
-Linux sends the acknowledgement at once if the option TCP_QUICKACK is set; the option does not last,
-so each task sets it again.
+Spark writes a task to its worker in two small parts. By Nagle's algorithm the second part of a task
+waits for the acknowledgement of the first part. The worker's kernel delays this acknowledgement by
+40 ms, to send it together with data. So each task of a Python source or sink begins 40 ms late,
+which is more than the read of a small micro-batch takes. Linux sends the acknowledgement at once if
+the option TCP_QUICKACK is set; the option does not last, so each task sets it again.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ _OPEN_FILES = "/proc/self/fd"
 def acknowledge_at_once() -> None:
     """Send delayed acknowledgements of all TCP connections of this process, if the system can.
 
-    Spark does not name its worker's connection. On connections to other programs the option only
-    changes one acknowledgement.
+    Spark does not name its worker's connection. On connections to other programs TCP_QUICKACK only
+    speeds up one acknowledgement.
     """
     option = getattr(socket, "TCP_QUICKACK", None)
     if option is None or not os.path.isdir(_OPEN_FILES):
@@ -33,6 +32,6 @@ def acknowledge_at_once() -> None:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, option, 1)
         except OSError:
-            continue  # a socket of another address family
+            continue  # not a TCP socket, but of another address family
         finally:
             connection.detach()

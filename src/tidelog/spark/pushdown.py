@@ -39,7 +39,7 @@ _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _ALWAYS_SET: Final = ("topic", "partition", "offset", "timestamp", "timestampType")
 
 _EQUAL: Final = (EqualTo, EqualNullSafe)
-#: Comparisons of a column with a filter's value, as integers, by the class of the filter.
+#: For each class of filters, the comparison of a column with the filter's value.
 _HOLDS: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
     EqualTo: lambda column, value: bool(column == value),
     EqualNullSafe: lambda column, value: bool(column == value),

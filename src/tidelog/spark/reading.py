@@ -2,8 +2,8 @@
 
 A read runs in a Spark task, with a client of its own. The range ends at or below the high watermark
 that the driver read (with read_committed: the last stable offset), so all its records are committed
-and stay. A leader that returns fewer records has not caught up and gets another request. Records of
-another incarnation of the topic are never returned.
+and stay. A leader whose log ends before the range has not caught up and gets another request.
+Records of another incarnation of the topic are never returned.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ class _RangeReader:
         return fetched
 
     def _is_over(self, position: int, error: KafkaError) -> bool:
-        """Return whether nothing is left of the range after a failed fetch, or raise.
+        """Return whether the range is over after a failed fetch; raise `error` if it is fatal.
 
-        Returns False after the position moved to the start of the log, which failOnDataLoss=false
+        Returns False if the read continues at the start of the log, which failOnDataLoss=false
         allows.
         """
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:

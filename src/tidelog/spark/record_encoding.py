@@ -43,7 +43,7 @@ class RecordEncoder:
     def encode(self, start: int, end: int, picks: Ints | None = None) -> EncodedRecords:
         """Return the records of the rows `[start, end)`, or of the rows `picks[start:end]`.
 
-        Raises ValueError for rows outside the columns, and for more than 2 GiB.
+        Raises ValueError for row numbers outside the columns, and for more than 2 GiB of records.
         """
         is_constant = isinstance(self.timestamps_ms, int)
         payload, first, largest = rows.compiled.encode(

@@ -1,9 +1,10 @@
 """The fields of many records at once, as positions and lengths; no bytes are copied.
 
-A record's end depends on the length before it, so a plain loop walks the lengths. All other fields
-are read for all records together with numpy. Each round reads one byte of a varint, for the records
-whose varint has another byte. This module knows the record format v2 (KIP-98), but not batches and
-Arrow. Positions refer to one buffer, the arena. Malformed records raise CorruptRecordsError.
+A record begins where the previous record ends, so a plain loop walks the lengths of records. All
+other fields are read by numpy for all records together. Varints are read byte by byte: each round
+reads one byte in all records whose varint goes on. This module knows the record format v2 (KIP-98),
+but not batches and Arrow. All positions are positions in one buffer with all records, the arena.
+Malformed records raise CorruptRecordsError.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def read_varints(raw: npt.NDArray[np.uint8], positions: Ints) -> tuple[Ints, Int
 
 @dataclass(slots=True)
 class Pieces:
-    """Byte ranges in the arena, ascending; `null` marks ranges of length -1."""
+    """Byte ranges in the buffer with all records, ascending; `null` marks null keys or values."""
 
     starts: Ints
     ends: Ints
@@ -109,7 +110,7 @@ def _piece(raw: npt.NDArray[np.uint8], positions: Ints, limits: Ints, what: str)
     lengths, starts = read_varints(raw, positions)
     null = lengths < 0
     ends = starts + np.where(null, 0, lengths)
-    # The sum may wrap for a length near 2**63; the end then lies before the start.
+    # For a length near 2**63, start + length may overflow; the end then lies before the start.
     if ((lengths < -1) | (ends > limits) | (ends < starts)).any():
         raise CorruptRecordsError(f"the {what} of a record reaches beyond it")
     return Pieces(starts, ends, null)
@@ -144,7 +145,7 @@ class HeaderFields:
 
 
 def read_headers(raw: npt.NDArray[np.uint8], fields: RecordFields) -> HeaderFields:
-    """Return all headers of the records, in one round for each place in a list of headers.
+    """Return all headers of the records; each round reads the next header of every record.
 
     Raises CorruptRecordsError for malformed headers.
     """

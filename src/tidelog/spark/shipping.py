@@ -3,8 +3,8 @@
 Spark pickles a source with its reader, or a writer, on the driver and restores them in an
 executor's Python. If the executor lacks tidelog, unpickling fails before any code of tidelog can
 run. So the pickle contains a function by value, not by name: the function needs no module of
-tidelog, and restores the source or writer. Functions that a user or a pipeline pickles by name keep
-Python's own error.
+tidelog, and restores the source or writer. A missing function that a user or a pipeline pickled by
+name still raises Python's own error.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def _restorer() -> Callable[[bytes], object]:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "tidelog":
                 raise
-            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # for Spark's worker, which this error ends
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # the worker reads this variable, then ends
             raise ModuleNotFoundError(
                 f"the executor's Python {sys.executable} has no package tidelog: ship it with"
                 " spark.submit.pyFiles (--py-files), or install tidelog on every worker"
             ) from None
         from tidelog.spark.prompt_sockets import acknowledge_at_once
 
-        acknowledge_at_once()  # the rest of the task waits for the acknowledgement
+        acknowledge_at_once()  # Spark sends the rest of the task after this acknowledgement
         restored = object.__new__(kind)
         restored.__dict__.update(state)
         return restored

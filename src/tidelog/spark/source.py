@@ -89,7 +89,7 @@ class TidelogReader(Shipped, DataSourceReader):
         from tidelog.spark.reading import read_range
 
         if not isinstance(partition, RangePartition):
-            return  # Spark's placeholder for "no tasks"
+            return  # Spark's placeholder partition of a read without tasks
         wanted = OffsetRange(
             TopicPartition(partition.topic, partition.partition),
             partition.start,
@@ -130,8 +130,8 @@ class TidelogDataSource(Shipped, DataSource):
     def schema(self) -> str:
         """Return the DDL of the columns. Raises OptionError for unusable options.
 
-        Spark does not state here whether the query is a batch or a stream, so options that fit one
-        of them pass.
+        Spark does not state here whether the query is a batch or a stream, so options that are
+        valid for a batch or for a stream are accepted.
         """
         from tidelog.spark.columns import spark_ddl
 
@@ -161,7 +161,7 @@ class TidelogDataSource(Shipped, DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader for a stream, whose first call raises the error of unusable options.
 
-        Spark's runner would replace an error that is raised here by an error of its own.
+        Spark's runner would hide an error that is raised here behind the runner's own error.
         """
         from tidelog.spark.streaming.stream_reader import RejectedStreamReader, TidelogStreamReader
 

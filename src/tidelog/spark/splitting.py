@@ -1,9 +1,9 @@
 """Tasks from ranges: large ranges of offsets are split into parts of similar size.
 
 `maxRecordsPerPartition` limits the offsets of a task, and `minPartitions` requests a number of
-tasks. With both options the limit applies first, as in the connector, and more splits follow if
-there are fewer tasks than `minPartitions`. No task is empty, and the tasks of a partition together
-have each of its offsets once.
+tasks. If both options are set, `maxRecordsPerPartition` applies first, as in the connector, and
+more splits follow if there are fewer tasks than `minPartitions`. No task is empty, and the tasks of
+a partition together have each of its offsets once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.spark.planning import OffsetRange
 def split_ranges(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Return the tasks of ranges in order; with neither option each range is one task."""
+    """Return the tasks of ranges in order; if neither limit is given, each range is one task."""
     tasks = list(ranges)
     if max_records is not None:
         counts = [-(-each.size // max_records) for each in tasks]

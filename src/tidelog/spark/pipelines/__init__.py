@@ -9,7 +9,8 @@ writes into Delta and Iceberg. `ingest_report` is the report. `compact` merges s
 The table: `table` with its `manifests`. `table_access` reads it, `table_files` and `hadoop_files`
 are its file operations, `directory_lock` its lock.
 
-Proof: `continuity` (every offset once), `sequence` (from a table alone), `counting`, `spans`.
+`continuity` proves that files have every offset once, with `counting` and `spans`; `sequence`
+proves from a table alone that no number is missing.
 
 All pipelines share `task_rows` (work as Spark tasks), `job_progress`, `report` with `figures` and
 `html`.

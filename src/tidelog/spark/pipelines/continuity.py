@@ -47,7 +47,7 @@ class GapContent:
     records: int = 0
 
     def plus(self, other: GapContent) -> GapContent:
-        """Return the sums of the numbers of both gaps."""
+        """Return the content of two gaps together, as sums of their numbers."""
         return GapContent(
             self.control + other.control, self.absent + other.absent, self.records + other.records
         )
@@ -55,7 +55,7 @@ class GapContent:
 
 @dataclass(frozen=True, slots=True)
 class PartitionCount:
-    """Counts of the rows that the files have of one partition."""
+    """Counts of one partition's rows in the files."""
 
     rows: int
     distinct: int
@@ -66,7 +66,7 @@ class PartitionCount:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProof:
-    """One partition: `holds` if each offset of `wanted` has one row or a reason."""
+    """The proof of one partition: `holds` if each offset of `wanted` has one row or a reason."""
 
     wanted: OffsetRange
     rows: int
@@ -108,7 +108,7 @@ class ContinuityProof:
 
     @property
     def stray(self) -> int:
-        """Number of rows outside the wanted offsets."""
+        """Number of rows whose offsets lie outside the wanted ranges."""
         return sum(each.stray for each in self.partitions)
 
     @property
@@ -123,7 +123,7 @@ class ContinuityProof:
 
 
 def no_rows(wanted: Sequence[OffsetRange]) -> dict[TopicPartition, PartitionCount]:
-    """Return the counts of files without rows."""
+    """Return counts of zero rows for each wanted partition."""
     return {each.tp: PartitionCount(0, 0, each.end, each.start - 1, ()) for each in wanted}
 
 
@@ -179,13 +179,13 @@ def _outside(found: PartitionCount, wanted: OffsetRange) -> int:
 
 
 class LogGaps:
-    """A reader of the log's content in gaps."""
+    """A reader of the log at offsets without a row."""
 
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
 
     def look(self, tp: TopicPartition, gaps: Sequence[Gap]) -> GapContent:
-        """Read the log in the gaps, which must be in order of offset.
+        """Read the log at gaps (offsets without a row), which must be in order of offset.
 
         One fetch covers neighbouring gaps, so that a topic with a marker after each record is read
         about once.

@@ -23,8 +23,8 @@ def directory_lock(
 ) -> Iterator[None]:
     """Create a directory and hold its lock for a block.
 
-    Raises `error` if that fails: the message names `what`, the content of the directory, and
-    `other`, the program that may hold the lock.
+    Raises `error` if the directory or its lock cannot be had: the message names `what`, the content
+    of the directory, and `other`, the program that may hold the lock.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
 """ingest: a topic into a table, exactly once, with a proof after each run.
 
 A run takes the committed records after the end of the last run. Spark writes files of the records
-of the run, a proof counts the files, and one manifest adds the files to the table (`table.py`). A
-run without proof is not committed. `ingest` is one run. `follow` repeats runs until stopped; each
-batch has its own manifest, so no separate checkpoint can differ from the table.
+of the run, a proof counts the rows of the files, and one manifest adds the files to the table
+(`table.py`). A run without proof is not committed. `ingest` is one run. `follow` repeats runs until
+stopped; each batch has its own manifest, so no separate checkpoint can differ from the table.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
     "read_table",
 ]
 
-#: Maximum number of offsets in a batch of `follow`, which bounds the lost work; about ten files.
+#: Maximum number of offsets in a batch of `follow`, about ten files: a crash repeats one batch.
 OFFSETS_PER_BATCH: Final = 20_000_000
 _LETTERS: Final = "run"
 
@@ -123,7 +123,7 @@ class TopicIngest:
             elif letters is not None:
                 letters.sync(dead_folder)
             files = data_files(table.files, folder, self._topic)
-        except BaseException:  # also on a second Ctrl-C; after a kill, the next run cleans up
+        except BaseException:  # even after a second Ctrl-C, delete the run's files
             table.discard(run)
             if letters is not None:
                 letters.delete(dead_folder)
@@ -203,9 +203,9 @@ def ingest(
 
     `transform` turns the source's columns into the table's; it must keep one row for each record
     and the columns topic, partition and offset. A record for which the transform sets the column
-    `error` goes to `dead_letter`; the transform must keep key and value for that. The table does
-    not get the columns in `without`. `compacted` states that the topic is compacted, so that
-    offsets missing from its log are no loss. `progress` gets (tasks done, tasks). Raises
+    `error` goes to `dead_letter`; the transform must keep the key and value of such a record. The
+    table does not get the columns in `without`. `compacted` states that the topic is compacted, so
+    that offsets missing from its log are no loss. `progress` gets (tasks done, tasks). Raises
     TableError, KafkaError, DataLossError, BadRecordsError, ProofError (nothing committed), or
     Spark's errors.
     """

@@ -1,6 +1,6 @@
 """Progress of Spark's jobs in a `with` block: the numbers of done tasks and of all tasks.
 
-A thread polls Spark's status tracker. The numbers include all active jobs of the session.
+A thread polls Spark's status tracker. The numbers of tasks include all active jobs of the session.
 """
 
 from __future__ import annotations

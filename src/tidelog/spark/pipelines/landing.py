@@ -1,9 +1,9 @@
 """Files of one run: the records of offset ranges as Parquet, counted and proved, not yet committed.
 
-Rows go to a folder that no reader knows. The reading tasks write the files; Spark's writer does so
-after a transform or for a remote file system. Rows with the column `error` are bad records, which
-go to the dead-letter path. Bad records are read a second time, so that a run without bad records
-costs no more. A proof that does not hold raises ProofError.
+Rows go to a folder that no reader knows. The reading tasks write the files; after a transform, or
+for a remote file system, Spark's writer writes the files. Rows with the column `error` are bad
+records, which go to the dead-letter path. Bad records are read a second time, so that a run without
+bad records costs no more. A proof that does not hold raises ProofError.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class BadRecordsError(TidelogError):
 
 
 class TasksFailedError(TidelogError):
-    """A Spark job that failed for a reason of its own; nothing was committed."""
+    """A Spark job that failed outside tidelog's code; nothing was committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Landing:
     """Written and proved files."""
 
     proof: ContinuityProof
-    #: Folders of dead letters, as Spark reads them.
+    #: Paths of the folders of dead letters, in the form that Spark reads.
     dead_letters: tuple[str, ...] = ()
     runs: tuple[PartitionRun, ...] = field(default=())
 

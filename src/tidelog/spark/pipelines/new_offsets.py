@@ -29,7 +29,7 @@ def origin_of(client: OffsetsClient, topic: str) -> tuple[Origin, list[TopicPart
 def new_ranges(
     client: OffsetsClient, partitions: Sequence[TopicPartition], following: Mapping[int, int]
 ) -> list[OffsetRange]:
-    """Return the new offsets of each partition from `following` on, if there are any.
+    """Return the new offsets of each partition that has any; `following` has the next offsets.
 
     Raises DataLossError if the log no longer holds the next offset.
     """

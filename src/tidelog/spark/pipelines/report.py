@@ -98,7 +98,7 @@ class Plot:
         names: Sequence[object],
         heights: Mapping[str, Iterable[float]],
     ) -> Plot:
-        """Return a bar for each name; `heights` has the heights of each series, by label."""
+        """Return a bar chart over `names`; `heights` has the heights of each series, by label."""
         places = tuple(map(float, range(len(names))))
         series = tuple(
             Series(label, places, tuple(map(float, each))) for label, each in heights.items()
@@ -141,7 +141,7 @@ Figure = Plot | Timeline
 
 @dataclass(frozen=True, slots=True)
 class PipelineReport:
-    """The outcome of a pipeline; `holds` is whether the checked objects are as they should be."""
+    """The outcome of a pipeline; `holds` is False if a check of the pipeline failed."""
 
     title: str
     #: One sentence: the last line that a command prints.

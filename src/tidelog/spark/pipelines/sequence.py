@@ -43,7 +43,7 @@ class SequenceProof:
 
     @property
     def holds(self) -> bool:
-        """Whether every number appears once and no other row exists; the sum must agree, too."""
+        """Whether every number appears once and no other row exists, by counts and by the sum."""
         return (
             self.lost == 0
             and self.doubled == 0

@@ -42,7 +42,8 @@ def spans_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             same = partitions == partition
             ours = offsets if same.all() else offsets[same]
             for span in _spans(int(partition), ours):
-                # The first span of a batch mostly continues the last span of the previous batch.
+                # Usually the first span of an Arrow batch continues the last span of the previous
+                # Arrow batch.
                 if held and held[-1][0] == span[0] and held[-1][2] == span[1]:
                     before = held.pop()
                     span = (span[0], before[1], span[2], before[3] + span[3])

@@ -1,8 +1,8 @@
 """Spark tasks that do a pipeline's work and return rows of JSON values, or Arrow tables.
 
 A task returns an error of tidelog as a row, so that the driver raises one sentence instead of a
-worker's traceback. An executor without this package causes an error of tidelog, too. Exceptions
-that are not tidelog's own are defects, which Spark reports.
+worker's traceback. If an executor lacks this package, the driver also raises an error of tidelog.
+Exceptions that are not tidelog's own are defects, which Spark reports.
 """
 
 from __future__ import annotations

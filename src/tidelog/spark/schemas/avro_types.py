@@ -1,7 +1,7 @@
 """Arrow types of Avro schemas, and preparation of schemas for this package.
 
 Records become structs, and unions with null become nullable fields. Enums and UUIDs become text,
-and fixed becomes bytes. Timestamps are in UTC with microseconds; `decimal` and `date` keep their
+and `fixed` becomes bytes. Timestamps are in UTC with microseconds; `decimal` and `date` keep their
 meaning. Times of day, local timestamps and durations keep their underlying numbers or bytes. Unions
 of several types and records that contain themselves have no column type, and are errors with the
 path of the field.

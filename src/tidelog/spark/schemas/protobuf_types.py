@@ -26,7 +26,7 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _UNSIGNED_64: Final = pa.decimal128(20, 0)
 
 #: Arrow types by FieldDescriptor.cpp_type: int32, int64, uint32, uint64, double, float, bool. The
-#: numbers of enums are 8, of strings and bytes 9, of messages 10.
+#: cpp_type of enums is 8, of strings and bytes 9, of messages 10.
 _SCALARS: Final = {
     1: pa.int32(),
     2: pa.int64(),

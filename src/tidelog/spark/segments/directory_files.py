@@ -2,8 +2,8 @@
 
 This reader shares no code with the brokers, because an audit must not share mistakes with the
 writer. Every text file gives a value or an `IllegibleFileError` with the line and the reason. This
-module knows nothing of record batches, and lists no directory. Sources: CheckpointFile,
-LogFileUtils, UnifiedLog, MetaProperties, PartitionMetadataFile.
+module knows nothing of record batches, and lists no directory. Sources in Kafka's code:
+CheckpointFile, LogFileUtils, UnifiedLog, MetaProperties, PartitionMetadataFile.
 """
 
 from __future__ import annotations

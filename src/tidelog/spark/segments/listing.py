@@ -1,10 +1,10 @@
 """The content of log directories at one moment: replicas, segments, checkpoints, other files.
 
-High watermarks are read before any replica is listed. A replica in the ISR has every record below a
-high watermark, so a replica that is listed later must reach it, even while brokers append. A file
-that vanishes between listing and reading is no error, because the brokers delete and compact
-meanwhile. The listing reads no record. Problems are collected, not raised: the reader of a listing
-decides their meaning.
+High watermarks are read before any replica is listed. A replica in the ISR has every record below
+the high watermark. So a replica that is listed later must reach this high watermark, even while
+brokers append. A file that vanishes between listing and reading is no error, because the brokers
+delete and compact meanwhile. The listing reads no record. Problems are collected, not raised: the
+reader of a listing decides their meaning.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ListedLogDir:
 
 @dataclass(slots=True)
 class _Head:
-    """The files of a log directory itself."""
+    """The files that lie directly in a log directory, outside the replicas' directories."""
 
     path: str
     names: list[str]
@@ -162,7 +162,7 @@ def _check_log_directory(path: str, option: str) -> None:
 
 
 def list_directories(paths: Sequence[str]) -> tuple[ListedLogDir, ...]:
-    """Return the content of log directories, in the order that the module describes."""
+    """Return the content of log directories, with high watermarks read before all replicas."""
     heads = [_read_head(path) for path in paths]
     return tuple(_list_directory(head) for head in heads)
 

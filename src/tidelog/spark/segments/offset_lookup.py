@@ -1,9 +1,9 @@
 """The position of an offset in a log file, found by the index and a walk over batches.
 
 The index is only a hint. An index entry counts only if a batch header of this segment begins at its
-position, with a base offset at or below the wanted offset. Without an index entry that counts, the
-walk starts at byte 0. The walk reads batch headers only. Functions raise OSError; the caller
-handles a file that ends early.
+position, with a base offset at or below the wanted offset. Without a usable index entry, the walk
+starts at byte 0. The walk reads batch headers only. Functions raise OSError; the caller handles a
+file that ends early.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ def next_batch(descriptor: int, start: int, end: int, size: int, low: int) -> Fo
     pattern = _header_pattern(low)
     at = start
     while at < end:
-        # A header that begins in this step may reach beyond the step.
+        # The read is longer than the step by one header, because a header may begin at the step's
+        # end.
         data = os.pread(descriptor, min(_STEP_BYTES + HEADER_BYTES, size - at), at)
         if len(data) < HEADER_BYTES:
             return None
@@ -87,7 +88,7 @@ def _is_whole(descriptor: int, at: int, length: int, size: int) -> bool:
 
 
 def is_batch_start(descriptor: int, at: int, size: int, low: int) -> bool:
-    """Return whether the file ends at a position, or has a plausible header above `low` there."""
+    """Return whether a batch with a base offset above `low` may begin here, or the file ends."""
     if at == size:
         return True
     header = os.pread(descriptor, HEADER_BYTES, at)
@@ -108,8 +109,8 @@ def are_zeros(descriptor: int, start: int, end: int) -> bool:
 def sound_batches(path: str, start: int, size: int, low: int) -> Iterator[Rows]:
     """Yield the batches of a file from `start` on that have a correct checksum, step by step.
 
-    Bytes that are no batch are skipped, and offsets below `low` do not matter to the search. Each
-    step overwrites the rows of the previous step. Raises OSError.
+    Bytes that are no batch are skipped; the next batch must have a base offset of at least `low`.
+    Each step overwrites the rows of the previous step. Raises OSError.
     """
     rows = empty_rows(_STEP_ROWS)
     with open(path, "rb", buffering=0) as file:

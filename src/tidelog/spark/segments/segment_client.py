@@ -92,7 +92,7 @@ def _largest_timestamp(segment: ListedSegment) -> int:
             for number in reversed(range(size)):
                 entry = os.pread(file.fileno(), _TIME_ENTRY_BYTES, number * _TIME_ENTRY_BYTES)
                 if any(entry):
-                    # The last entry is written when a segment is rolled; before that, later
+                    # Until a segment is rolled, its time index lacks the last entry, and later
                     # timestamps may follow.
                     return int.from_bytes(entry[:8], "big", signed=True) if number else 2**63 - 1
     except OSError:

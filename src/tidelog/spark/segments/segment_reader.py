@@ -51,7 +51,7 @@ class SegmentReader(Shipped, DataSourceReader):
         from tidelog.spark.segments.segment_reading import read_segments
 
         if not isinstance(partition, SegmentPartition):
-            return  # Spark's placeholder for "no tasks"
+            return  # Spark's placeholder partition of a read without tasks
         with sentence_first():
             yield from read_segments(self._options, partition.task)
 

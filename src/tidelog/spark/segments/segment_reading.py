@@ -117,7 +117,7 @@ def _planned(options: ReadOptions, narrowing: Narrowing | None) -> list[SegmentT
 def split_by_bytes(
     wanted: OffsetRange, segments: Sequence[ListedSegment], task_bytes: int = TASK_BYTES
 ) -> list[OffsetRange]:
-    """Return a range in parts of about `task_bytes`, split at file boundaries if that is enough."""
+    """Return a range in parts of about `task_bytes`, split at file boundaries where possible."""
     cuts = [wanted.start]
     held = 0
     ends = [*(each.base_offset for each in segments[1:]), wanted.end]

@@ -36,7 +36,7 @@ def murmur2_of_all(column: pa.BinaryArray) -> npt.NDArray[np.uint32]:
     """Return the hash of each key; a null key gets the hash of an empty key."""
     offsets, raw = binary_parts(column)
     starts, sizes = offsets[:-1], np.diff(offsets)
-    raw = np.concatenate([raw, np.zeros(4, np.uint8)])  # padding: each byte begins four bytes.
+    raw = np.concatenate([raw, np.zeros(4, np.uint8)])  # padding for `words`
     # `words` has the four bytes that begin at each position, as a view without a copy.
     words = np.lib.stride_tricks.as_strided(
         raw, shape=(max(len(raw) - 3, 0), 4), strides=(1, 1), writeable=False
@@ -82,8 +82,8 @@ class TopicPlacement:
     ) -> Ints:
         """Return a partition for each row.
 
-        `rows` are the places of the rows in the task, for errors; `sizes` are their bytes. Raises
-        SinkError for a partition that the topic does not have.
+        `rows` are row numbers in the task, for error messages; `sizes` are the sizes of the rows.
+        Raises SinkError for a partition that the topic does not have.
         """
         count = len(rows)
         placed = np.full(count, -1, dtype=np.int64)

@@ -26,7 +26,7 @@ from tidelog.spark.sink.placement import Ints, binary_parts
 from tidelog.spark.sink.row_columns import SinkError
 
 Bytes = npt.NDArray[np.uint8]
-#: Maximum size of an offset delta below 2^20 as a varint.
+#: Maximum size in bytes of the varint of an offset delta below 2^20.
 _DELTA_BYTES: Final = 3
 _MAX_BATCH_RECORDS: Final = 1 << 20
 _EMPTY: Final = pa.scalar(b"", pa.binary())
@@ -67,7 +67,7 @@ def _varint_sizes(values: Ints) -> Ints:
 
 
 def _joined_lines(parts: Sequence[tuple[Bytes, Ints]]) -> pa.BinaryArray:
-    """Return one binary value for each row, which joins the row's bytes of all parts."""
+    """Return one binary value for each row: the row's bytes from all `parts`, joined."""
     lines = np.concatenate([part for part, _ in parts], axis=1)
     kept = np.concatenate(
         [np.arange(part.shape[1]) < sizes[:, None] for part, sizes in parts], axis=1
@@ -87,10 +87,11 @@ def binary_column(data: Bytes, sizes: Ints) -> pa.BinaryArray:
 def encoded_headers(
     headers: pa.ListArray | None, marks: Bytes | None, count: int, rows: Ints
 ) -> pa.BinaryArray | None:
-    """Return the headers of each record as in a batch, with their number.
+    """Return each record's number of headers and headers, encoded as in a batch.
 
     Returns None if no record has headers. `marks` are the values of the header `tidelog.batch`,
-    which becomes the last header of each record. `rows` are places in the task, for errors.
+    which becomes the last header of each record. `rows` are row numbers in the task, for error
+    messages.
     """
     if headers is None and marks is None:
         return None
@@ -113,7 +114,7 @@ def encoded_headers(
 
 def _own_headers(headers: pa.ListArray, rows: Ints) -> tuple[pa.BinaryArray, Ints]:
     """Return the encoded headers of each row, without the leading count, and their count."""
-    # `take` makes the list begin at 0, and gives null lists no entries.
+    # `take` copies the lists into an array that begins at 0 and has no entries for null lists.
     compact = headers.take(pa.array(np.arange(len(headers), dtype=np.int64)))
     lists = np.frombuffer(compact.buffers()[1], dtype=np.int32)[
         compact.offset : compact.offset + len(compact) + 1

@@ -191,7 +191,7 @@ class WriteTask:
 
 
 def _timestamps_ms(columns: RowColumns, rows: Ints, now_ms: int) -> Ints | int:
-    """Return each row's timestamp, or the present time for all rows; null takes the present time.
+    """Return each row's timestamp, or the present time for all rows; null becomes the present time.
 
     Raises SinkError for a time before 1970, which Kafka's producers reject as well. A time of -1
     means a record without a timestamp, and is kept.

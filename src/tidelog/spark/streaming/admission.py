@@ -16,11 +16,12 @@ from tidelog.core.types import TopicPartition
 def limit_offsets(
     limit: int, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return the ends of a batch of about `limit` offsets.
+    """Return the end offsets of a micro-batch of about `limit` offsets.
 
     Each partition takes its share of the waiting offsets, rounded down, but at least one offset.
-    Without the minimum of one offset, a small partition beside a large one would never be read. So
-    a batch may exceed the limit by fewer offsets than there are partitions.
+    Without the minimum of one offset, a small partition beside a large partition would never be
+    read. The minimum of one offset may make a batch exceed the limit by almost one offset per
+    partition.
     """
     sizes = {tp: end - starts[tp] for tp, end in ends.items() if end > starts[tp]}
     total = sum(sizes.values())
@@ -33,7 +34,7 @@ def limit_offsets(
 
 
 def count_waiting(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
-    """Return how many offsets wait; a partition whose end is below its start counts as 0."""
+    """Return the number of unread offsets; a partition whose end is below its start has 0."""
     return sum(max(0, end - starts[tp]) for tp, end in ends.items())
 
 

@@ -3,8 +3,8 @@
 With the trigger "0 seconds", Spark requests offsets from an idle source about 90 times a second.
 The wait spares the cluster most requests for offsets, and delays no record. Each leader gets one
 Fetch request at the ends of its logs, and holds the request until a record comes
-(`fetch.max.wait.ms`). The records of the responses are dropped, because the batch's tasks read them
-again.
+(`fetch.max.wait.ms`). The wait drops the fetched records, because the batch's tasks read the
+records again.
 
 A leader that does not respond delays only the detection of its own records: the wait ends in time.
 """
@@ -38,7 +38,7 @@ class Arrivals:
         self._watches: dict[int, _Watch] = {}
 
     def wait(self, by_leader: Mapping[int, Mapping[TopicPartition, int]], wait_ms: int) -> bool:
-        """Return True once a log has a record at or beyond its offset; False after `wait_ms`."""
+        """Return True once a log has a record from the given offset on; False after `wait_ms`."""
         self._arrived.clear()
         for leader, offsets in by_leader.items():
             watch = self._watches.get(leader)
@@ -56,7 +56,7 @@ class Arrivals:
 
 
 class _Watch:
-    """A thread that keeps one Fetch request at a time at one leader."""
+    """A thread that keeps at most one Fetch request waiting at one leader."""
 
     def __init__(
         self, client: BlockingClient, isolation_level: int, arrived: threading.Event
@@ -95,8 +95,8 @@ class _Watch:
                     if any(len(each.records) for each in found.values()):
                         self._arrived.set()
                 except TidelogError as error:
-                    # The reader lists offsets after each wait, and reports the error if that fails
-                    # too.
+                    # The error is only logged here: the reader lists offsets after each wait, and
+                    # raises the error of that request.
                     _log.debug("waiting for records at %s: %s", sorted(offsets), error)
                     time.sleep(max(0.0, begun + wait_ms / 1000 - time.monotonic()))
                 self._is_free.set()

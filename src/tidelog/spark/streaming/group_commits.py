@@ -4,8 +4,9 @@ A `StreamingQueryListener` learns of each batch after the batch is complete, and
 offsets. Spark's own call for commits (`commit` of the source) comes one batch late, and never for
 the last batch. The group has no members and decides nothing: a query continues from its checkpoint.
 
-The commits run in a thread. A cluster that does not respond delays the commits and fails no query.
-If the end offsets of several batches wait, only the end offsets of the latest batch are committed.
+A thread of the driver sends the commits. A cluster that does not respond delays the commits and
+fails no query. If the end offsets of several batches wait, only the end offsets of the latest batch
+are committed.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class GroupCommitListener(StreamingQueryListener):
 
 
 class _Commits:
-    """Offsets that wait for their commit, with the thread that commits them."""
+    """Offsets that are still to be committed, and the thread that commits these offsets."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self._bootstrap = bootstrap

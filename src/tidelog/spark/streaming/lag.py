@@ -24,12 +24,12 @@ class Lag:
 
     @property
     def total(self) -> int:
-        """Number of offsets behind, over all partitions."""
+        """Number of offsets by which the query is behind, over all partitions."""
         return sum(self.by_partition.values())
 
     @property
     def largest(self) -> int:
-        """Number of offsets behind in the partition that is furthest behind."""
+        """Number of offsets by which the query is behind in its slowest partition."""
         return max(self.by_partition.values(), default=0)
 
 

@@ -33,7 +33,7 @@ class LogView:
 class StreamStep:
     """The next step of a stream: its start offsets, its end offsets, and losses."""
 
-    #: Start of each partition in the next batch; partitions that are gone are absent.
+    #: By partition, the offset at which the next batch starts; deleted partitions are left out.
     starts: dict[TopicPartition, int]
     #: By partition, the offset up to which the stream can read. An end below the start means that
     #: the stream continues at the end.
@@ -52,10 +52,10 @@ def next_step(
 ) -> StreamStep:
     """Return the next step of a stream from the offsets that it has reached.
 
-    `view.earliest` must have the partitions of recreated topics, and partitions that are new to the
-    stream. A recreated topic is read from its log start, at which the present batch ends and the
-    next batch starts. The checkpoint thus separates the batches before and after the recreation,
-    and a restarted query repeats them unchanged.
+    `view.earliest` must have the log starts of recreated topics and of partitions that are new to
+    the stream. A recreated topic is read from its log start, at which the present batch ends and
+    the next batch starts. No batch has records from both before and after the recreation of a
+    topic, so a restarted query repeats its batches unchanged.
     """
     step = StreamStep({}, {}, [])
     for tp, start in sorted(reached.items()):

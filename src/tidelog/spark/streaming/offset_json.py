@@ -53,7 +53,7 @@ def offsets_from_json(given: object) -> Offsets:
 
 
 def is_pinned(given: Mapping[str, object]) -> bool:
-    """Return whether offsets are the end of a first batch with pinned partitions."""
+    """Return whether offsets are the end of a first batch that reads nothing of some partitions."""
     return FIRST_BATCH_PINNED in given
 
 

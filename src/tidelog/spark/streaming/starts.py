@@ -1,11 +1,11 @@
 """The start of a new query: `startingOffsets` and the timestamp forms, resolved once.
 
-The start "latest" depends on the time at which it is resolved. If the first batch dies before its
-commit, a restarted query would resolve "latest" again and lose the records that came in between.
-The connector stores the resolved offsets beside the checkpoint, but Spark does not give a Python
-source the checkpoint's path. So the first batch reads no records of partitions that start at
-"latest" (`pinned`). The start of a pinned partition is the batch's end, which Spark stores before
-the batch runs.
+The start "latest" depends on the time at which it is resolved. If the query died before the commit
+of its first batch, a restart would resolve "latest" again and lose the records that came in
+between. The connector stores the resolved offsets beside the checkpoint, but Spark does not give a
+Python source the checkpoint's path. So the first batch reads no records of partitions that start at
+"latest" (`pinned`). Such a partition starts at the end of the first batch, which Spark stores
+before the batch runs.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Spark keeps one stream reader in a Python process of the driver for as long as a query runs. Spark
 calls `latestOffset` for the end of the next batch and `partitions` for its tasks, and reads in
-workers. The offsets that Spark stores have all state that a restart needs. The reader's other state
-(topic ids, the first offsets, the target of AvailableNow) only lets it detect more changes.
+workers. The offsets that Spark stores have all state that a restart needs. The state that Spark
+does not store (topic ids, the first offsets, the target of AvailableNow) only lets the reader
+detect more changes.
 
 An offset that goes back is intended: after a topic was recreated or a log truncated, the stream
 continues at the lower offset.
@@ -81,7 +82,7 @@ class TidelogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvaila
             return self._driver().latest(start, limit)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the options' limit: Spark has no limit for both bounds, so the reader waits."""
+        """Return the limit in the options: the maximum if given, else the minimum."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -117,7 +118,7 @@ class TidelogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvaila
         """Yield the rows of one task as Arrow batches."""
         from tidelog.spark.streaming.stream_tasks import read_ranges
 
-        if isinstance(partition, PackedPartition):  # else Spark's placeholder for "no tasks"
+        if isinstance(partition, PackedPartition):  # else Spark's placeholder without a task
             with sentence_first():
                 yield from read_ranges(self._options, partition.ranges)
 
@@ -161,7 +162,8 @@ class BatchPlanner:
         self._log_ends: Offsets = {}
         self._has_looked = False
         self._is_bounded = False
-        #: The steps of a bounded query up to its end; None before its first check.
+        #: The end of a bounded query (AvailableNow) and the losses up to there; None before the
+        #: first check.
         self._target: StreamStep | None = None
         #: The end of the batch that this process planned last; None before the first batch.
         self._last_end: Offsets | None = None
@@ -177,7 +179,7 @@ class BatchPlanner:
         return offsets_to_json(self._log_ends) if self._log_ends else None
 
     def stop_at_next_ends(self) -> None:
-        """Make the next check fix how far the query reads."""
+        """Bound the query: it reads up to the log ends that the next check finds."""
         self._is_bounded = True
 
     def initial(self) -> Any:
@@ -202,7 +204,8 @@ class BatchPlanner:
             left_ms = give_up - monotonic_ms()
             if left_ms <= 0 or self._is_bounded:
                 return start
-            # If records already wait for minOffsetsPerTrigger, each new record would end the wait.
+            # If records already wait for minOffsetsPerTrigger, no log is watched, because each new
+            # record would end the wait.
             watched = {} if waiting else self._cluster.by_leader(step.ends)
             if not self._arrivals.wait(watched, left_ms):
                 return start
@@ -237,7 +240,7 @@ class BatchPlanner:
         while True:
             view, recreated = self._view(reached)
             step = next_step(reached, view, recreated)
-            # A new leader may not show yet all records that the former leader had committed.
+            # For a moment a new leader may report a log end below records that are committed.
             if not _is_behind(reached, view, recreated):
                 break
             if monotonic_ms() - begun >= self._cluster.loss_patience_ms:
@@ -332,7 +335,7 @@ class BatchPlanner:
     def _checked_first(
         self, ends: Offsets, pinned: frozenset[TopicPartition], *, is_first_pinned: bool
     ) -> Offsets:
-        """Return the ends of a first batch that did not complete, without the pinned partitions."""
+        """Return the ends of an incomplete first batch, except those of `pinned` partitions."""
         if not is_first_pinned:
             self._report_unknown_start(ends)
         return {tp: last for tp, last in ends.items() if tp not in pinned}

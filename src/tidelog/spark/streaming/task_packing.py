@@ -23,7 +23,7 @@ def pack_ranges(
 ) -> list[tuple[OffsetRange, ...]]:
     """Return the ranges of each task; the largest range first joins the first task with room.
 
-    The order depends only on the ranges, so that a repeated batch has the same tasks.
+    The tasks depend only on the ranges, so that a repeated batch has the same tasks.
     """
     tasks: list[list[OffsetRange]] = []
     sizes: list[int] = []

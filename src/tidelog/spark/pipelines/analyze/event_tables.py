@@ -92,14 +92,14 @@ def legible(records: DataFrame) -> DataFrame:
         of("count", "long").alias("count"),
         sf.coalesce("event_key", sf.sha2("json", 256)).alias("identity"),
     )
-    # A JSON document without time or reporting broker is not an event; its null kind counts it as
-    # illegible.
+    # A JSON document without time or reporting broker is not an event; documents with a null kind
+    # are counted as illegible.
     is_event = sf.col("time_ms").isNotNull() & sf.col("told_by").isNotNull()
     return known.withColumn("kind", sf.when(is_event, sf.col("kind")))
 
 
 def led_rows(events: DataFrame) -> DataFrame:
-    """Return a row for each partition in the sample of a failover."""
+    """Return a row for each partition that a failover event lists."""
     failovers = events.where(events.kind == FAILOVER).select("json")
     return failovers.mapInArrow(_led_rows, _PARTITION_ROWS_DDL)
 
@@ -167,7 +167,7 @@ def history_rows(
             else:
                 changes.append(change)
     if not changes and snapshot is None:
-        return []  # no change and no snapshot, only a failover, names this partition
+        return []  # only a failover event names this partition, no change and no snapshot
     scope = judgement.scope
     found = partition_history(changes, snapshot, handovers, scope, judgement.min_isr_of(topic))
     rows: list[tuple[Any, ...]] = [
@@ -216,7 +216,7 @@ def _phases(rows: pa.Table) -> pa.Table:
 
 
 def _parsed(text: str, parse: Callable[[Mapping[str, Any]], Any]) -> Any:
-    """Return `parse` of a JSON document; None if the document lacks the fields of its kind."""
+    """Return the result of `parse` for a JSON document; None if its kind's fields are missing."""
     try:
         return parse(json.loads(text))
     except (KeyError, TypeError, ValueError, AttributeError):

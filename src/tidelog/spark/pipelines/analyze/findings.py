@@ -23,7 +23,7 @@ class StateTimes:
 
     @classmethod
     def sum_of(cls, parts: Iterable[StateTimes]) -> StateTimes:
-        """Return the sums of the times, state by state."""
+        """Return the total time in each state over several partitions."""
         ms = dict.fromkeys(State, 0)
         for each in parts:
             for state, value in each.ms.items():

@@ -1,4 +1,4 @@
-"""The lag of groups in records and in time, now and at the ends of windows.
+"""The lag of consumer groups in records and in time, now and at the ends of time windows.
 
 Current lags are exact: the end of the log is read after the committed offset, and the age is that
 of the first unread record. Past committed offsets are exact unless compaction has removed a commit.
@@ -52,7 +52,7 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class LagPoint:
-    """The lag of one group at the end of a window, over its partitions."""
+    """The lag of one group at the end of a window, summed over the group's partitions."""
 
     group: str
     time_ms: int

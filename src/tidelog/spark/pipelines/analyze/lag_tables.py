@@ -1,8 +1,8 @@
 """Committed offsets over time, read from `__consumer_offsets` by Spark.
 
-Each task decodes commits and keeps the last one of a group, partition and window. The topic is
-compacted: an old commit that a later commit replaced may be gone, so a window can lack commits.
-`group_lag` computes the lags from the committed offsets.
+Each task decodes commits and keeps the last commit of each group in each partition and time window.
+The topic is compacted: an old commit that a later commit replaced may be gone, so a window can lack
+commits. `group_lag` computes the lags from the committed offsets.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _COMMITS_DDL: Final = "group string, topic string, partition int, window int, place long, at long"
-#: Maximum number of window ends for which the ends of logs are read; of more windows, some are left
-#: out.
+#: Maximum number of window ends for which the ends of logs are read; if there are more windows,
+#: some window ends are left out.
 _MOST_TIMES: Final = 120
 
 

@@ -155,8 +155,7 @@ class IsrAbsence:
     start_ms: int
     end_ms: int
     broker: int
-    #: The leader when the replica left the ISR, or the broker of the replica if it was a dead
-    #: leader.
+    #: The leader when the replica left the ISR; if the replica was a dead leader, its broker.
     leader: int
     cause: str
 
@@ -170,7 +169,7 @@ class PartitionHistory:
     #: Number of missing events: an event's previous state differs from the state after the
     #: preceding event.
     missed: int
-    #: The largest step back of the clocks between two events in order.
+    #: The largest number of ms by which an event's time lies before the previous event's time.
     clock_step_ms: int
 
 
@@ -181,7 +180,7 @@ def partition_history(
     scope: Scope,
     min_isr: int,
 ) -> PartitionHistory:
-    """Return the states of one partition in a scope, over all incarnations of its topic."""
+    """Return one partition's states in the analysed time, over all incarnations of its topic."""
     by_topic_id: dict[str, list[ObservedChange]] = {}
     for change in changes:
         by_topic_id.setdefault(change.topic_id, []).append(change)
@@ -222,7 +221,7 @@ def partition_history(
 
 
 def in_order(changes: Iterable[ObservedChange]) -> tuple[list[ObservedChange], int]:
-    """Return changes by epoch, with rising times, and the largest step back of the clocks."""
+    """Return changes by epoch, their times made to rise, and the largest correction in ms."""
     unique = {(each.leader_epoch, each.partition_epoch): each for each in changes}
     ordered: list[ObservedChange] = []
     step_ms = 0
@@ -262,9 +261,9 @@ class _TopicLife:
     changes: Sequence[ObservedChange]
     snapshot: Snapshot | None
     known_from_ms: int
-    #: The end of the scope, or the first event of the topic's next incarnation.
+    #: The end of the analysed time, or the first event of the topic's next incarnation.
     end_ms: int
-    #: Whether the topic was deleted, at an unknown time.
+    #: Whether the topic was deleted; the time of the deletion is unknown.
     is_gone: bool
     has_predecessor: bool
     min_isr: int
@@ -287,7 +286,7 @@ def _first_ms(changes: Sequence[ObservedChange], snapshot: Snapshot | None, scop
 
 
 def _of_life(life: _TopicLife) -> tuple[list[Interval], int]:
-    """Return the intervals of one topic id up to its end, and the number of missed changes."""
+    """Return the state intervals under one topic id, and the number of changes without an event."""
     if not life.changes:
         return _without_events(life)
     intervals = [_before_first(life)]
@@ -328,11 +327,11 @@ def _without_events(life: _TopicLife) -> tuple[list[Interval], int]:
 
 
 def _before_first(life: _TopicLife) -> Interval:
-    """Return the state before the first event, which the event itself reports."""
+    """Return the state before the first event, as the event itself reports it."""
     first = life.changes[0]
     begun = min(life.known_from_ms, first.time_ms)
     if life.has_predecessor:
-        begun = first.time_ms  # the time before belongs to the topic's previous incarnation
+        begun = first.time_ms  # before this event the topic's previous incarnation existed
     if first.cause == _CREATED:
         state = State.UNKNOWN if life.has_predecessor else State.ABSENT
         return Interval(life.topic_id, begun, first.time_ms, state)
@@ -346,7 +345,7 @@ def _follows(change: ObservedChange, following: ObservedChange) -> bool:
 
 
 def _agrees(last: ObservedChange, snapshot: Snapshot) -> bool:
-    """Return whether a snapshot agrees with the last event, as an older snapshot always does."""
+    """Return whether a snapshot agrees with the last event; True for an older snapshot."""
     if snapshot.leader_epoch < last.leader_epoch or snapshot.time_ms < last.time_ms:
         return True
     return snapshot.leader == last.leader and sorted(snapshot.isr) == sorted(last.isr)
@@ -371,7 +370,7 @@ def _with_handovers(
     handovers: Sequence[Handover],
     by_topic_id: Mapping[str, Sequence[ObservedChange]],
 ) -> list[Interval]:
-    """Return the intervals, "failing over" from a leader's death until the takeover."""
+    """Return the intervals with "failing over" from a leader's death until the takeover."""
     begun: dict[int, list[int]] = {}
     for changes in by_topic_id.values():
         for change in changes:
@@ -428,7 +427,7 @@ def joined(intervals: Iterable[Any]) -> list[Any]:
 
 
 def _clipped(intervals: Sequence[Interval], scope: Scope) -> list[Interval]:
-    """Return the intervals cut to the scope; the state is unknown at times without an interval."""
+    """Return the intervals cut to the analysed time; without an interval the state is unknown."""
     result: list[Interval] = []
     at = scope.start_ms
     for interval in intervals:

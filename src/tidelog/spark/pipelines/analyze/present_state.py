@@ -1,4 +1,4 @@
-"""The current state of the cluster, which is the last state of an analysis.
+"""The current state of the cluster, with which an analysis of its past ends.
 
 Brokers report partitions, leaders, ISRs and min.insync.replicas. A partition without any event has
 not changed, so its current state held all the time. The current min.insync.replicas counts for all
@@ -57,6 +57,6 @@ def present_state(client: BlockingClient) -> PresentState:
         except KafkaError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-            continue  # the topic was deleted meanwhile, so none of its partitions is judged
+            continue  # a topic that was just deleted gets no judgement
         min_isr[name] = next((int(each.value) for each in values if each.value), 1)
     return PresentState(time_ms, partitions, min_isr, dict(replicas))

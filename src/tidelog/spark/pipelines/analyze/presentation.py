@@ -348,7 +348,7 @@ def _cdf(findings: Findings) -> Plot:
     series = tuple(
         Series(
             each.phase,
-            # A logarithmic axis has no zero, and events count whole milliseconds.
+            # Durations of 0 ms are drawn as 1 ms, because a logarithmic axis has no zero.
             tuple(max(1.0, value) for value in each.quantiles),
             tuple(float(percent) for percent in range(101)),
         )

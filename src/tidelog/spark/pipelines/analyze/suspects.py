@@ -29,7 +29,7 @@ JUDGED_BY_LEADER: Final = ("slow", "no_fetch", "epoch", "unknown", "leader_read"
 OF_LEADER: Final = ("leader_read",)
 #: Significance level of a suspect, before it is divided by the number of brokers.
 SIGNIFICANCE: Final = 0.05
-#: Minimum number of incidents of a suspect; fewer prove nothing.
+#: Minimum number of incidents of a suspect; fewer incidents prove nothing.
 MIN_INCIDENTS: Final = 3
 _MIN_LIFT: Final = 1.5
 
@@ -87,7 +87,7 @@ class Suspicion:
 def incidents_of(counts: Iterable[DepartureCount], role: DepartureRole) -> list[Incidents]:
     """Return the incidents of brokers in a role, in order of broker and cause.
 
-    As a leader, a broker counts the departures of followers from the ISRs that it led.
+    In the role of leader, a broker's incidents are departures of followers from ISRs that it led.
     """
     grouped: dict[tuple[int, str], list[DepartureCount]] = {}
     for each in counts:
@@ -109,7 +109,7 @@ def incidents_of(counts: Iterable[DepartureCount], role: DepartureRole) -> list[
 
 
 def _says_anything(found: Incidents) -> bool:
-    """Return whether a broker, in the role of `found`, may have caused the ISR departures."""
+    """Return whether the broker may have caused these ISR departures in this role."""
     if found.role is DepartureRole.LEADER:
         return found.cause in JUDGED_BY_LEADER
     return found.cause not in OF_LEADER
@@ -124,7 +124,7 @@ def _incidents(seconds: Iterable[int]) -> int:
 def suspicions(
     found: Iterable[Incidents], shares: Mapping[DepartureRole, Mapping[int, float]]
 ) -> list[Suspicion]:
-    """Return every broker with unplanned incidents, the least likely first.
+    """Return every broker with unplanned incidents; the least probable number of incidents first.
 
     `shares` has, by role, a broker's share of all replicas or of all time as leader.
     """

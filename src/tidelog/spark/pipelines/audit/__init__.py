@@ -3,9 +3,10 @@
 `auditing` is the pipeline: list, scan, join, compare, repeat. `metadata` asks a running cluster
 about its partitions.
 
-Scan: `ranges` are the byte ranges that tasks scan, `spark_tasks` the tasks on Spark. `range_scan`
-reads a range with `batch_checks` and `index_checks`. `kept_results` lets a stopped audit continue.
+`ranges` are the byte ranges that tasks scan, and `spark_tasks` runs the tasks on Spark.
+`range_scan` reads a range with `batch_checks` and `index_checks`. `kept_results` lets a stopped
+audit continue.
 
-Result: `joining` makes one result of a replica's ranges, `comparing` compares replicas, `detail`
-compares single records. `findings` and `reporting` are the report.
+`joining` makes one result from the results of a replica's ranges, `comparing` compares replicas,
+`detail` compares single records. `findings` and `reporting` are the report.
 """

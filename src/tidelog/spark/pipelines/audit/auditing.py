@@ -1,4 +1,4 @@
-"""The audit itself: list, scan, join and compare replicas, and repeat the audit of suspect ones.
+"""The audit itself: list, scan, join and compare replicas, and repeat this for suspect partitions.
 
 Brokers may append, roll, delete and compact during an audit. The audit therefore lists a partition
 again if it shows damage or vanished files. If the files of the partition are unchanged, its
@@ -74,7 +74,7 @@ class Audit:
 
     directories: tuple[ListedLogDir, ...]
     partitions: list[PartitionAudit]
-    #: Findings about directories, not about replicas.
+    #: Findings about log directories and about the placement of replicas.
     findings: list[AuditFinding]
     seconds: float
     bytes_read: int
@@ -133,7 +133,7 @@ def audit_directories(
 def check_directories(
     directories: Sequence[ListedLogDir], view: ClusterAssignments
 ) -> list[AuditFinding]:
-    """Return findings about the directories themselves and about the places of replicas."""
+    """Return findings about directories, and about replicas that are missing or not assigned."""
     found: list[AuditFinding] = []
     clusters = [each.cluster for each in directories if each.cluster is not None]
     usual = view.cluster or (max(clusters, key=clusters.count) if clusters else None)

@@ -32,7 +32,7 @@ _SECOND: Final = np.uint64(0x94D049BB133111EB)
 
 @dataclass(slots=True)
 class Columns:
-    """Batch headers of one step; offsets that neighbouring batches prove wrong are corrected."""
+    """Batch headers of one step of a scan; wrong offsets are corrected by neighbouring batches."""
 
     positions: Ints
     bases: Ints
@@ -155,7 +155,7 @@ class BatchChecks:
     def _expected(self, columns: Columns) -> Ints:
         """Return the base offset that continues the previous batch; -1 if unknown."""
         first = -1 if self._last is None else self._last + 1
-        # The last offset of a batch with a wrong checksum at the end of the step is unknown.
+        # If the last batch of a step has a wrong checksum, its last offset is unknown.
         return np.concatenate(([first], columns.lasts[:-1] + 1))
 
     def _correct_outliers(self, off: Ints, expected: Ints, columns: Columns) -> None:

@@ -40,7 +40,7 @@ def gaps_of(
 def check_ends(
     audits: Sequence[ReplicaAudit], high: int, assigned: PartitionMetadata | None
 ) -> list[AuditFinding]:
-    """Return replicas that end below the partition's high watermark."""
+    """Return findings about replicas that end below the partition's high watermark."""
     found: list[AuditFinding] = []
     for audit in audits:
         replica = audit.replica
@@ -69,7 +69,7 @@ def check_ends(
 
 
 def check_identity(replicas: Sequence[Replica]) -> list[AuditFinding]:
-    """Return replicas with another topic id, and double replicas of one broker."""
+    """Return findings about replicas with another topic id or twice on one broker."""
     found: list[AuditFinding] = []
     ids = [each.topic_id for each in replicas if each.topic_id is not None]
     usual = max(ids, key=ids.count) if ids else None

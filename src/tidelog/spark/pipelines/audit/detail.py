@@ -65,7 +65,7 @@ class Divergence:
     history: str
     other: str
     other_history: str
-    #: Number of differing offset buckets, from that of `offset` on.
+    #: Number of offset buckets that differ, from the bucket with `offset` to the end.
     buckets: int
 
 
@@ -79,7 +79,7 @@ class DetailResult:
     is_gone: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as plain values."""
+        """Return this result of a comparison as JSON values."""
         return asdict(self)
 
     @classmethod
@@ -139,7 +139,8 @@ class _Comparison:
         self.result = DetailResult()
         #: Replicas whose first divergence is known; later divergences follow from the first.
         self._diverged: set[str] = set()
-        #: Harmless differences, by (kind, replica, other): buckets, first offset, missing records.
+        #: Harmless differences by (kind, replica, other replica): number of buckets, first offset,
+        #: number of missing records.
         self._harmless: dict[tuple[FindingKind, str, str], list[int]] = {}
 
     def compare(self, bucket: int, left: int) -> None:
@@ -283,7 +284,7 @@ class _Comparison:
 
 
 class _DigestPlace(NamedTuple):
-    """A record's digest and the batch that holds it."""
+    """A record's digest, and the batch that holds the record."""
 
     digest: bytes
     batch: _Batch
@@ -320,7 +321,7 @@ def _records(batches: Sequence[_Batch]) -> dict[int, _DigestPlace]:
 
 
 def _reference(sides: Sequence[Side], held: dict[str, list[_Batch]]) -> Side:
-    """Return the replica whose content most replicas have; of several, that with the latest end."""
+    """Return the replica with the most common content; of several, the replica that ends last."""
     contents = {
         broker: tuple(each.identity for each in batches) for broker, batches in held.items()
     }

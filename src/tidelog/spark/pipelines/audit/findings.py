@@ -75,7 +75,7 @@ class AuditFinding:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> AuditFinding:
-        """Return the finding from plain values."""
+        """Return the finding that JSON values describe."""
         kind, severity = FindingKind(values["kind"]), Severity(values["severity"])
         return cls(**{**values, "kind": kind, "severity": severity})
 

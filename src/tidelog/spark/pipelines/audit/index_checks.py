@@ -60,7 +60,7 @@ class IndexChecks:
         self._result.findings += self._index.all() + self._times.all()
 
     def _offset_entries(self, path: str) -> tuple[Ints, Ints]:
-        """Return offsets and positions of the entries in this range; check the file's order."""
+        """Return offsets and positions of the entries in this range; check the entries' order."""
         job = self._job
         entries = _entries(path, _OFFSET_ENTRY, self._index, self._severity)
         offsets = entries["relative"].astype(np.int64) + job.base_offset

@@ -1,6 +1,6 @@
 """The audit of a replica, joined from the results of its ranges.
 
-The module makes the checks that no single range can make. The module compares file names with
+The module makes the checks that need more than one range. The module compares file names with
 offsets, the tail of the log with the recovery point, and the leader-epoch checkpoint with the
 batches. The module also checks order and gaps across ranges and segments, and reports index files
 without a log. Gaps are damage unless the topic is compacted. The module opens no file.
@@ -168,7 +168,7 @@ class _Joining:
         held: Sequence[RangeResult],
         found: Collector,
     ) -> bool:
-        """Return whether the file's batches belong to another place in the log; report that."""
+        """Return whether the file's batches belong elsewhere in the log; if so, add a finding."""
         first, first_last = held[0].first, held[0].first_last
         if first is None or first_last is None:
             return False
@@ -314,12 +314,12 @@ class _Joining:
             )
 
     def _check_epochs(self) -> None:
-        """Compare the leader-epoch checkpoint with batches that no broker's start recovers."""
+        """Compare the leader-epoch checkpoint with the batches that are surely flushed."""
         audit, replica = self._audit, self._replica
         if not replica.epochs or not audit.epochs:
             return
         if any(each.kind is FindingKind.SWAPPED for each in audit.findings):
-            return  # the order of the epochs is unknown
+            return  # a swapped file hides the order of the epochs
         limit = audit.end if replica.is_clean else min(audit.end, replica.recovery_point or 0)
         path = f"{replica.path}/{files.LEADER_EPOCHS}"
         found = Collector(path)
@@ -337,7 +337,7 @@ class _Joining:
                 continue
             later = [each for each in audit.epochs if each[1] >= start]
             if later and (later[0][2] is None or later[0][2] < start):
-                continue  # the epoch changes there, or compaction removed its batches
+                continue  # the log agrees, or compaction removed this epoch's batches
             inside = [each for each in audit.epochs if each[1] < start]
             if (inside and inside[-1][0] != epoch) or (later and later[0][0] == epoch):
                 found.add(

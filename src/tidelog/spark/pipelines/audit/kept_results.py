@@ -2,7 +2,7 @@
 
 The name of a result is made from the file's path, size, time, inode and bytes, so a changed file is
 scanned again. A result file is written under another name and renamed. An unreadable result counts
-as missing. All executors must see this directory, and the log directories too.
+as missing. All executors must have access to this directory and to the log directories.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class KeptResults:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError):
-            return None  # the result is torn or of another version: scan again
+            return None  # the kept result is torn or of another version: scan the range again
         return found if found.is_valid_for(job.high) else None
 
     def write(self, job: RangeJob, result: RangeResult) -> None:

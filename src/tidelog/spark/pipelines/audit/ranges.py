@@ -1,10 +1,11 @@
 """Byte ranges of log files: the work of a task, and its result.
 
-The first range of a file begins at byte 0. Each later range begins at the position of an offset
+The first range of a file begins at byte 0. Each further range begins at the position of an offset
 index entry, if a batch header is there. An index may be wrong, so ranges must chain: each range
-must begin where the previous range found the end of its last batch. If ranges do not chain, the
-whole file is scanned again as one range, without its index. A log file has at most 2 GiB, so a scan
-of a whole file takes seconds. The module reads no batch; jobs and results can be JSON.
+must begin where the previous range found the end of its last batch. If a range begins elsewhere,
+the whole file is scanned again as one range, without its index. A log file has at most 2 GiB, so a
+scan of a whole file takes seconds. The module reads no batch; jobs and results can be written as
+JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ BUCKET_BITS: Final = 16
 _ENTRY_BYTES: Final = 8
 #: Version of results; raise it if the same bytes give another result.
 _VERSION: Final = 1
-#: The high watermark of a job whose digests cover all offsets.
+#: A job with this value as its high watermark makes digests of all offsets.
 NO_LIMIT: Final = 2**63 - 1
 
 
@@ -51,7 +52,7 @@ class RangeJob:
     end: int
     #: The partition's high watermark; digests cover the batches that end below it.
     high: int
-    #: Whether the file was flushed, so that a crash leaves no wrong index.
+    #: Whether the file was flushed, so that not even a crash can leave a wrong index.
     is_flushed: bool
 
     @property
@@ -69,7 +70,7 @@ class RangeResult:
     start: int
     end: int
     high: int
-    #: Position at which the last batch ended, or the last bytes that are not a batch.
+    #: Position after the last batch, or after the last bytes that are not a batch.
     stopped_at: int
     batches: int = 0
     records: int = 0
@@ -106,7 +107,7 @@ class RangeResult:
         return self.high == high or self.last is None or self.last < min(self.high, high)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as plain values."""
+        """Return this result of a range as JSON values."""
         values = asdict(self)
         values["buckets"] = [[key, *value] for key, value in self.buckets.items()]
         return values

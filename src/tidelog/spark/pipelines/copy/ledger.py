@@ -65,7 +65,7 @@ class CopiedTopic:
 
 @dataclass(slots=True)
 class About:
-    """The description of a directory: its clusters, topics and producer id."""
+    """The content of `copy.json`: the clusters, topics and producer id of a copy."""
 
     source_cluster: str
     target_cluster: str
@@ -80,7 +80,7 @@ class About:
 
     @classmethod
     def of(cls, text: str, path: Path) -> About:
-        """Return the description in a file's text. Raises LedgerError with the path."""
+        """Return the content of a `copy.json` from its text. Raises LedgerError with the path."""
         try:
             found: dict[str, Any] = json.loads(text)
             if found.pop("format") != _FORMAT:
@@ -114,7 +114,7 @@ class CopyLedger:
             yield
 
     def about(self) -> About | None:
-        """Return the description of the directory; None for a new directory."""
+        """Return the content of `copy.json`; None for a new directory."""
         path = self._directory / _ABOUT
         try:
             return About.of(path.read_text(encoding="utf-8"), path)
@@ -122,14 +122,15 @@ class CopyLedger:
             return None
 
     def describe(self, about: About) -> None:
-        """Write the description of the directory."""
+        """Write `copy.json`."""
         with whole_file(self._directory / _ABOUT) as file:
             file.write(about.to_json().encode())
 
     def load(self) -> None:
         """Read the table.
 
-        Raises LedgerError for a file that is not of this table, OffsetMapError for a gap.
+        Raises LedgerError for a file that does not belong to this offset table, OffsetMapError for
+        a gap.
         """
         paths = self._files()
         rows: list[dict[str, Any]] = []

@@ -1,8 +1,8 @@
 """The outcome of a copy's run, and its report.
 
 The report's verdict is good if every range that was read back is equal in both clusters, and no
-coordinator failed. Compaction may have removed copied records in either cluster; the report then
-gives the counts.
+coordinator failed. Compaction may have removed copied records in either cluster; the report gives
+the numbers of such records.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CopyOutcome:
     groups: list[TranslatedOffset] = field(default_factory=list)
     #: Rows of the verification; None if no range was read back.
     checks: list[Row] | None = None
-    #: Number of records that this run copied; `found` counts those already in the target,
+    #: Number of records that this run copied; `found` counts the records already in the target,
     #: `sent_bytes` the bytes sent.
     records: int = 0
     found: int = 0

@@ -1,8 +1,9 @@
 """The end of a target partition that the offset table does not cover, left by an aborted run.
 
 Only the copy writes to the target, so each record of the tail must equal the next record of the
-source in key, value, headers and timestamp. A different record comes from another program. The copy
-stops at a different record, so that no copied record gets an unexpected offset.
+source in key, value, headers and timestamp. A record that differs from the source comes from
+another program. The copy stops at a record that differs, so that no copied record gets an
+unexpected offset.
 """
 
 from __future__ import annotations

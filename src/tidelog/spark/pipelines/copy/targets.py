@@ -110,7 +110,10 @@ class TargetTopics:
         self.created: list[str] = []
 
     def prepare(self, source: TopicMetadata, name: str, about: About) -> CopiedTopic:
-        """Return the pair of topics; create the target, or check it. Raises CopyError."""
+        """Return a source topic with its target; create the target, or check it.
+
+        Raises CopyError.
+        """
         known = about.topics.get(source.name)
         source_id = source.topic_id.hex()
         found = _topic(self._target.metadata([name]), name)

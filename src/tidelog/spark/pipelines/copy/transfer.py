@@ -1,11 +1,11 @@
 """One task of a copy: a range of one partition, batch by batch, in order.
 
 A task first compares the target's tail with the source (`tail`): records that an ended run stored
-count as copied. After the comparison the task sends the next batches. The position of a batch in
-the copy determines its sequence number, under the copy's own producer id. The leader of the target
-therefore stores each batch once: it recognises repeated batches, and rejects batches that come too
-early or from a stale task. If the leader of the target reports an unexpected base offset, the task
-ends.
+count as copied. After the comparison with the target's tail, the task sends the next batches. The
+position of a batch in the copy determines its sequence number, under the copy's own producer id.
+The leader of the target therefore stores each batch once: it recognises repeated batches, and
+rejects batches that come too early or from a stale task. If the leader of the target reports an
+unexpected base offset, the task ends.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Range:
 
 
 def copy_range(wanted: Range) -> Iterator[Row]:
-    """Copy a range; return one row: its pieces, bytes, and records found in the tail.
+    """Copy a range; return one row: pieces of the offset table, bytes, records already there.
 
     Raises CopyError, ForeignRecordsError, KafkaError.
     """

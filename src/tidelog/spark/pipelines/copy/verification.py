@@ -43,7 +43,7 @@ class RangeCheck:
 
 
 def check_range(wanted: RangeCheck) -> Iterator[Row]:
-    """Return one row: counts and digests of both sides, and their difference."""
+    """Return one row: counts and digests in both clusters, and the difference."""
     with (
         BlockingClient(wanted.source, "tidelog-copy", wanted.timeout_ms) as source,
         BlockingClient(wanted.target, "tidelog-copy", wanted.timeout_ms) as target,
@@ -102,7 +102,7 @@ def canonical(record: Record) -> bytes:
 
 
 def _mapped(client: BlockingClient, wanted: RangeCheck) -> Iterator[Record]:
-    """Yield the source's records with the target offsets of the table."""
+    """Yield the source's records with the target offsets of the offset table."""
     tp = wanted.source_partition
     for piece in wanted.pieces:
         if piece.kind != RECORDS:

@@ -1,6 +1,6 @@
 """Reassignment plans from samples of load.
 
-`planner` is the pipeline. Input: `load_samples`, `load_tables` and `cluster_model`. The decision:
-`placement`, with the solver in `assignment`. Result: `moves` with their reasons, and
-`balance_report`.
+`planner` is the pipeline. `load_samples`, `load_tables` and `cluster_model` make the input of a
+plan. `placement` chooses brokers, with the solver in `assignment`. `moves` and `balance_report`
+make the result.
 """

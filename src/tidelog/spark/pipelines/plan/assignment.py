@@ -134,7 +134,8 @@ def solve(
             chosen, value, fruitless = trial, found, 0
         if better.is_best and len(part) == len(problem.counts):
             break  # the plan is optimal, because all items were in the program.
-        # Choose the size of the next part: larger after a quick solution, smaller after a timeout.
+        # Choose the size of the next part of the items: larger after a quick solution, smaller
+        # after a timeout.
         if not better.is_best:
             columns = columns * 2 // 3
         elif time.monotonic() - begun < _PART_S / 5:
@@ -154,7 +155,8 @@ def _relaxed(problem: AssignmentProblem, rng: Any, deadline: float) -> tuple[Boo
     open_items = rng.permutation(items)
     for number, part in enumerate(np.array_split(open_items, parts)):
         weights = problem.weights[:, part]
-        # A part gets its portion of what earlier parts left of the limits, so errors do not add up.
+        # Each part of the items gets a portion of the limits that earlier parts left, so that
+        # errors do not add up.
         portion = np.divide(weights.sum(axis=1), left, out=np.zeros(len(left)), where=left > 0)[
             :, None
         ]

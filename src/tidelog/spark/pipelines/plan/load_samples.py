@@ -150,8 +150,8 @@ def take_samples(
 ) -> None:
     """Add samples to a directory until its samples span `span_s`, one each `every_s`.
 
-    Samples that earlier runs wrote count for the span. `progress` gets (seconds done, all seconds).
-    Raises KafkaError, GoalError for an unusable directory.
+    The span of the samples includes samples that earlier runs wrote. `progress` gets (seconds done,
+    all seconds). Raises KafkaError, GoalError for an unusable directory.
     """
     times = [each.time_ms for each in kept_samples(directory)]
     first_ms = min(times, default=None)

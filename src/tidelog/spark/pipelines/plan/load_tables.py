@@ -1,7 +1,7 @@
 """Loads from samples of days: the percentile of each partition's rate, computed by Spark.
 
 Samples are a directory of JSON lines that `load_samples` wrote, or a Parquet table with the same
-columns. Each partition is one group, whose rates are computed in a task.
+columns. A Spark task computes the rates of each partition from all its samples.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _rates(rows: pa.Table) -> pa.Table:
 
 
 def _samples(spark: SparkSession, path: str) -> DataFrame:
-    """Return the samples of a path, with the columns of SAMPLE_DDL."""
+    """Return the samples at a path, with the columns of SAMPLE_DDL."""
     from pyspark.errors import AnalysisException
 
     columns = [each.split()[0] for each in SAMPLE_DDL.split(", ")]

@@ -1,8 +1,8 @@
 """The moves of a plan with their reasons, in batches of similar length, and as Kafka's JSON.
 
-A batch lasts as long as its busiest broker receives or sends at the given bandwidth. New replicas
-are copied from the current leader. Batches of moves run one after the other. A broker may hold more
-than its share while some of its replicas wait for a later batch.
+A batch of moves lasts as long as its busiest broker receives or sends at the given bandwidth. New
+replicas are copied from the current leader. Batches of moves run one after the other. A broker may
+hold more than its share while some of its replicas wait for a later batch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidelog.spark.pipelines.plan.cluster_model import (
 )
 from tidelog.spark.pipelines.plan.placement import Planned
 
-#: Factor by which a batch may exceed the requested length before another batch is added.
+#: Factor by which a batch of moves may exceed the requested time before another batch is added.
 _STRETCH: Final = 1.1
 _MOST_BATCHES: Final = 1_000
 
@@ -44,7 +44,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMove:
-    """The change of one partition; without copies and removals, only the leader changes."""
+    """One partition's change of replicas; without copies and removals, only the leader changes."""
 
     tp: TopicPartition
     before: tuple[int, ...]
@@ -88,7 +88,7 @@ class Batch:
         return max([*self.received.values(), *self.sent.values()], default=0)
 
     def seconds(self, bandwidth: float) -> float:
-        """Return how long the batch lasts at a bandwidth in bytes per second."""
+        """Return the time in seconds of this batch of moves at a bandwidth in bytes per second."""
         return self.busiest / bandwidth
 
 
@@ -129,7 +129,7 @@ _Resource = tuple[str, Mapping[int, float], Callable[[BrokerLoad], float]]
 
 
 class _Reasons:
-    """Reasons of moves: the first goal that the current placement misses."""
+    """Reasons of moves: for each move, the first goal that the current placement misses."""
 
     def __init__(self, cluster: ClusterModel, goals: Goals, planned: Planned) -> None:
         self._goals = goals
@@ -196,9 +196,9 @@ class _Reasons:
 
 
 def batches_of(moves: Sequence[PartitionMove], bandwidth: float, length_s: float) -> list[Batch]:
-    """Return batches that last about `length_s`, of similar length, largest moves first.
+    """Return batches of moves that take about `length_s` each, the largest moves first.
 
-    If one move lasts longer than `length_s`, all batches may last as long as this move. Moves
+    If a single move takes longer than `length_s`, each batch may take as long as this move. Moves
     without copies come last, in their own batch.
     """
     copying = sorted(

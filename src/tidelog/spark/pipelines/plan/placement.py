@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: Cost of a broker's load beyond its limit, as a multiple of the cost of moving as large a share of
-#: a disk.
+#: Cost of a broker's load beyond its limit, relative to the cost of moving an equal share of a
+#: disk.
 _BEYOND: Final = 100.0
 #: Cost of moving an empty replica, as a fraction of the cost of moving a replica of mean size.
 _MOVE: Final = 1e-3
@@ -52,7 +52,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A placement, shares of brokers, bytes to copy, and the cost of its replicas."""
+    """A placement, with the brokers' shares, the bytes to copy and the cost of the replicas."""
 
     placement: ReplicaPlacement
     limits: Limits
@@ -191,7 +191,7 @@ def _space(
 ) -> Floats:
     """Return the bytes that fit on each broker, including its current replicas.
 
-    The result for a broker that reports no volumes is `enough`.
+    A broker that reports no volumes gets `enough`.
     """
     import numpy as np
 
@@ -209,7 +209,7 @@ def _lead(
     goals: Goals,
     time_limit_s: float,
 ) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[int, float], dict[int, float]]:
-    """Return replicas with their leader first, and the shares of leaders and outgoing bytes."""
+    """Return replicas, the leader first, and by broker the leaders and the outgoing bytes."""
     import numpy as np
 
     columns = {broker: place for place, broker in enumerate(targets)}

@@ -144,7 +144,7 @@ def check_first(client: BlockingClient, options: PlanOptions) -> None:
 def cluster_model(
     observed: Observed, rates: Mapping[TopicPartition, float], readers: Mapping[TopicPartition, int]
 ) -> ClusterModel:
-    """Return the model of an observed cluster, with rates and readers by partition."""
+    """Return the model of an observed cluster; `readers` are consumer groups by partition."""
     partitions = tuple(
         PartitionLoad(
             tp,

@@ -1,9 +1,9 @@
-"""Runs of the simulator as Spark jobs of one task each, several at a time.
+"""Runs of the simulator as Spark jobs of one task each, with several jobs at a time.
 
-Each job returns the rows of its runs when it ends, so that they are kept at once; one job of many
-tasks would return all rows at its end. If an executor's code differs from the driver's, the search
-fails, because the executor would simulate another version of the brokers. A run that raises an
-error is a defect of the simulator, and becomes a row with its reason.
+Each job returns the rows of its runs when it ends, so that the rows are stored at once; one job of
+many tasks would return all rows at its end. If an executor's code differs from the driver's, the
+search fails, because the executor would simulate another version of the brokers. A run that raises
+an error is a defect of the simulator, and becomes a row with its reason.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The report of a search: violations with their smallest seeds, runs, comparisons of policies.
 
 Violations are grouped by profile, policy and kind: the first words of the violation without names
-and numbers. Each group of violations has a command that repeats its smallest seed.
+and numbers. For each group of violations the report has a command that repeats the smallest seed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.spark.pipelines.simulate.paired import PairedDifference, compare
 from tidelog.spark.pipelines.simulate.run_table import Row
 
 _NS_PER_S: Final = 1_000_000_000
-#: Decimal digits of a mean; times have microseconds.
+#: Number of decimal digits of a mean, so that times have microseconds.
 _DIGITS: Final = 3
 _ACKNOWLEDGED: Final = "acknowledged records"
 

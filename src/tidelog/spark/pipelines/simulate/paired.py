@@ -17,14 +17,14 @@ import numpy as np
 
 from tidelog.core.dataclass import dataclass
 
-#: Minimum number of pairs for a conclusion; fewer give too narrow intervals.
+#: Minimum number of pairs for a conclusion; fewer pairs give too narrow intervals.
 FEWEST_PAIRS: Final = 10
 CONFIDENCE: Final = 0.95
 _RESAMPLES: Final = 4_000
 
 #: Outcomes of one run by name.
 Outcomes = Mapping[str, float]
-#: Outcomes by profile and seed.
+#: Outcomes of runs, by profile and seed.
 OutcomesBySeed = Mapping[tuple[str, int], Outcomes]
 
 

@@ -1,4 +1,4 @@
-"""A directory of finished runs: Parquet files, one row a run, and a lock for one search at a time.
+"""A directory of finished runs: Parquet files, a row per run, and a lock for one search at a time.
 
 Each file is written under another name, renamed, and never changed. A run in two files counts once,
 because equal runs have equal results. `compact` merges many small files into one. Only the driver
@@ -69,7 +69,7 @@ class RunTable:
     def rows(self) -> list[Row]:
         """Return the rows of all files, each run once.
 
-        Raises RunTableError for a file that is not of this table.
+        Raises RunTableError for a file that does not belong to this table.
         """
         found: dict[tuple[Any, ...], Row] = {}
         for path in sorted(self.directory.glob(_FILES)):
@@ -78,7 +78,7 @@ class RunTable:
         return list(found.values())
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Add a file with rows."""
+        """Add a file with the rows of runs."""
         if not rows:
             return
         numbers = [int(path.stem.partition("-")[2]) for path in self.directory.glob(_FILES)]

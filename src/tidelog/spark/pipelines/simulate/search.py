@@ -1,7 +1,7 @@
 """A search over seeds on Spark that can be stopped at any time and continued later.
 
-Every finished task is kept at once (`run_table`). A later search with the same directory makes only
-the missing runs, and reports on all requested runs.
+The results of each finished task are stored at once (`run_table`). A later search with the same
+directory makes only the missing runs, and reports on all requested runs.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _DECIDING: Final = (
 
 
 def key_of(job: Job) -> RunKey:
-    """Return the key under which the result of a job is kept."""
+    """Return the key under which the result of a run is kept."""
     return job.profile, job.seed, job.policy, job.mutant, ",".join(job.chosen)
 
 
@@ -88,12 +88,12 @@ def _named(profile: str, seed: int) -> Iterator[str]:
 
 
 def missing(jobs: Sequence[Job], finished: Collection[RunKey]) -> list[Job]:
-    """Return the jobs without a result."""
+    """Return the runs that have no result."""
     return [job for job in jobs if key_of(job) not in finished]
 
 
 def into_tasks(jobs: Sequence[Job], runs_per_task: int, slots: int) -> list[tuple[Job, ...]]:
-    """Return the jobs of each task: at most `runs_per_task`, fewer if slots would idle."""
+    """Return the runs of each task: at most `runs_per_task`, fewer if slots would idle."""
     even = -(-len(jobs) // max(1, slots))
     size = max(1, min(runs_per_task, even))
     return [tuple(jobs[at : at + size]) for at in range(0, len(jobs), size)]
