@@ -16,7 +16,7 @@ from tidelog.local.errors import LocalClusterError
 from tidelog.local.ports import LOOPBACK
 from tidelog.runtime.config_files import load_config
 
-#: Keys whose values contain the port of each listener.
+#: Configuration keys whose values contain the ports of listeners.
 _KEYS = ("listeners", "advertised.listeners")
 _PORT = re.compile(r":(\d+)(?=\s*(?:,|$))")
 MAX_PORT = 65_535

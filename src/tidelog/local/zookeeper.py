@@ -73,8 +73,8 @@ class LocalZookeeper:
 
         `properties` are Java properties of the server. `jars` are prefixes of further jars of
         PySpark (TLS needs netty). In an ensemble `number` is the number of this member. The heap of
-        at most `heap_mib` MiB holds all nodes; 100,000 partitions of a replication factor of 3 need
-        512.
+        at most `heap_mib` MiB holds all znodes; 100,000 partitions of a replication factor of 3
+        need 512.
         """
         self.directory = os.path.abspath(directory)
         self.port = port
