@@ -148,7 +148,8 @@ def _stable_name(text: str) -> str:
 def archive_classes(home: Path) -> None:
     """Make the class data archive of the Java in `home` once, as `java -Xshare:dump` does.
 
-    The archive is an optimisation: if the directory is not writable, starts are only slower.
+    The class data archive is an optimisation: if the directory is not writable, starts are only
+    slower.
     """
     archive = home / "lib" / "server" / "classes.jsa"
     if archive.exists() or not os.access(archive.parent, os.W_OK):

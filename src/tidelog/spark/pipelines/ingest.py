@@ -68,7 +68,7 @@ class IngestReport:
 
 
 class TopicIngest:
-    """An open table with a client, for consecutive runs."""
+    """An open table with a client, for consecutive runs of an ingest."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
 """Choice of one replica of each partition among log directories, without asking a broker.
 
 The choice is the replica with the greatest leader epoch in its last batch. Of several replicas with
-the greatest epoch, the replica that has the most offsets below the committed end is chosen. A
-replica with the latest epoch follows the latest leader, and the leader had every committed record
-when it was elected. So the chosen replica has the same records as the latest leader, up to its own
-end. The committed end is the largest high watermark that any replica has checkpointed. The
-committed end is the readable end even if no replica reaches it: missing records are an error of the
-read. To choose, the module reads the last batches of each replica and checks their checksums.
+the greatest epoch, the replica with the most committed offsets is chosen. A replica with the latest
+epoch follows the latest leader, and the leader had every committed record when it was elected. So
+the chosen replica has the same records as the latest leader, up to its own end. The committed end
+is the largest high watermark that any replica has checkpointed. A read goes up to the committed end
+even if no replica reaches this offset: missing records are an error of the read. To choose, the
+module reads the last batches of each replica and checks their checksums.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def choose_logs(
 ) -> dict[TopicPartition, ChosenLog]:
     """Return the log to read for each partition. Raises NoReplicaError, OSError.
 
-    `to_log_end` extends the read beyond the committed end, to the last whole batch.
+    `to_log_end` extends the read beyond the committed records, to the last whole batch.
     """
     replicas: dict[TopicPartition, list[Replica]] = {}
     for directory in directories:

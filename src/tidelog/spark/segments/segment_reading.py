@@ -56,7 +56,7 @@ class UnreadableFileError(TidelogError):
 
 
 class _ReplacedFileError(Exception):
-    """A file that is not the listed file any more."""
+    """A file that was replaced since its directory was listed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class StreamStep:
     #: By partition, the offset up to which the stream can read. An end below the start means that
     #: the stream continues at the end.
     ends: dict[TopicPartition, int]
-    #: Records that the stream cannot read any more, in a sentence each.
+    #: A sentence for each loss: records that the stream cannot read any more.
     losses: list[str]
 
 

@@ -84,7 +84,7 @@ class DetailResult:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> DetailResult:
-        """Return the result from the plain values of `to_json`."""
+        """Return the result of a comparison from the JSON values of `to_json`."""
         return cls(
             [AuditFinding.from_json(each) for each in values["findings"]],
             [Divergence(**each) for each in values["divergences"]],

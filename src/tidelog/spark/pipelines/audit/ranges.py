@@ -114,7 +114,7 @@ class RangeResult:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> RangeResult:
-        """Return the result from the plain values of `to_json`.
+        """Return the result of a range from the JSON values of `to_json`.
 
         Raises ValueError, KeyError, TypeError.
         """

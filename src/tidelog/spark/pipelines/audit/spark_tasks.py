@@ -1,4 +1,4 @@
-"""Jobs of an audit as Spark tasks: coarse, with results as plain values.
+"""The jobs of an audit (scans and comparisons) as coarse Spark tasks with JSON results.
 
 A task gets consecutive ranges of about half a GB, so that it reads files from front to back. A task
 needs no shuffle, and receives only its own jobs from the driver.

@@ -238,7 +238,7 @@ def _packed(moves: Sequence[PartitionMove], count: int) -> list[Batch]:
 
 
 def plan_files(batches: Sequence[Batch]) -> dict[str, dict[str, Any]]:
-    """Return the documents of a plan by file name: each batch, and the rollback."""
+    """Return the documents of a plan by file name: each batch of moves, and the rollback."""
     digits = max(2, len(str(len(batches))))
     files = {
         f"batch-{number:0{digits}}.json": reassignment_document(

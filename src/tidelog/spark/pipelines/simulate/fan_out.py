@@ -2,8 +2,8 @@
 
 Each job returns the rows of its runs when it ends, so that the rows are stored at once; one job of
 many tasks would return all rows at its end. If an executor's code differs from the driver's, the
-search fails, because the executor would simulate another version of the brokers. A run that raises
-an error is a defect of the simulator, and becomes a row with its reason.
+search fails, because the executor would simulate another version of the brokers. An error in a run
+is a defect of the simulator, and the run's row has the error as its reason.
 """
 
 from __future__ import annotations
