@@ -3,7 +3,7 @@
 Everything is drawn from one integer seed, so that a run can be repeated event by event (DESIGN.md,
 rule 5). Simulated brokers run the same code as real broker processes.
 
-`run` plays a run, and `job` describes one. `profiles` and `policies` bias a run; `seeds` has its
+`run` plays a run, and `job` describes a run. `profiles` and `policies` bias a run; `seeds` has its
 random streams. `phases` and `final_phase` end a run. `results`, `outcomes` and `story` report a
 run.
 
@@ -19,7 +19,7 @@ events, `trace` records events.
 `faults` injects faults within the `fault_budget`.
 
 `checkers` judge the cluster's state (`observed`) and the clients' requests (`client_history`).
-`mutation` puts defects into brokers to prove that a checker notices.
+`mutation` puts defects into brokers to prove that a checker notices each defect.
 
 Searches over seeds: `known_seeds`, `search_coverage`, `shrink` with `reductions`. `suggestions`
 proposes corrections of mistyped names.

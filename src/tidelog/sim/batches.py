@@ -5,7 +5,7 @@ of the brokers that they judge. Clients write uncompressed batches of format v2 
 stores them with gzip if the topic's `compression.type` says so. A record's value begins with its
 number, which is unique in the run; padding of various sizes follows. In compacted topics, records
 have one of a few keys. The number determines the key, and whether the record is a tombstone; a
-tombstone has its number in a header. The numbers of records that brokers write themselves are
+tombstone has its number in a header. Records that brokers write themselves are numbered by
 checksums of their keys and values.
 """
 
@@ -167,7 +167,8 @@ def _plain_records(batch: memoryview) -> bytes:
 def _read_numbers(records: bytes, count: int, offsets: int) -> tuple[int, ...]:
     """Return the numbers of a batch's records.
 
-    The numbers are cached, because all replicas and consumers read the same bytes.
+    The numbers of a batch's records are cached, because all replicas and consumers read the same
+    bytes.
     """
     numbers = [GONE] * offsets
     position = 0
@@ -186,7 +187,7 @@ def _read_numbers(records: bytes, count: int, offsets: int) -> tuple[int, ...]:
 
 
 def _fields(record: bytes) -> tuple[int, bytes, int, int]:
-    """Return offset delta, key, size of the value (-1 without one) and its position."""
+    """Return offset delta, key, size of the value (-1 without a value) and its position."""
     _, position = _read_varint(record, 1)  # the timestamp delta
     delta, position = _read_varint(record, position)
     size, position = _read_varint(record, position)

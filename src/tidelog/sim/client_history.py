@@ -85,7 +85,8 @@ class ClientHistory:
         self.operations: list[Operation] = []
         #: Offset below which records may be deleted by request, by topic id and partition.
         self.deleted_before: dict[tuple[TopicId, int], int] = {}
-        #: Partitions (topic, number) with a request for removal, which may exist again.
+        #: Partitions (topic, number) whose removal was requested; such a partition may have been
+        #: added again.
         self.removed: dict[tuple[str, int], None] = {}
         #: Client that got each producer id.
         self._producer_ids: dict[int, int] = {}
@@ -100,7 +101,7 @@ class ClientHistory:
         self.on_read: CallbackList[[int, TopicId, int, int, Sequence[int]]] = CallbackList()
         #: Called with a batch that a broker rejected as out of sequence although no earlier batch
         #: is open, and with the broker id. A broker that rejects the oldest open batch lacks
-        #: acknowledged records, or has more records.
+        #: acknowledged records of the producer, or has later batches of the producer.
         self.sequence_refused: CallbackList[[Produce, int]] = CallbackList()
         #: First record of each open batch that was stored and removed before the leader could copy
         #: it. The leader of the partition rejects retries of a removed batch forever.
@@ -182,18 +183,18 @@ class ClientHistory:
     def may_be_gone_before(self, key: tuple[TopicId, int, int]) -> int:
         """Return the offset below which records of a partition may have been deleted.
 
-        `key` is (topic id, partition number, incarnation). The incarnation does not matter, because
-        the workload never removes a partition whose records it deletes.
+        `key` is (topic id, partition number, incarnation). The incarnation of the partition does
+        not matter, because the workload never removes a partition whose records it deletes.
         """
         topic_id, partition, _ = key
         return self.deleted_before.get((topic_id, partition), 0)
 
     def removal_begins(self, name: str, partition: int) -> None:
-        """Record a request for the removal of a partition, after which no promise covers it."""
+        """Record a request for a partition's removal, after which its records may be lost."""
         self.removed[name, partition] = None
 
     def deletion_begins(self, name: str, now_ns: int) -> None:
-        """Record a request for a topic's deletion, after which no promise covers the topic."""
+        """Record a request for a topic's deletion, after which the topic's records may be lost."""
         for life in self.topics.values():
             if life.name == name and life.deletion_begun_ns < 0:
                 life.deletion_begun_ns = now_ns

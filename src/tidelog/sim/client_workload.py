@@ -30,7 +30,7 @@ _SHARED_TOPIC: Final = "shared"
 _SHARED_PARTITIONS: Final = 3
 #: Highest API versions of consumers of old client families.
 _FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 15)
-#: Acks, and whether the producer is idempotent, of the second producer of a partition.
+#: Styles of a partition's second producer: its acks, and whether it is idempotent.
 _STYLES: Final = ((-1, False), (1, False), (-1, True), (0, False))
 
 
@@ -48,7 +48,8 @@ class ClientWorkload(Workload):
     ) -> None:
         """Create the administrator.
 
-        `draw` is the run's own stream; `partitions` is the number of the steady topic's partitions.
+        `draw` is the run's own stream; `partitions` is the number of partitions of the topic
+        `steady`.
         """
         super().__init__(seed, cluster, profile, only, draw)
         self.partitions = partitions

@@ -3,9 +3,9 @@
 A directory holds its current and its durable entries. The disk holds the ordered list of unsynced
 directory changes; `file_content` has the contents. `lose_power` keeps the durable state and some
 unsynced changes: all, none, a prefix, a prefix with a torn write, or any subset. A write is torn at
-a sector. Names survive independently of contents. A killed process loses nothing: its writes are in
-the page cache. `effects` counts failures, losses and damage, because a fault without effect does
-not count. The module knows nothing of ports and their calls.
+a sector. The names of files survive a power loss independently of their contents. A killed process
+loses nothing: its writes are in the page cache. `effects` counts failures, losses and damage,
+because a fault without effect does not count. The module knows nothing of ports and their calls.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class SimDisk:
         self.fault: Callable[[str, str], int] | None = None
         #: Whether the device has failed: calls fail until an operator repairs or replaces the disk.
         self.is_failed = False
-        #: Whether a failed fsync dropped pages that can still be read. The next mount loses dropped
-        #: pages.
+        #: Whether a failed fsync dropped pages that can still be read. Dropped pages are lost when
+        #: the disk is next mounted.
         self.has_dropped = False
         #: Number of the next writes (of more than one byte) that write only a part.
         self.short_writes = 0
@@ -198,7 +198,7 @@ class SimDisk:
         self._change(((parent, name, None),))
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and its content, in order of names; a missing one is ignored."""
+        """Remove a directory and its content, in order of names; ignore a missing directory."""
         entry = self.find(path)
         if entry is None:
             return

@@ -1,13 +1,13 @@
-"""The fault budget: at most k - 1 members of a partition may lose data (E6).
+"""The fault budget: fewer members of a partition than min.insync.replicas may lose data (E6).
 
-k is the effective min.insync.replicas. The members of a partition are its published ISR and its
-eligible replicas. Without the budget, a run would break the promises of replication by more
-failures than replication can survive. Crashes that lose nothing, stops and expired sessions are
-free. With `flush.before.ack` the loss of unsynced data is free, too, at all brokers together (V69).
-A further loss is allowed if another ISR member with all committed records stays up. The budget
-protects the last member with all committed records until the other members are back. A broker with
-a failed log directory counts as having lost data for the replicas in that directory, until the disk
-is repaired and they are in sync again.
+The effective min.insync.replicas of each partition counts. The members of a partition are its
+published ISR and its eligible replicas. Without the budget, a run would break the promises of
+replication by more failures than replication can survive. Crashes that lose nothing, stops and
+expired sessions cost no budget. With `flush.before.ack` the loss of unsynced data costs no budget,
+even at all brokers together (V69). A further loss is allowed if another ISR member with all
+committed records stays up. The budget protects the last member with all committed records until the
+other members are back. A broker with a failed log directory counts as having lost data for the
+replicas in that directory, until the disk is repaired and they are in sync again.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class FaultBudget:
         #: records.
         self.commits_synced = False
         self.refused_losses = 0
-        #: Members that left after a data loss, by partition, while the partition has fewer than k
-        #: members.
+        #: Members that left after a data loss, by partition, while the partition has fewer members
+        #: than its effective minimum.
         self._gone: dict[LogKey, dict[int, None]] = {}
         published.on_state.append(self._note_members)
 
     def _note_members(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
-        """Note members that leave after a data loss; forget them once the partition has k members.
+        """Note members that leave after a data loss, until the partition has its minimum again.
 
         A member that leaves with a damaged log truncates it soon (V68).
         """
@@ -67,10 +67,10 @@ class FaultBudget:
     def judge_crash(self, incarnation: Incarnation, wanted: Loss) -> Loss | None:
         """Return the loss that a crash may cause; None if the node may not crash.
 
-        The node may lose data if each of its partitions has lost data at k - 1 members at most, or
-        has another steady member. A steady member is up, unchanged since its recorded broker epoch,
-        and has every committed record. The last steady member may not crash while too many other
-        members have lost data.
+        The node may lose data if, in each of its partitions, fewer members than the effective
+        minimum have lost data or another member is steady. A steady member is up, unchanged since
+        its recorded broker epoch, and has every committed record. The last steady member may not
+        crash while too many other members have lost data.
         """
         broker = self._brokers.get(incarnation.node_id)
         if broker is None or not self.is_kept:
@@ -118,10 +118,10 @@ class FaultBudget:
         )
 
     def _is_covered(self, state: PublishedPartition, *losing: int) -> bool:
-        """Return whether at most k - 1 members have lost data, including the `losing` members.
+        """Return whether fewer members than the effective minimum lost data or are in `losing`.
 
-        A member that left after a data loss still counts, until the partition has k members again
-        (D3).
+        A member that left after a data loss still counts, until the partition has its effective
+        minimum of members again (D3).
         """
         minimum = self._published.effective_minimum(state.key)
         gone = len(self._gone.get(state.key, ()))
@@ -136,7 +136,7 @@ class FaultBudget:
         return len(lost) + gone < minimum
 
     def is_spared(self, node_id: int) -> bool:
-        """Return whether a broker is the last steady member of an ISR with lost or unsound data."""
+        """Return whether a broker is the last steady member of an ISR that must not lose data."""
         return any(
             self._steady_members(state) == [node_id]
             for state in self._living_states()
@@ -160,7 +160,7 @@ class FaultBudget:
         ]
 
     def _is_unsound(self, key: LogKey, node_id: int) -> bool:
-        """Return whether a replica's disk has failed, lacks readable pages, or is damaged."""
+        """Return whether a replica's disk has failed, has dropped pages, or is damaged."""
         return any(
             disk.is_failed or disk.has_dropped or disk.is_damaged
             for disk in self._disks_of(key, node_id)
@@ -184,7 +184,8 @@ class FaultBudget:
     def may_expire(self, session_id: int) -> bool:
         """Return whether a session may expire.
 
-        A spared broker that is up keeps its session: V10 treats a re-registration as a restart.
+        A spared broker that is up keeps its session, because V10 treats a re-registration as a
+        restart.
         """
         for broker in self._brokers.values():
             if broker.store is not None and broker.store.session_id == session_id:

@@ -3,8 +3,8 @@
 A file is one growing bytearray with a list of changes that are not known to be durable. A power
 loss undoes all changes that are not durable, and redoes the surviving changes. A failed fsync marks
 dirty pages clean without writing them. Pages that are falsely marked clean stay readable while the
-disk is mounted, and a later fsync succeeds without them. Linux behaves like this, so D17 never
-relies on a second fsync.
+disk is mounted, and a later fsync succeeds without them. After a failed fsync, Linux reports
+success for the next fsync, so D17 never relies on a second fsync.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Loss(Enum):
     ALL_UNSYNCED = "all unsynced"
     #: Power was lost: the first unsynced changes of each file survive, but not all of them.
     PREFIX = "prefix"
-    #: As PREFIX, but some sectors of the first lost write survive.
+    #: Like the loss PREFIX, but some sectors of the first lost write survive.
     TORN = "torn"
     #: Power was lost: any subset of the unsynced changes survives, even without earlier changes.
     REORDERED = "reordered"
@@ -41,7 +41,8 @@ class Fate(Enum):
 
     #: The change is in the page cache only.
     PENDING = "pending"
-    #: The change is synced, and kept because an earlier change of the file was dropped.
+    #: The change is on the disk, and stays in the list because an earlier change of the file was
+    #: dropped.
     DURABLE = "durable"
     #: A failed fsync dropped the change: readable until the next mount, never on the disk.
     DROPPED = "dropped"
@@ -55,7 +56,8 @@ class File:
     def __init__(self) -> None:
         self.data = bytearray()
         #: Flipped bits as (position, damaged bytes, former bytes). The bytes around a flipped bit
-        #: are included, so that later writes over its position are not mistaken for the damage.
+        #: are recorded, too, so that later writes over its position are not mistaken for the
+        #: damage.
         self._damage: list[tuple[int, bytes, bytes]] = []
         #: Changes that a power loss may lose, in order.
         self.pending: list[UnsyncedWrite | Truncation] = []
@@ -81,7 +83,7 @@ class File:
         data[position:end] = content
 
     def truncate(self, size_bytes: int) -> None:
-        """Truncate, or extend with zeros."""
+        """Truncate the file, or extend it with zeros."""
         data = self.data
         old_size = len(data)
         if size_bytes < old_size:
@@ -195,7 +197,7 @@ class File:
             self.data[cut:] = before[cut:]
 
 
-#: Losses of a file's unsynced changes, of which a Loss without a fixed choice draws one.
+#: Ways in which a file may lose unsynced changes; a `Loss` that fixes no way draws one of them.
 STYLES = ("nothing", "all", "prefix", "torn")
 
 

@@ -2,7 +2,7 @@
 
 Each call is a call of a port, at which the node may die. A write at which the node dies may have
 reached the page cache in part. Failed calls raise OSError with errno and path. `last_call` names
-the failed call for the lane.
+the failed call for the lane, the queue of file operations.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class SimFiles:
             self._begin("exists", path)
         except OSError as error:
             if error.errno == errno.ENOENT:
-                return False  # no path of a vanished directory exists
+                return False  # nothing exists below a missing directory
             raise
         return self.disk.find(path) is not None
 
@@ -268,7 +268,7 @@ class SimFiles:
                 self.fsync(handle)
         except OSError:
             # The failed call must stay the last call, because it determines the meaning of the
-            # failure (D17). Without the restoration of `last_call`, it would be `close`.
+            # failure (D17). Without the restoration, `last_call` would be `close`.
             failed = self.last_call, self.last_path
             self.close(handle)
             self.last_call, self.last_path = failed

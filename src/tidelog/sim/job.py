@@ -34,7 +34,7 @@ class Job:
 
     @classmethod
     def of(cls, result: RunResult) -> Job:
-        """Return the job of a result."""
+        """Return the job that produced a result."""
         return cls(*(getattr(result, each.name) for each in fields(cls)))
 
     def run(self, observe: Callable[[SeedRun], None] | None = None) -> RunResult:

@@ -29,7 +29,7 @@ class SeedsFileError(TidelogError):
 
 @dataclass(frozen=True, slots=True)
 class KnownSeed:
-    """One line of the file."""
+    """One line of the file of known seeds."""
 
     profile: str
     seed: int

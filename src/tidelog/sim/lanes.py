@@ -1,4 +1,4 @@
-"""`core.ports.Lane` on a simulated disk.
+"""`core.ports.Lane`, the queue of a log directory's file operations, on a simulated disk.
 
 On a quick disk, FAST operations are done when `submit` returns. SLOW operations, and all operations
 on a slow disk, wait for the directory's single worker. The worker takes a random time for each
@@ -35,7 +35,7 @@ _FSYNC_CALLS = ("fsync", "fsync_directory", "sync_volume")
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """An operation that waits for the worker."""
+    """An operation that waits for the worker of its log directory."""
 
     operation: Callable[[Files], Any]
     work: Work
@@ -186,8 +186,8 @@ class SimLane:
             return
         result, failure = self._perform(job.operation)
         if isinstance(failure, StorageError):
-            # The broker must learn of a failure at once. If it learned late, the broker could
-            # shrink an ISR to itself after a loss of pages.
+            # The broker must learn of a disk failure at once. If the broker learned of the failure
+            # late, it could shrink an ISR to itself after a loss of pages.
             rest_ns = 0
         self._scheduler.after(rest_ns, self._process, self._deliver, job, result, failure)
 

@@ -98,7 +98,7 @@ class LogDirFailure:
     def repair(self, *, is_emptied: bool) -> bool:
         """Restart the broker with the same or an empty disk; return whether the disk works again.
 
-        The fault budget may refuse either kind of restart for now.
+        The fault budget may refuse the restart for now, with the same disk and with an empty disk.
         """
         if not self.has_begun:
             self.cancel()

@@ -46,8 +46,8 @@ class Host:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_up = True
-        #: Whether the host's processes accept new connections. If the processes accept none, the
-        #: kernel accepts connections and bytes that no process reads.
+        #: Whether the host's processes accept new connections. If no process accepts connections,
+        #: the kernel still accepts them, and takes bytes that no process reads.
         self.is_serving = True
         self.listeners: dict[int, SimListener] = {}
         self.next_port = _FIRST_EPHEMERAL_PORT
@@ -327,7 +327,7 @@ class SimNetwork:
         if closes:
             endpoint.lost("the connection is forgotten")
 
-    # For the simulator and its nodes
+    # methods for the simulator and its nodes
 
     def add_host(self, name: str) -> Host:
         """Return a host by name, created on first use."""

@@ -121,7 +121,7 @@ class Incarnation:
         self.died_with_power = False
         #: The disks that the death struck, and whether each had dropped pages.
         self.struck_disks: dict[SimDisk, bool] = {}
-        #: Called at the beginning of each turn, which is an event of the incarnation.
+        #: Called at the beginning of each event of the incarnation.
         self.on_turn: list[Callable[[], None]] = []
         #: Called in order when the process dies, with the loss of its disks.
         self.on_death: list[Callable[[Loss], None]] = []
@@ -190,7 +190,7 @@ class Incarnation:
             self.simulator.note(self.node_id, "pause", "")
 
     def resume(self) -> None:
-        """Continue, beginning with the waiting events in order."""
+        """Continue a paused incarnation, beginning with its waiting events in order."""
         if self.alive and self.paused:
             self.paused = False
             self.runs = True
@@ -212,7 +212,7 @@ class Incarnation:
             self.alive = False
             self.runs = False
             self.end_reason = "the run has ended"
-        # Hold also tasks that began during the death, in code that ran until its next port call.
+        # Hold also tasks that code of the process began between its death and its next port call.
         self._held.extend(asyncio.all_tasks(self.loop))
         for held in self._held:
             if isinstance(held, asyncio.Task):
@@ -227,7 +227,7 @@ def _end_coroutine(ended: object) -> None:
     """Close a coroutine that will not run any more.
 
     A coroutine that never ran may have coroutines among its arguments. Coroutines among the
-    arguments are closed, too, because Python would warn that they were never awaited.
+    coroutine's arguments are closed, too, because Python would warn that they were never awaited.
     """
     if not inspect.iscoroutine(ended):
         return
@@ -240,7 +240,7 @@ def _end_coroutine(ended: object) -> None:
 
 
 class SimNode:
-    """A node beyond its process: its name, its clock, its current incarnation."""
+    """The lasting part of a node: its name, its clock, its current incarnation."""
 
     def __init__(self, simulator: NodeServices, node_id: int, host: str) -> None:
         self.simulator = simulator
@@ -317,7 +317,7 @@ class NodeClock:
         return self._node.monotonic_ns(self._scheduler.now_ns) // NS_PER_MS
 
     def wall_ms(self) -> int:
-        """Return virtual time as a date in ms, with the node's offset."""
+        """Return virtual time as a date in ms, with the offset of the node's wall clock."""
         self._incarnation.check_alive()
         return (
             WALL_EPOCH_MS
@@ -326,7 +326,7 @@ class NodeClock:
         )
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> TimerHandle:
-        """Call back as an event of the node."""
+        """Call back after a delay, in an event of the node."""
         self._incarnation.check_alive()
         delay_ns = max(0, round(delay_ms * NS_PER_MS))
         drift_ppm = self._node.drift_ppm

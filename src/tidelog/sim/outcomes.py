@@ -1,9 +1,9 @@
 """Measured outcomes of a run: what the cluster's users and operators would have noticed.
 
-The watch follows published state and acknowledgements, and changes nothing, so traces are the same
-with and without it. The watch measures from the first work of the clients until every replica is in
-sync again after the faults. The watch ignores topics that are deleted and recreated during the run,
-because their times do not compare.
+The watch of the outcomes follows published state and acknowledgements, and changes nothing, so
+traces are the same with and without it. The watch of the outcomes measures from the first work of
+the clients until every replica is in sync again after the faults. The watch of the outcomes ignores
+topics that are deleted and recreated during the run, because their times are not comparable.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class OutcomeWatch:
         self._begin_ns = self._faults_end_ns = self._end_ns = -1
         self._changes = self._elections = self._at_risk = 0
         self._leaderless_ns = self._under_ns = self._alone_ns = 0
-        #: State of each lasting partition, and the time since which it is measured.
+        #: State of each partition of the topics that no client deletes, and the time since which
+        #: the state counts.
         self._states: dict[LogKey, tuple[PublishedPartition, int]] = {}
         cluster.published.on_state.append(self._changed)
         cluster.history.on_acknowledged.append(self._acknowledged)

@@ -26,7 +26,7 @@ class Policy:
 
     name: str
     description: str
-    #: Configuration of the brokers; `min.insync.replicas` is that of the topics, too.
+    #: Configuration of the brokers; its `min.insync.replicas` applies to the topics, too.
     properties: Mapping[str, str] = field(default_factory=dict)
     #: Protocol levels between brokers; None means the levels of the profile.
     protocol_levels: tuple[str, ...] | None = None

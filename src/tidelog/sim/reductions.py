@@ -29,7 +29,7 @@ class Played(NamedTuple):
 
     time_ns: int
     kind: str
-    #: Number of faults drawn before this one.
+    #: Number of faults that were drawn before this fault.
     drawn_before: int
     draw_state: Any
 
@@ -46,13 +46,14 @@ class Only:
     play: tuple[int, ...] | None = None
     #: Duration of the phase with faults, in ms.
     until_ms: int | None = None
-    #: Partitions of the steady topic.
+    #: Number of partitions of the topic `steady`; None means all.
     partitions: int | None = None
-    #: The topic that is deleted and recreated, and topics that are altered.
+    #: Whether the reduction keeps the topic that is deleted and recreated, and the altered topics.
     topics: bool = True
-    #: Members of groups and committers.
+    #: Whether the reduction keeps members of groups and committers.
     groups: bool = True
-    #: The second writer of each partition, consumers of old versions, and the shared producer.
+    #: Whether the reduction keeps the second producer of each partition, consumers of old versions,
+    #: and the shared producer.
     clients: bool = True
     #: Number of the stream of message delays; 0 is the stream of the whole run.
     links: int = 0

@@ -31,11 +31,11 @@ class RunResult:
     only: str = ""
     #: Policy of the cluster (`sim/policies`); empty for the settings of the profile.
     policy: str = ""
-    #: Partitions of the steady topic.
+    #: Number of partitions of the topic `steady`.
     partitions: int = 0
     #: Number of injected faults that found a target, by kind.
     faults: dict[str, int] = field(default_factory=dict)
-    #: Number of acknowledged changes of each kind while faults happened.
+    #: Number of acknowledged changes while faults happened, by kind of churn.
     churn: dict[str, int] = field(default_factory=dict)
     #: Number of times each interesting state was reached (core/sometimes.py).
     marks: dict[str, int] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Sums:
             sum_up(getattr(self, part), getattr(result, part))
 
 
-#: Fields of sums and results that are numbers by name.
+#: Names of the fields of sums and results that map names to numbers.
 COUNTED: Final = ("counters", "faults", "churn", "marks")
 
 

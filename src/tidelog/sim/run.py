@@ -34,7 +34,8 @@ from tidelog.sim.workload.record_churn import COMPACTED_TOPICS
 
 BROKERS: Final = 3
 START_LIMIT_NS: Final = 30 * NS_PER_S
-#: Clients with links that faults may affect: the administrator, a writer, the reader, a member.
+#: Node ids of the clients whose links faults may affect: the administrator, a producer, a consumer,
+#: a group member.
 _CLIENTS_CUT_OFF: Final = (101, 102, 104, 105)
 
 #: Name for a mix of profiles: the default profile for every second seed, the others in turn.
@@ -152,7 +153,7 @@ class SeedRun:
     def _wait(self, unfinished: Callable[[], bool], limit_ns: int, what: str) -> bool:
         """Run until `unfinished()` is false; return whether that happened without a violation.
 
-        Reaching the limit is a violation of liveness.
+        If `unfinished()` is still true at `limit_ns`, that is a violation of liveness.
         """
         simulator = self.simulator
         while unfinished():

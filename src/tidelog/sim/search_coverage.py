@@ -39,10 +39,10 @@ class ProfileCoverage(Sums):
 
 @dataclass(slots=True)
 class Pair:
-    """Runs with a kind of fault and a kind of churn."""
+    """The runs that had a certain kind of fault and a certain kind of churn."""
 
     runs: int = 0
-    #: Number of the pair's runs that reached each interesting state.
+    #: Number of runs with this pair of fault and churn that reached each interesting state.
     marks: dict[str, int] = field(default_factory=dict)
 
 
@@ -180,7 +180,7 @@ def _read(document: Any) -> Coverage:
 
 
 def _parts(value: Any, where: str, wanted: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the parts of an object by name, which must include the wanted parts."""
+    """Return the parts of a JSON object by name; raise an error if a wanted part is missing."""
     if not isinstance(value, dict):
         raise _CoverageError(f"{where} is {_short(value)}, an object expected")
     for key in wanted:

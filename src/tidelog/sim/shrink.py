@@ -4,9 +4,9 @@ The search ends the run after the violation, then leaves out halves and quarters
 single parts of the workload. After halves and quarters, the search leaves out smaller parts of the
 faults (delta debugging), and again parts of the workload. Finally the search halves the time for
 faults, if the violation came after that time. A reduction counts if it shows a violation of the
-same kind. Any change draws other delays for all later messages, so each step has several chances
-(`links`). The module chooses the runs; its caller provides the function that makes them and their
-limit.
+same kind. A reduction changes the delays of all later messages, so the search tries a step several
+times, each time with other delays (`links`). The module chooses the runs; its caller provides the
+function that makes them and their limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from tidelog.sim.results import RunResult
 
 #: Number of words that identify a kind of violation.
 _KIND_WORDS: Final = 5
-#: Number of runs, each with other delays, of a step that leaves out much; other steps have one.
+#: Number of runs of a step that leaves out much, each with other delays; a smaller step gets one
+#: run.
 _CHANCES: Final = 3
 #: Maximum number of runs of a search.
 MOST_RUNS: Final = 200
@@ -105,7 +106,7 @@ class _Search:
                 return
 
     def _leave_out_faults(self, *, coarse: bool) -> None:
-        """Leave out all faults, else parts of them, down to single faults unless `coarse`."""
+        """Leave out all faults, or else parts; parts shrink to single faults unless `coarse`."""
         numbers = self.best.numbers(self.played)
         if not numbers or self._try({"play": ()}, _CHANCES):
             return
@@ -124,7 +125,7 @@ class _Search:
             size = (size + 1) // 2
 
     def _end_earlier(self) -> None:
-        """Halve the time for faults, while the same violation follows.
+        """Halve the time for faults, as long as the run shows the same violation.
 
         A shorter time helps only if the violation came after the faults, because an earlier
         violation ends the run anyway.

@@ -116,7 +116,8 @@ class SimCluster:
         #: `LeaderWaitChecker` replaces the checker of pauses, which profiles without pauses do not
         #: need.
         self.leader_waits = LeaderWaitChecker(run, config) if profile.watches_leader_waits else None
-        #: Checker of followers' ISR membership, if leaders count pending reads.
+        #: Checker of followers' ISR membership, if leaders excuse followers that wait for a pending
+        #: read.
         self.in_sync: InSyncChecker | None = None
         if config.follower_fetch_pending_reads_insync_enable:
             self.in_sync = InSyncChecker(run, settings, self._is_connected)
@@ -135,7 +136,8 @@ class SimCluster:
             # The leaders' view of ISRs is checked if nothing delays commands (A9).
             IsrViewChecker(run, lambda ns, callback: simulator.scheduler.after(ns, None, callback))
         #: Checker of `max.connections` (L1), if crowds of clients reach the limit.
-        #: `ConnectionChecker` replaces the checker of pauses, too.
+        #: `ConnectionChecker` replaces `AnswerChecker`, the checker of pauses, in profiles with
+        #: crowds of clients.
         self.connections: ConnectionChecker | None = None
         if "max.connections" in profile.properties:
             precision_ms = config.connections_max_idle_ms // TICKS + 1
@@ -143,7 +145,7 @@ class SimCluster:
             self.connections = ConnectionChecker(run, hosts, config.max_connections, precision_ms)
 
     def _attach(self) -> None:
-        """Follow the simulator's events, and judge crashes and expiries by the budget."""
+        """Follow the simulator's events; the fault budget judges crashes and session expiries."""
         simulator = self.simulator
         simulator.scheduler.after_event = self._after_event
         simulator.network.frame_watch = self.leader_waits or self.connections or self.answers
@@ -366,9 +368,9 @@ class SimCluster:
     def waits_for_operator(self, key: LogKey) -> bool:
         """Return whether D3 leaves a partition to an operator: its ISR is up and has no log.
 
-        The creation of the replicas was interrupted, which published state cannot distinguish from
-        a loss. A wait for an operator is right only if no record was ever committed. If a record
-        was committed, records are lost, and `health` reports the partition.
+        An interrupted creation of the replicas looks in published state like a loss of their logs.
+        A wait for an operator is right only if no record was ever committed. If a record was
+        committed, records are lost, and `health` reports the partition.
         """
         state = self.published.partitions.get(key)
         if state is None or state.leader >= 0:
@@ -411,7 +413,7 @@ class SimCluster:
         return self._unannounced()
 
     def _unannounced(self) -> str:
-        """Return the first ISR that some broker shows clients differently; empty if there is none.
+        """Return the first ISR that a broker's metadata shows wrongly; empty if there is none.
 
         A leader that writes a state node itself has to announce it to the controller (A12). If no
         leader writes state nodes, the controller knows every state, because it writes all states.

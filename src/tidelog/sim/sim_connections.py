@@ -56,7 +56,7 @@ class ConnectionHandler(StreamHandler, Protocol):
 
 
 class FrameWatch(Protocol):
-    """A follower of requests and responses on accepted connections."""
+    """An observer of requests and responses on accepted connections."""
 
     def received(self, endpoint: ConnectionEnd, frames: Sequence[memoryview]) -> None:
         """Follow requests that arrived."""
@@ -66,7 +66,7 @@ class FrameWatch(Protocol):
 
 
 class ConnectionWatch(FrameWatch, Protocol):
-    """A follower of accepted connections as a whole."""
+    """An observer of accepted connections as a whole."""
 
     def opened(self, endpoint: ConnectionEnd) -> None:
         """Follow a connection that its listener is about to accept."""
@@ -288,7 +288,8 @@ class Pipe:
 def _cuts(draw: random.Random, size: int) -> list[int]:
     """Return the ascending positions at which `size` bytes are cut; the last position is the end.
 
-    Many cuts are within the size of a frame at the beginning, or just before the end.
+    Many cuts are within the first six bytes, where a frame has its size, or right before the last
+    byte.
     """
     cuts = [size]
     for _ in range(draw.randrange(4) if size > 1 else 0):
@@ -322,7 +323,7 @@ class ConnectionEnd:
         is_accepted: bool = False,
         has_budget: bool = False,
     ) -> None:
-        """`has_budget`: whether large frames may have to wait when their beginning was read."""
+        """`has_budget`: whether a large frame may wait for memory after its beginning was read."""
         self._network = network
         #: Whether this side accepted the connection.
         self.is_accepted = is_accepted
@@ -333,7 +334,7 @@ class ConnectionEnd:
         self.name = name
         self.peer_name = peer_name
         self.handler: ConnectionHandler | None = None
-        #: Whether the end of reading is reported, or about to be.
+        #: Whether the end of reading was reported to the handler, or will be reported soon.
         self.is_gone = False
         #: Whether both reading and sending have ended.
         self._is_closed = False
@@ -422,7 +423,7 @@ class ConnectionEnd:
         self.is_reading = False
 
     def resume_reading(self) -> None:
-        """Resume reading; waiting bytes arrive in an event of their own."""
+        """Resume reading; waiting bytes arrive in a separate event."""
         if not self.is_reading and not self.is_gone:
             self.is_reading = True
             if self._waiting:
@@ -498,7 +499,8 @@ class ConnectionEnd:
     def _read_once(self, *, in_pieces: bool) -> None:
         """Read all that has arrived, or as much as the buffer of a real connection has room for.
 
-        A large request may have to wait for room when its beginning was read.
+        A large request may have to wait for room in the receive budget after its beginning was
+        read.
         """
         if self.handler is None:
             raise RuntimeError(f"{self.name}: bytes before the connection was open")
@@ -538,7 +540,7 @@ class ConnectionEnd:
             self.handler.stream_lost(reason)
 
     def has_room(self) -> None:
-        """Let the handler send, in an event of its own: the kernels have room again."""
+        """Let the handler send in a separate event, because the kernels have room again."""
         if self._on_writable is not None:
             self._network.scheduler.after(0, self.process, self._writable)
 

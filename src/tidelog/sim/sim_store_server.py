@@ -112,7 +112,7 @@ Notice = StoreResponse | Fired | Expired
 
 
 class StorePipe(Generic[M]):
-    """Messages in one direction; each arrives in order, after its delay or with a later message."""
+    """Messages in one direction, in order: an arriving message takes earlier messages along."""
 
     def __init__(self, schedule: Schedule, deliver: Callable[[M], None]) -> None:
         self._schedule = schedule
@@ -341,9 +341,10 @@ class SimStoreServer:
         self._committed(0, ops, results, changes)
 
     def put_back(self, copy: Tree) -> None:
-        """Replace the store by an older copy, as an operator does, which ends every session.
+        """Replace the store by an older copy, as an operator does; every session ends.
 
-        The older copy's ephemeral nodes go without commit callbacks, because no session owns them.
+        The older copy's ephemeral nodes are deleted without commit callbacks, because no session
+        owns them.
         """
         self._sessions.clear()
         self.tree = copy.copy()

@@ -2,7 +2,7 @@
 
 A `SimTransport` is the production's `FrameTransport` on a `ConnectionEnd`. Calls of a
 `SimTransport` count as calls of a port (`core.ports`), where a planned crash may strike. Frames
-that a handler receives are traced and shown to the watch of the run. Received frames must be the
+that a handler receives are traced and shown to the run's `FrameWatch`. Received frames must be the
 frames that the other side sent, in order. Bytes of frames that their handler does not keep are
 overwritten after the read event, as the next bytes would overwrite them.
 """
@@ -44,7 +44,7 @@ class _WholeReader(FrameReader):
 
 
 class _WatchedHandler:
-    """The handler of a connection, behind the trace and the watch of the run."""
+    """The handler of a connection; each frame is traced and checked before the handler gets it."""
 
     __slots__ = ("_handler", "_transport")
 
@@ -108,7 +108,7 @@ class SimTransport(FrameTransport):
         super().__init__(end, watched, reader, _raise, budget)
 
     def received(self, frames: list[memoryview]) -> None:
-        """Check and trace frames that arrived, and show requests to the watch."""
+        """Check and trace frames that arrived, and show requests to the run's `FrameWatch`."""
         self._frames = frames
         self._is_kept = False
         self._check(frames)

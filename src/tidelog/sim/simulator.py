@@ -102,7 +102,8 @@ class Simulator(NodeServices):
     def loss_of(self, node_id: int, wanted: Loss) -> Loss:
         """Return the maximum loss of a node's disks when its process ends.
 
-        A disk loses the pages that a failed fsync dropped, even without a power loss.
+        At the end of a process, its disks lose pages that a failed fsync dropped, even without a
+        power loss.
         """
         if wanted is Loss.NONE and self.has_dropped(node_id):
             return Loss.ALL_UNSYNCED
@@ -170,7 +171,7 @@ class Simulator(NodeServices):
             raise ViolationError(self.violations[0])
 
     def close(self) -> None:
-        """End the run; close held coroutines without letting them act."""
+        """End the run; close the remaining coroutines without executing any of their code."""
         for incarnation in self._incarnations:
             incarnation.bury()
         self._incarnations.clear()
@@ -181,7 +182,7 @@ class CollectorPaused:
 
     With automatic collection, memory use would decide the instants of collections, and a collected
     coroutine runs its `finally` blocks. Objects from before the runs are frozen, so that the
-    collection at the end visits only objects of the runs.
+    garbage collection at the end visits only objects of the runs.
     """
 
     def __enter__(self) -> None:

@@ -30,7 +30,7 @@ class Trace:
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
         self._block: list[str] = []
-        #: Executed events of the scheduler.
+        #: Number of executed events of the scheduler.
         self.events = 0
         #: How often each interesting state was reached.
         self.marks: dict[str, int] = {}

@@ -45,8 +45,9 @@ _CORRELATION: Final = slice(4, 8)
 _SIZE_BYTES: Final = 4
 #: First version of FindCoordinator requests with many keys.
 _KEYS_VERSION: Final = 4
-#: Time in ns within which other processes may notice that a broker's process has ended. A refused
-#: connection shows the end again after 10 s, the controller after a session timeout.
+#: Time in ns within which other processes may notice that a broker's process has ended. A process
+#: may notice the end only by a refused connection, after 10 s; the controller notices it after a
+#: session timeout.
 _NOTICED_NS: Final = 12_000 * NS_PER_MS
 
 
@@ -119,7 +120,7 @@ class _Asked(NamedTuple):
 
 
 class LeaderWaitChecker(Checker):
-    """Checker of responses that wait; a `sim_connections.FrameWatch`."""
+    """Checker of responses that wait for the next leader; a `sim_connections.FrameWatch`."""
 
     def __init__(self, run: CheckedRun, config: BrokerConfig) -> None:
         """Begin without requests."""

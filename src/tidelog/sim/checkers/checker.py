@@ -1,6 +1,6 @@
 """Base of all checkers: brokers, published state, the clock, and reports of violations.
 
-A checker uses no further part of the cluster, except the parts that its constructor names.
+A checker uses only the parts of the cluster that its base class has or its constructor names.
 """
 
 from __future__ import annotations

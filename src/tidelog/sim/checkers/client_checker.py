@@ -1,9 +1,9 @@
 """Comparison of responses to clients with committed records, at the arrival of each response.
 
 An acknowledged batch (acks=all) is committed at its offset when the response arrives. Each record
-that a consumer reads is the committed record at its offset. Other anomalies (missing, duplicate,
-reordered records) need no knowledge of brokers: `history_checker` finds them at the end, from the
-clients' history alone.
+that a consumer reads is the committed record at its offset. Missing, duplicate and reordered
+records need no knowledge of brokers: `history_checker` finds them at the end, from the clients'
+history alone.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class ClientChecker(Checker):
         A leader has every acknowledged record, so it accepts the oldest open batch. A leader that
         does not know of its deposition yet may lack records that its successors acknowledged (V65).
         Retention may have removed a batch whose response was lost, before this leader could copy it
-        as a follower. As in Kafka, a leader without the removed batch knows only later batches.
+        as a follower. As in Kafka, a leader without the removed batch knows only later batches of
+        the producer, and rejects the sequence.
         """
         key = self._published.find(TopicPartition(operation.topic, operation.partition))
         if key is None:

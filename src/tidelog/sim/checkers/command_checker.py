@@ -25,7 +25,7 @@ from tidelog.sim.observed.replica_logs import LogKey
 
 
 class CommandChecker(Checker):
-    """Checker of the commands to all brokers of a cluster."""
+    """Checker of the controller's commands to all brokers of a cluster."""
 
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
@@ -83,7 +83,7 @@ class CommandChecker(Checker):
 
         The check concerns a broker that has been registered since the replica was listed for
         removal. The broker got the command and responded that the replica is gone (V52). A broker
-        that registers after the listing finds a stray replica.
+        that registered after the replica was listed for removal finds a stray replica.
         """
         if not self._was_there(node_id, since_zxid):
             return
@@ -98,8 +98,8 @@ class CommandChecker(Checker):
         """Check that brokers have deleted the replicas of a topic whose nodes are gone.
 
         `since_zxid` is the transaction of the deletion request. The controller does not wait for a
-        broker that it did not know at the deletion request; the full LeaderAndIsr to a new broker
-        lists its replicas.
+        broker that it did not know at the deletion request. A new broker finds its replicas of the
+        topic as strays, by its first full LeaderAndIsr.
         """
         if topic.name in self._unread:
             self._unread.remove(topic.name)

@@ -37,7 +37,8 @@ class DataLosses:
 
         `is_dead` means that the process died while its registration request was in flight.
 
-        The proofs in a registration request were true before the process died.
+        What the registration request claimed about intact replicas was true before the process
+        died.
         """
         self._intact[broker_id] = broker_epoch
         if is_dead:

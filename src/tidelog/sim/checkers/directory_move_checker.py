@@ -2,9 +2,9 @@
 
 A future replica that replaces the current replica has the same records under the same offsets and
 leader epochs. The future replica's records, file names and directory name survive a power loss
-right after the replacement. So a move never makes synced records unsynced (V69, E7). Compaction may
-have removed different records from the future replica and the replaced replica. After the faults,
-no disk has a future replica or a second copy of a replica.
+right after the replacement. A move of a replica therefore never makes synced records unsynced (V69,
+E7). Compaction may have removed different records from the future replica and the replaced replica.
+After the faults, no disk has a future replica or a second copy of a replica.
 
 A broker plans some moves itself, for drains and for balancing (D12, D15). No planned move begins
 into a cordoned or drained directory, and balancing moves nothing out of a drained directory.
@@ -27,7 +27,8 @@ from tidelog.sim.observed.replica_logs import ReplicaLog
 _FUTURE: Final = "-future"
 #: Suffixes of directories with replicas that no broker serves.
 _ASIDE: Final = ("-delete", "-stray", _FUTURE)
-#: Time in ns without a planned move until moves are over; brokers examine balance each second.
+#: Time in ns without a planned move after which moves count as over; brokers examine balance each
+#: second.
 _REST_NS: Final = 4 * NS_PER_S
 #: Maximum number of a replica's moves for balance after sizes have stopped changing.
 _MOST_MOVES: Final = 4
@@ -36,7 +37,7 @@ _MOST_MOVES: Final = 4
 class DirectoryMoveChecker(Checker):
     """Checker of the moves of one run."""
 
-    #: Moves that were checked at their end.
+    #: Number of moves that were checked at their end.
     checked = 0
 
     def swapped(self, node_id: int, partition: str, source: str, target: str) -> None:
@@ -102,7 +103,7 @@ class PlannedMoveChecker(Checker):
         self._latest_ns: int | None = None
         #: The latest move that began.
         self.latest = ""
-        #: Number of moves that began, by the kind of their plan.
+        #: Number of planned moves that began, by kind of move, such as `balance`.
         self.counts: dict[str, int] = {}
         #: Number of each replica's moves for balance since sizes stopped changing; None before.
         self._since_last: dict[tuple[int, str], int] | None = None
@@ -140,6 +141,6 @@ class PlannedMoveChecker(Checker):
         self._since_last = {}
 
     def restless(self) -> str:
-        """Return the latest planned move if it began within the rest time; empty otherwise."""
+        """Return the latest planned move if it began in the last `_REST_NS`; empty otherwise."""
         is_late = self._latest_ns is not None and self._now_ns() - self._latest_ns < _REST_NS
         return self.latest if is_late else ""

@@ -37,7 +37,7 @@ class FetchWaitChecker(Checker):
         self._looked_ns = 0
         #: Time since which each waiting fetch has no reason to wait.
         self._since_ns: dict[DelayedFetch, int] = {}
-        #: Number of checks of waiting fetches that had records already.
+        #: Number of checks of waiting fetches that already had some records.
         self.looks = 0
 
     def after_event(self) -> None:

@@ -76,7 +76,7 @@ class _Place(NamedTuple):
 @dataclass(slots=True)
 class _Group:
     generations: dict[int, _Generation] = field(default_factory=dict)
-    #: Leader by generation and term of the coordinator.
+    #: Leader of the group by generation and term of the coordinator.
     leaders: dict[tuple[int, int], str] = field(default_factory=dict)
     #: Static members by instance id, in the order in which they took over the instance id.
     places: dict[str, list[_Place]] = field(default_factory=dict)
@@ -150,9 +150,9 @@ class GroupChecker(Checker):
     # Reports of members
 
     def joined(self, group: str, generation: int, leader: str, term: int) -> None:
-        """Check the leader in a JoinGroup response of a term; the group has no static members.
+        """Check the group leader that a JoinGroup response names; the group has no static members.
 
-        A term of -1 is not checked.
+        A response with `term` -1 is not checked.
         """
         if term < 0:
             return
@@ -184,15 +184,15 @@ class GroupChecker(Checker):
     def place_taken(self, group: str, instance: str, member: str, asked_ns: int) -> None:
         """Record that a static member, which just got its assignment, holds its instance id.
 
-        The member sent its JoinGroup request at `asked_ns`. The coordinator's log contains the new
-        member's assignment, and so the replacement of the former member.
+        The member sent its JoinGroup request at `asked_ns`. The coordinator's log contains the
+        member's assignment, which proves that the member replaced the former holder of the id.
         """
         places = self._groups[group].places.setdefault(instance, [])
         if all(place.member != member for place in places):
             places.append(_Place(member, asked_ns, self._now_ns()))
 
     def commit_begins(self, commit: Commit) -> None:
-        """Record a commit that is about to be sent; no other commit of the group has its offset."""
+        """Record a commit before it is sent; no two commits of a group have the same offset."""
         commit.begin_ns = self._now_ns()
         self.commits.setdefault((commit.group, commit.partition), []).append(commit)
 
@@ -217,8 +217,8 @@ class GroupChecker(Checker):
     def _check_place(self, commit: Commit) -> None:
         """Check that no later member held the committer's instance id when the commit was sent.
 
-        A later member sent its JoinGroup request after the committer had got its assignment. Once
-        the later member has its assignment, the committer may no longer commit.
+        A later member sent its JoinGroup request after the committer had got an assignment. Once
+        the later member has its assignment, the coordinator must reject commits of the committer.
         """
         places = self._groups[commit.group].places.get(commit.instance or "", [])
         own = next((place for place in places if place.member == commit.member), None)

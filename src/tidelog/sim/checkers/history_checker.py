@@ -1,9 +1,10 @@
 """The history of a run's clients, judged when the run ends.
 
 `tidelog.history` judges from outside: it uses only requests and responses of clients. A producer
-names no topic id, so batches for a recreated topic need care. A batch certainly belongs to the
-incarnation that clients knew when the batch began, if its response came before any deletion
-request. Any other acknowledged batch for a recreated topic counts as a batch with unknown outcome.
+names no topic id, so a batch for a recreated topic may belong to any incarnation. A batch certainly
+belongs to the incarnation that clients knew when the batch began, if its response came before any
+deletion request. Any other acknowledged batch for a recreated topic counts as a batch with unknown
+outcome.
 
 Removed partitions are not judged, because a partition number does not identify the incarnation.
 `client_checker` compares reads and acknowledgements of each incarnation with its committed records
@@ -45,7 +46,8 @@ def operations(
     """Return all operations of a run in the order in which they began.
 
     `topics` are the topics that exist in the end. With `is_compacted`, the records of all topics
-    have keys, and compaction removes some records. `compacted` names other compacted topics.
+    have keys, and compaction removes some records. Without `is_compacted`, only the topics in
+    `compacted` are compacted.
     """
     found = [
         _send(history, produce, is_compacted or produce.topic in compacted)
@@ -117,7 +119,7 @@ def _life_of(history: ClientHistory, produce: Produce) -> TopicLife | None:
     lives = [life for life in history.topics.values() if life.name == produce.topic]
     for life in reversed(lives):
         if life.created_ns <= produce.begin_ns:
-            # A deletion may still affect an open batch, which has no end.
+            # A batch without a response has no end, so a deletion may still affect it.
             is_over = life.deletion_begun_ns >= 0 and (
                 produce.end_ns < 0 or life.deletion_begun_ns <= produce.end_ns
             )

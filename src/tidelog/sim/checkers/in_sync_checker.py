@@ -33,16 +33,18 @@ if TYPE_CHECKING:
 _SLACK_MS: Final = 300
 #: Interval in ns between two checks of the leaders.
 _LOOK_NS: Final = 20 * NS_PER_MS
-#: An interval without checks above this limit, in ns, restarts the time of each follower.
+#: If more than this time in ns passes between two checks, the times measured for dead followers
+#: start again.
 _GAP_NS: Final = 200 * NS_PER_MS
-#: Value for a follower with an open connection at the leader, which has not noticed the death.
+#: Value for a dead follower whose connection is still open at the leader, because the leader has
+#: not noticed the death.
 NEVER_HEARD: Final = -1
 #: Maximum virtual time until a leader knows a published state.
 LIMIT_NS: Final = 5_000_000_000
 
 
 class _Dead(NamedTuple):
-    """A dead follower in the ISR of one leader term."""
+    """A dead follower that is still in the ISR of a leader, in one leader epoch."""
 
     leader: tuple[int, int]
     topic_partition: TopicPartition
@@ -74,10 +76,10 @@ class InSyncChecker(Checker):
         self._limit_ms = config.replica_lag_time_max_ms * 3 // 2 + _SLACK_MS
         self._unheard_ms = config.replica_socket_timeout_ms
         self._looked_ns = 0
-        #: When each dead follower was first seen in an ISR without all records, and when its last
-        #: connection had ended at the leader.
+        #: For each dead follower that lacks records: when it was first seen in an ISR, and when its
+        #: last connection to the leader had ended.
         self._seen: dict[_Dead, tuple[int, int]] = {}
-        #: Dead followers that leaders removed from their ISRs.
+        #: Number of dead followers that leaders removed from their ISRs.
         self.removed = 0
         #: Followers that had all records of a leader during its current, uninterrupted leadership.
         self._kept_up: set[_KeptUp] = set()
@@ -123,7 +125,8 @@ class InSyncChecker(Checker):
     def _dead_members(self) -> Iterator[_Dead]:
         """Yield the dead followers that lack records and that their leaders could remove."""
         for leader, topic_partition, core in self._leaderships():
-            # A leader has one change in flight, and proposes no other before its outcome (A8).
+            # A leader has one ISR change in flight, and proposes no other change before its outcome
+            # (A8).
             if not self._is_silent(leader[0]) and not core.isr.in_flight:
                 for follower in self._kept(core):
                     yield _Dead(leader, topic_partition, core.leader_epoch, follower)
@@ -240,7 +243,7 @@ class IsrViewChecker(Checker):
             self._after_ns(LIMIT_NS, lambda: self._check(now))
 
     def _check(self, state: PublishedPartition) -> None:
-        """Check that the leader knows a state that has been in force for the whole time."""
+        """Check that the leader knows a state that was in force throughout the last `LIMIT_NS`."""
         if self._published.partitions.get(state.key) is not state:
             return
         name = self._published.name(state.key)

@@ -2,17 +2,17 @@
 
 A replica of an earlier target is dropped at once if neither the current target nor the original
 replicas contain it. The first state for the new target omits a dropped replica, unless it leads or
-the ISR would shrink below the effective minimum. So acks=all does not wait for a dropped replica. A
-dropped replica never joins the ISR during its move, except as a leader elected from the eligible
-replicas. If the controller changed or members restarted, other decisions may come first, so the
-checker judges only that no dropped replica joins.
+the ISR would shrink below the effective minimum. A produce request with acks=all therefore does not
+wait for a dropped replica. A dropped replica never joins the ISR during its move, except as a
+leader elected from the eligible replicas. If the controller changed or members restarted, other
+decisions may come first, so the checker judges only that no dropped replica joins.
 
 The replication throttle bounds bytes, and only replicas that lag wait. A leader sends followers
 outside the ISR at most the throttled bytes that its rate and windows allow, plus one read per
 follower. The checker counts the bytes of responses, and parses the lists of throttled replicas
-independently. Neither a member of the ISR nor an unlisted partition waits for a throttle. A
-follower learns its membership from published state, so the checker allows some delay. The final
-phase checks that all replicas catch up after the throttle is removed.
+independently. Neither a member of the ISR nor a partition outside the lists of throttled replicas
+waits for a throttle. A follower learns its membership from published state, so the checker allows
+some delay. The final phase checks that all replicas catch up after the throttle is removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MS_PER_S: Final = 1_000
 _UNLIMITED: Final = 2**63 - 1
 #: Time in ns within which brokers examine waiting replicas again.
 _NEWS_NS: Final = 700 * NS_PER_MS
-#: The broker on which a replica waits, the partition, and the follower.
+#: Replica that waits for the throttle of a broker: (broker id, partition, follower id).
 _Waiting = tuple[int, "Partition", int]
 
 
@@ -94,7 +94,7 @@ class RedirectedMoveChecker(Checker):
     def _check_dropped(
         self, move: _Redirected, before: PublishedPartition, state: PublishedPartition
     ) -> None:
-        """Check the first state under the new target."""
+        """Check the first state of a partition after its reassignment got another target."""
         registered = self._published.brokers
         if (
             state.controller_epoch != move.controller_epoch
@@ -137,7 +137,7 @@ class _Sent:
     at_ms: int = 0
     #: Bytes sent above the rate.
     level: float = 0.0
-    #: The largest read of each follower.
+    #: Size of the largest read of each follower.
     reads: dict[int, int] = field(default_factory=dict)
 
 
@@ -232,7 +232,7 @@ class ThrottleChecker(Checker):
         broker = node.broker
         if broker is None or not node.is_up:
             return
-        # This call also notes a rate under which the broker sends no bytes.
+        # `_under_present_rate` also notes a rate under which the broker sends no bytes.
         self._under_present_rate(broker)
         present: dict[_Waiting, int] = {}
         for session in broker.fetch_sessions.all():
@@ -279,7 +279,7 @@ def _is_outside(partition: Partition, follower: int, *, confirmed: bool = False)
 
 
 def _is_listed(broker: Broker, partition: Partition, side: str) -> bool:
-    """Return whether a topic's list or the partition's move throttles it (R4, R10)."""
+    """Return whether a topic's list, or the partition's move, throttles the partition (R4, R10)."""
     topic, number = partition.topic_partition
     throttles = broker.replicas.throttles
     if partition.topic_partition in throttles.moves:

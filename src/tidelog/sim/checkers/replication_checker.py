@@ -8,9 +8,9 @@ nothing (V65). A leader's high watermark never goes back within its term. Record
 start were committed, and a DeleteRecords request or retention may have removed them.
 
 If an invariant holds only for losses within the fault budget, its violation is reported as a broken
-promise. Other invariants hold after any loss of data: two logs that agree in epoch and offset agree
-in the record. No epoch goes back within an incarnation. An epoch has one leader. No follower's high
-watermark is above what leaders committed.
+promise. Some invariants hold even after a loss of data: two logs that agree in epoch and offset
+agree in the record. No epoch goes back within an incarnation. A leader epoch has one leader. No
+follower's high watermark is above what leaders committed.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class _Seen:
     incarnation: int = -1
     log_version: int = -1
     #: Whether the node lost data since the replica was last known in sync. Truncated records may
-    #: reappear below a high watermark that was written later. A doubtful replica must reconcile
-    #: before the checks apply to it.
+    #: reappear below a high watermark that was written later. The checks skip a replica after a
+    #: loss until it leads, is in sync, or has only committed records.
     is_doubtful: bool = False
     #: Whether the replica was removed. A recreated replica may have no role at first.
     is_removed: bool = False
@@ -63,7 +63,7 @@ class Truth:
     stored_by: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def commit(self, numbers: list[int], leader_epoch: int) -> None:
-        """Add the next records that the leader of this epoch committed."""
+        """Add the next records, which the leader of `leader_epoch` committed."""
         for offset, number in enumerate(numbers, len(self.committed)):
             self.last_of_key[key_of(number)] = offset
         self.committed += numbers
@@ -74,7 +74,7 @@ class Truth:
         return max((end for epoch, end in self.ends.items() if epoch < leader_epoch), default=0)
 
     def agrees(self, offset: int, number: int) -> bool:
-        """Return whether a log may hold `number` at a committed offset.
+        """Return whether a log may hold record `number` at a committed offset.
 
         A log holds the committed record, or GONE in its place. Compaction may have removed the
         record if its key has a later committed record, or if the record is a tombstone.
@@ -86,7 +86,7 @@ class Truth:
 
 
 class ReplicationChecker(Checker):
-    """Comparison of logs, claims and published state."""
+    """Comparison of replicas' logs, brokers' claims about their replicas, and published state."""
 
     def __init__(
         self, run: CheckedRun, deleted_before: Callable[[LogKey], int] = lambda key: 0
@@ -351,9 +351,9 @@ class ReplicationChecker(Checker):
     def _check_topic(self, node: SimBroker, claim: ReplicaClaim, truth: Truth) -> None:
         """Check that no broker that registered after a topic's deletion takes a role in that topic.
 
-        A controller sends a role to one registration of a broker. A broker that registers after the
-        deletion of a topic can get only roles of the topic's successor. A replica of the deleted
-        topic must not take the roles of the successor (V23).
+        A role that a controller sends is valid only for one registration of the broker. A broker
+        that registers after the deletion of a topic can get only roles of the topic's successor. A
+        replica of the deleted topic must not take the roles of the successor (V23).
         """
         topic = self._published.all_topics.get(claim.key.topic_id)
         broker_epoch, incarnation = self._registered_in.get(node.node_id, (-1, -1))
@@ -370,12 +370,12 @@ class ReplicationChecker(Checker):
     def _is_reconciled(
         self, node: SimBroker, claim: ReplicaClaim, log: ReplicaLog | None, truth: Truth
     ) -> bool:
-        """Return whether a replica that lost data is checked again.
+        """Return whether the checks apply again to a replica that lost data.
 
-        A replica that lost data is checked if it leads, is in sync, or has only committed records.
-        It does not suffice that the records below the high watermark are the committed records. A
-        truncation lowers the high watermark first, and a node that dies before the truncation
-        starts with the old high watermark.
+        The checks apply to a replica that leads, is in sync, or has only committed records. A
+        replica is not checked merely because its records below the high watermark are the committed
+        records. A truncation lowers the high watermark first, and a node that dies before the
+        truncation starts with the old high watermark.
         """
         if claim.is_leader or self._is_in_sync(claim.key, node):
             return True
@@ -473,7 +473,8 @@ class ReplicationChecker(Checker):
     def _check_joining(self, claim: ReplicaClaim) -> None:
         """Check replicas that are about to join the ISR.
 
-        A replica must have all committed records as soon as its leader proposes it (A7).
+        A replica must have all committed records as soon as its leader proposes it as a member of
+        the ISR (A7).
         """
         state = self._published.partitions.get(claim.key)
         if state is None or state.leader_epoch != claim.leader_epoch:
@@ -504,8 +505,8 @@ class ReplicationChecker(Checker):
     def is_intact(self, state: PublishedPartition, member: int) -> bool:
         """Return whether a member has lost no data since the broker epoch recorded for it.
 
-        The member still has the recorded broker epoch, or its process died in it without losing
-        data.
+        The member still has the recorded broker epoch, or its process died under this epoch without
+        losing data.
         """
         recorded = state.epoch_of(member)
         return recorded is not None and self._losses.is_intact(state.key, member, recorded)
@@ -567,10 +568,11 @@ class ReplicationChecker(Checker):
 
 
 def _in_the_life_of_its_log(node: SimBroker, claim: ReplicaClaim) -> ReplicaClaim:
-    """Return the claim with the incarnation of the node's log.
+    """Return the claim, with the partition incarnation that the node's log has.
 
-    A broker without a role for a replica knows no leader epoch. Without the log, a replica of a
-    removed partition would count as a replica of the re-added partition.
+    A broker without a role for a replica knows no leader epoch, and so no incarnation of the
+    partition. Without the incarnation of the log, a replica of a removed partition would count as a
+    replica of the re-added partition.
     """
     logs = node.logs.logs
     former = [key for key in logs if key[:2] == claim.key[:2]]

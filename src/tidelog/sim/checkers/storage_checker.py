@@ -1,10 +1,10 @@
 """Checks of a broker's disk by an independent reader: the storage checks.
 
-A log directory belongs to its broker. In each replica, batches are whole, have correct checksums
-and stand in order. Batches have no gaps unless the topic is compacted, and their leader epochs
-never go back. Index entries below the recovery point match batches, offsets and timestamps. The
-leader epoch checkpoint agrees with the batches below the recovery point. Producer snapshots are
-readable. No checkpoint has an offset above the log's end.
+The `meta.properties` of each log directory names its broker. In each replica, batches are whole,
+have correct checksums and stand in order. Batches have no gaps unless the topic is compacted, and
+their leader epochs never go back. Index entries below the recovery point match batches, offsets and
+timestamps. The leader epoch checkpoint agrees with the batches below the recovery point. Producer
+snapshots are readable. No checkpoint has an offset above the log's end.
 
 The module shares no code with `tidelog.log`, and implements the formats from Kafka's description.
 Injected damage is not reported before a broker has found or repaired it. The checker ignores
@@ -157,7 +157,7 @@ class _Disk:
         for base_offset, file in logs.items():
             path = f"{name}/{base_offset:020d}.log"
             if file in self._disk.cut_files:
-                return  # no reader has read the file since
+                return  # no reader has read the file since its end was cut
             try:
                 found = list(_batches(bytes(file.undamaged())))
                 for batch in found:
@@ -333,7 +333,7 @@ def _check_order(
 
 
 def _check_index(data: bytes, base_offset: int, batches: list[StoredBatch]) -> None:
-    """Check that each entry is the last offset of the batch that starts at its position."""
+    """Check that each offset index entry has the last offset of the batch at its position."""
     if len(data) % _INDEX_ENTRY.size:
         raise _DiskError(f"{len(data)} bytes are not whole entries")
     starts = {batch.position: batch.last_offset for batch in batches}
@@ -350,7 +350,7 @@ def _check_index(data: bytes, base_offset: int, batches: list[StoredBatch]) -> N
 
 
 def _check_time_index(data: bytes, base_offset: int, batches: list[StoredBatch]) -> None:
-    """Check that each entry is the largest timestamp so far and the last offset of its batch."""
+    """Check each time index entry: the largest timestamp so far, the last offset of its batch."""
     if len(data) % _TIME_ENTRY.size:
         raise _DiskError(f"{len(data)} bytes are not whole entries")
     timestamps = {batch.last_offset: batch.max_timestamp_ms for batch in batches}

@@ -5,8 +5,8 @@ its `context`. The fault budget decides what a power loss may lose; `sim/profile
 
 Families: `network`, `store`, `clocks`, `processes`, `disks`, `log_dirs`, `rogues`.
 
-Scenarios are sequences that no single draw brings about: `scenarios`, `leaderships`, `elections`,
-`restarts`, `stale_members`.
+Scenarios are sequences of faults that independent draws would seldom bring about: `scenarios`,
+`leaderships`, `elections`, `restarts`, `stale_members`.
 """
 
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS, FaultKind

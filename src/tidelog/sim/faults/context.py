@@ -1,7 +1,7 @@
 """The context of one fault: the cluster, the fault's own draws, time, steps, possible targets.
 
-Each fault gets its own context. A kind of fault keeps the state for its healing in closures
-(`later`, `at_end`). This module does not distinguish kinds of faults.
+Each fault gets its own context. A fault undoes its effect in closures that it passes to `later` and
+`at_end`. This module does not distinguish kinds of faults.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import SimCluster
 
-#: A scenario yields the times to wait, in ms.
+#: A scenario yields the time in ms to wait before its next step.
 Scenario = Generator[float, None, None]
 #: A wait for a condition yields the ms until its next check, and gives up after a number of checks.
 #: A wait returns whether the condition held in time.
@@ -175,7 +175,7 @@ class FaultContext:
     def until_back(
         self, broker: SimBroker, life: int, look_ms: float, looks: int, *, waits: bool
     ) -> Wait:
-        """Wait until an incarnation after `life` runs; with `waits`, also for a healthy cluster."""
+        """Wait for an incarnation after `life`; with `waits`, wait also for a healthy cluster."""
 
         def is_back() -> bool:
             runs = broker.life is not None and broker.incarnation > life

@@ -33,14 +33,14 @@ _LEADER_EPOCH: Final = range(12, 16)
 _LOGS: Final = (".log",)
 _INDEXES: Final = (".index", ".timeindex", ".snapshot")
 _TEXTS: Final = ("-checkpoint", "meta.properties", "partition.metadata", "cleanshutdown")
-#: Parent of directories that were taken away.
+#: Directory into which faults move replicas' directories out of their log directory.
 _AWAY: Final = "/away"
 
 
 def take_away(context: FaultContext, broker: SimBroker, name: str) -> bool:
     """Take a replica's directory out of its log directory, while the broker is down.
 
-    Return False if there is no directory of that name.
+    Return False if there is no directory of the given name.
     """
     disk = broker.logs.holder(name)
     if disk is None:
@@ -397,7 +397,7 @@ def _is_compacted(context: FaultContext, path: str) -> bool:
 
 
 def _behind(field: range, data: bytes, position: int) -> int:
-    """Return a position, or the end of a batch's field if the position is within that field.
+    """Return the position, moved behind `field` if it is within that field of a batch.
 
     No checksum covers a base offset. Neighboring batches reveal a wrong base offset, except in
     compacted logs, which have gaps. No checksum covers a leader epoch, because each leader sets it.
@@ -482,9 +482,10 @@ def fail_calls(
     is_once: bool,
     note: str = "",
 ) -> None:
-    """Let the `left`-th listed call fail with an errno, or all later calls, too, for a while.
+    """Let the `left`-th call in `calls` fail with an errno, and unless `is_once` also later calls.
 
-    A call fails only if `may_fail` returns true. The trace of a failed call ends with `note`.
+    After a while, the calls of the disk succeed again. A call fails only if `may_fail` returns
+    true. The trace of a failed call ends with `note`.
     """
 
     def fault(call: str, _: str) -> int:

@@ -1,9 +1,9 @@
 """Scenarios of controllers that are deposed while active, or elected without learning of it.
 
-A broker believes that it is the controller but is not, or is the controller without knowing. The
-broker's session is alive, and the broker has a write to make (V3, V42, S2). In further scenarios, a
-controller never gets a response of the store, and so cannot act. No scenario of this module loses
-data.
+A broker wrongly believes that it is the controller, or is the controller without knowing. The
+session of the mistaken broker is alive, and the broker has a write to make (V3, V42, S2). In
+further scenarios, a controller never gets a response of the store, and so cannot act. No scenario
+of this module loses data.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def _depose(context: FaultContext) -> Scenario:
 def _elect_unnoticed(context: FaultContext) -> Scenario:
     """Elect a controller that does not learn of its election (V42, S2).
 
-    The response of the store is lost. The new controller cannot query the store, which is
-    unreachable for a moment.
+    The store's response to the election is lost. The new controller cannot query the store, which
+    is unreachable for a moment.
     """
     cluster = context.cluster
     epoch = cluster.published.controller_epoch
@@ -64,7 +64,7 @@ def _raise_epoch(context: FaultContext) -> Scenario:
     """Raise the controller epoch without a change of the controller.
 
     Controllers of old versions of Kafka raise the epoch alone if they die during an election. The
-    store rejects the controller's writes, although the controller still owns its node.
+    store rejects the controller's writes, although the controller still owns the controller node.
     """
     store = context.cluster.store
     controller = context.controller()
@@ -82,14 +82,14 @@ def _raise_epoch(context: FaultContext) -> Scenario:
 def unlucky_elections(context: FaultContext) -> Scenario:
     """Depose controllers with writes in flight, or elect controllers that do not learn of it.
 
-    A deposed controller has a successor, or only the controller epoch was raised.
+    A controller is deposed by a successor, or only by a raised controller epoch.
     """
     context.count("scenario")
     yield from context.draw.choice((_depose, _elect_unnoticed, _raise_epoch))(context)
 
 
-#: Store nodes for which a response is withheld; each entry is equally likely. The nodes are the
-#: controller epoch, the list of brokers and the controller.
+#: Store nodes for which a response is withheld; each entry is equally likely. The withheld response
+#: is about the node of the controller epoch, of the list of brokers, or of the controller.
 _FORGOTTEN: Final = (
     layout.CONTROLLER_EPOCH,
     layout.CONTROLLER_EPOCH,
@@ -130,7 +130,7 @@ def _elect_unanswered(context: FaultContext) -> Scenario:
 def unanswered_controllers(context: FaultContext) -> Scenario:
     """Withhold the store's response to the active controller, or to a newly elected controller.
 
-    The session of the controller without a response stays alive.
+    A controller without the store's response keeps its session.
     """
     cluster = context.cluster
 

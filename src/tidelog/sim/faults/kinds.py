@@ -2,7 +2,7 @@
 
 A kind is a function that injects one fault through its context. The function returns False if it
 found no target, or if the fault budget refused the fault. The name of a kind in the registry is the
-name of its function. The docstring of a kind's function is one line, shown to users.
+name of its function. The one-line docstring of the function describes the kind of fault to users.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from tidelog.sim.sim_broker import SimBroker
 Inject = Callable[[FaultContext], bool]
 #: A function that plays one scenario repeatedly.
 Play = Callable[[FaultContext], Scenario]
-#: The family of the kinds that need brokers with several log directories.
+#: The family of the kinds of faults that need brokers with several log directories.
 LOG_DIRS: Final = "log_dirs"
 
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """A kind of fault. The promise of an acknowledgement holds under every kind.
+    """A kind of fault. Acknowledged records must survive every kind of fault.
 
-    A kind asks the cluster's fault budget before it loses data.
+    A kind of fault asks the cluster's fault budget before it loses data.
     """
 
     name: str
-    #: The module of the kind: network, store, clocks, processes, disks.
+    #: The module that defines the kind of fault: network, store, clocks, processes, disks.
     family: str
     #: The effect of the fault, in one line.
     description: str

@@ -58,7 +58,7 @@ def _healthy(context: FaultContext) -> list[_Case]:
 
 
 def _one_of(context: FaultContext, is_wanted: Callable[[_Case], object]) -> _Case | None:
-    """Return one of the wanted partitions in which all replicas are in sync; None without any."""
+    """Return a wanted partition in which all replicas are in sync; None if there is none."""
     among = [case for case in _healthy(context) if is_wanted(case)]
     return context.draw.choice(among) if among else None
 
@@ -114,7 +114,7 @@ def leader_returns(context: FaultContext) -> Scenario:
     """Let a leader lose and regain its leadership before a follower reports its truncation.
 
     The leader knows that the truncating follower is ahead of the other follower. The truncation
-    happens while the other follower leads.
+    happens while the follower with fewer records leads.
     """
     case = _one_of(context, lambda it: it.leader == it.preferred)
     if case is None:
@@ -163,7 +163,8 @@ def unheard_of_return(context: FaultContext) -> Scenario:
     """Let a leader lose and regain its leadership before a follower learns of either change.
 
     The follower continues to fetch from the returned leader, and later learns of the first leader
-    change. The broker that led in between is cut off from the store, and believes that it leads.
+    change. The broker that led between the two changes is cut off from the store, and still
+    believes that it leads.
     """
     case = yield from _one_led_by_controller(context, lambda it: it.leader == it.second)
     if case is None:
@@ -209,7 +210,7 @@ def two_terms_lost(context: FaultContext) -> Scenario:
     context.heal(links)
     _punctual(context, case)
     if context.draw.random() < 0.6:
-        # After this delay, high watermarks are on disk, and some records are not.
+        # After this delay, the checkpoint of high watermarks is on disk, but some records are not.
         yield context.draw.uniform(40, 500)
         brokers[leader].crash(Loss.ALL_UNSYNCED, "the power fails after a truncation")
     yield context.draw.uniform(500, 2_000)
@@ -227,7 +228,7 @@ def missing_directory(context: FaultContext) -> Scenario:
     away: list[tuple[SimBroker, _Case]] = []
 
     def bring_back() -> None:
-        """Restart the broker with its directory."""
+        """Restart the broker after its missing directory is put back."""
         if away:
             broker, case = away.pop()
             broker.crash(Loss.NONE, "its directory is there again")

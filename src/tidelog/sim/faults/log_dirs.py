@@ -162,7 +162,7 @@ def fail_operation(context: FaultContext, broker: SimBroker, disk: SimDisk) -> N
 def strike_operation(
     context: FaultContext, broker: SimBroker, disk: SimDisk, operation: str, number: int, left: int
 ) -> None:
-    """Fail an operation after `left` calls: for good with a device error, else once."""
+    """Fail an operation after `left` calls: forever if `number` is a device error, else once."""
     calls = OPERATIONS[operation]
     if number in DEVICE_ERRNOS:
         failure = LogDirFailure(context.cluster, broker, disk, number, left, calls)

@@ -86,7 +86,7 @@ def pause(context: FaultContext, broker: SimBroker) -> bool:
 
 @kind
 def rolling_restart(context: FaultContext) -> None:
-    """Restart brokers one after the other, by shutdown or kill, perhaps with waits for health."""
+    """Restart brokers in turn, by shutdown or kill, perhaps with waits for a healthy cluster."""
     context.play(
         _roll(context, is_clean=context.draw.random() < 0.6, waits=context.draw.random() < 0.5)
     )

@@ -1,11 +1,11 @@
-"""Scenarios of early session ends, controlled shutdowns, rolling bumps, unnoticed restarts.
+"""Scenarios of sessions that end early, shutdowns, changes of protocol levels, unnoticed restarts.
 
 Sessions end right after they begin, during a start or during a later registration (V4). A
 registration takes milliseconds, so an expiry at a random time seldom hits a registration.
 
-Brokers shut down in a controlled way (V43): one, some, or all at once. `stop` and `rolling_restart`
-begin a shutdown without an interruption. In scenarios of shutdowns, a crash of the stopping broker
-or of the controller may interrupt a shutdown.
+Brokers shut down in a controlled way (V43): one, some, or all at once. The faults `stop` and
+`rolling_restart` begin a shutdown that no crash interrupts. In scenarios of shutdowns, a crash of
+the stopping broker or of the controller may interrupt a shutdown.
 
 Leaders of older protocol levels write state nodes themselves (A12). In a rolling bump, every broker
 restarts in turn with another protocol level. During a rolling bump, some leaders write state nodes
@@ -28,7 +28,7 @@ from tidelog.sim.sim_broker import SimBroker
 #: Interval in ms of the checks for the next session, and number of these checks.
 _SESSION_LOOK_MS: Final = 2.0
 _SESSION_LOOKS: Final = 1_500
-#: Ranges in ms of a session's lifetime: the duration of a registration, or of a start.
+#: Ranges in ms after which a session ends: within a registration, or within a broker's start.
 _LIVES_MS: Final = ((0.0, 6.0), (0.0, 6.0), (0.0, 80.0))
 #: Number of brokers that stop together; each entry is equally likely.
 _COUNTS: Final = (1, 1, 1, 2, 3)
@@ -43,7 +43,7 @@ _BUMP_LOOK_MS: Final = 50
 
 @scenario_of_rounds(50, 800)
 def sessions_end_early(context: FaultContext) -> Scenario:
-    """End the next sessions of a broker within milliseconds, sometimes after its restart."""
+    """End the next sessions of a broker soon after they begin, sometimes after its restart."""
     draw = context.draw
     broker = context.any_broker()
     if broker is None:
@@ -110,7 +110,7 @@ def _crash_soon(context: FaultContext, stopping: SimBroker) -> None:
 def rolling_bumps(context: FaultContext) -> Scenario:
     """Restart all brokers in turn at another protocol level, up and down, by shutdown or kill.
 
-    Sometimes each broker waits until the cluster is healthy, as an operator does.
+    Sometimes the next restart waits until the cluster is healthy, as an operator does.
     """
     is_up = context.draw.random() < 0.5
     while True:
@@ -134,8 +134,8 @@ def unheard_restarts(context: FaultContext) -> Scenario:
     """Let a leader write a state node before the controller learns that a member has restarted.
 
     The leader gets no fetches of the controller's broker, and removes that broker from the ISR. The
-    third broker crashes and restarts before the controller learns of the smaller ISR. All watches
-    are late.
+    broker that is neither leader nor controller crashes and restarts before the controller learns
+    of the smaller ISR. All watches are late.
     """
     cluster = context.cluster
     controller = context.controller()

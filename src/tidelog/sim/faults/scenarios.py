@@ -1,7 +1,7 @@
-"""Scenarios: sequences of faults that no single draw brings about, with random details.
+"""Scenarios: sequences of faults that independent draws seldom bring about, with random details.
 
 A profile plays one scenario repeatedly, in addition to the fault kinds that it draws. A scenario
-yields the times to wait in ms, and stops at any step when the faults end.
+yields the time in ms to wait before each step, and stops at any step when the faults end.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def last_replica_standing(context: FaultContext, state: PublishedPartition) -> S
 def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scenario:
     """End all members of a partition together; the power fails at one of them (E6).
 
-    Members that keep their power are killed, or only their sessions expire. Sometimes a follower
-    leaves the ISR before the members end.
+    Members whose power does not fail are killed, or only their sessions expire. Sometimes a
+    follower leaves the ISR before the members end.
     """
     cluster = context.cluster
     members = context.draw.sample(state.isr, len(state.isr))
@@ -68,7 +68,8 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
             context.expire(broker)
     loser.crash(Loss.ALL_UNSYNCED, "the power fails while all others end")
     for _ in range(context.draw.choice((0, 1, 2))):
-        # After another session, the broker's proof is about an incarnation that was never in sync.
+        # After another expiry, the broker's proof (E7) is about an epoch in which the broker was
+        # never in sync.
         yield context.draw.uniform(100, 1_000)
         context.expire(loser)
     yield context.draw.uniform(500, 3_000)
@@ -109,8 +110,8 @@ def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scen
 def brokers_catch_up(context: FaultContext) -> Scenario:
     """Restart a broker that cannot fetch from one leader for a while.
 
-    The broker is not the controller. The broker leads its preferred partitions again only after it
-    has caught up (V46).
+    The restarted broker is not the controller. The broker leads its preferred partitions again only
+    after it has caught up (V46).
     """
     controller = context.controller()
     if controller is None:
@@ -185,7 +186,7 @@ def _scribbling(
         if scribbled:
             path, data = scribbled.pop()
             node = store.tree.get(path)
-            # a node with other content is of another incarnation
+            # a node with other content was created again in the meantime
             if node is not None and node.data == _NONSENSE:
                 store.write_from_outside(path, data)
             context.note(f"the {what} is as it was")
@@ -249,7 +250,7 @@ def unreadable_partition(context: FaultContext) -> Scenario:
 def controller_lost_at_each_write(context: FaultContext) -> Scenario:
     """Crash the controller before and after its first write, its second write, and so on.
 
-    The scenario goes through these writes in order, until the faults end.
+    The crashes follow each other in the order of the writes, until the faults end.
     """
     cluster = context.cluster
     turn = context.draw.randrange(2 * MAX_CONTROLLER_WRITE)

@@ -1,9 +1,9 @@
 """The scheduler of one run's faults: it draws times and kinds, and heals everything in the end.
 
-Every seed draws its own subset of its profile's kinds and its own rates. A run can be repeated
-without some kinds, or with its first faults only, to find the faults that a violation needs. In
-profiles with a random stream for each fault, the omission of a fault does not change the remaining
-faults.
+Every seed draws its own subset of its profile's kinds of faults and its own rates. A run can be
+repeated without some kinds of faults, or with its first faults only, to find the faults that a
+violation needs. In profiles with a random stream for each fault, the omission of a fault does not
+change the remaining faults.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tidelog.sim.sim_cluster import SimCluster
 
 
 def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, float]:
-    """Return the relative frequencies of the kinds that a seed does not leave out."""
+    """Return the relative frequencies of the kinds of faults that a seed does not leave out."""
     weights = {}
     if profile.has_all_kinds:
         for name, kind in KINDS.items():
@@ -56,8 +56,8 @@ def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, floa
 class Faults(RunFaults):
     """The scheduler that injects one run's faults.
 
-    `leave_out` names kinds and scenarios that are drawn but not played. Raises ValueError for an
-    unknown name.
+    `leave_out` names kinds of faults and scenarios that are drawn but not played. Raises ValueError
+    for an unknown kind of fault or scenario.
     """
 
     def __init__(
@@ -150,7 +150,8 @@ class Faults(RunFaults):
     def _begin_script(self, script: list[Played]) -> None:
         """Schedule faults at their original times, with their original draws.
 
-        Each fault first restores the stream's state, so that other users get their original draws.
+        Before each fault, the random stream gets its original state, so that its other users get
+        their original draws.
         """
         scheduler = self.cluster.simulator.scheduler
 

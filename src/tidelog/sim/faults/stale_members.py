@@ -36,7 +36,8 @@ from tidelog.sim.sim_cluster import STORE_HOST
 _LOOK_MS: Final = 10.0
 #: Delay of a follower's fetches: the leader hears from the controller first.
 _LATE_NS: Final = 500 * NS_PER_MS
-#: Interval in ms of the checks for a state that ends after a few requests to the store.
+#: Interval in ms of the checks whether a session is over: a broker needs only a few requests to
+#: start the next session.
 _STEP_MS: Final = 0.2
 
 
@@ -45,8 +46,8 @@ def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Sc
     """Let a follower catch up without a registration, then lose its power, return, and lead (V63).
 
     Both followers leave the ISR first, so the high watermark and the leader epoch stay. The leader
-    learns of the return before the follower's next fetch arrives. The leader is killed once the
-    follower is in the ISR.
+    learns of the follower's return before the follower's next fetch arrives. The leader is killed
+    once the follower is in the ISR.
     """
     cluster, network = context.cluster, context.cluster.simulator.network
     key, leader = state.key, cluster.brokers[state.leader]
@@ -142,9 +143,9 @@ def _layout_of(tree: Tree) -> dict[str, bytes]:
 def damaged_member(context: FaultContext) -> Scenario:
     """Let a leader that has read damage become a follower that is still in the ISR (V68).
 
-    The leader's request to the controller is late, and the preferred replica is elected before. If
-    preferred replicas lead all partitions, a session expires first, so that another replica leads
-    some partitions.
+    The leader's request to the controller is late; before it arrives, the preferred replica is
+    elected. If preferred replicas lead all partitions, a session expires first, so that another
+    replica leads some partitions.
     """
     cluster = context.cluster
     network, topics = cluster.simulator.network, cluster.published.all_topics

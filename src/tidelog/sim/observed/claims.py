@@ -24,7 +24,8 @@ class ReplicaClaim(NamedTuple):
     high_watermark: int
     #: (member, broker epoch) of a leader's pending ISR changes; empty otherwise.
     in_flight: tuple[tuple[int, int], ...]
-    #: Maximal ISR of a leader, for whose members it waits; empty otherwise.
+    #: Maximal ISR of a leader, which waits for all its members before it commits; empty for a
+    #: follower.
     maximal_isr: tuple[int, ...]
 
 

@@ -5,10 +5,10 @@ with exactly its original replicas. The original replicas stay recorded when the
 state that ends a reassignment keeps at least the required minimum of copies of committed records.
 
 An entry leaves the queue of reassignments (R8) only when its reassignment is active or done. If an
-entry left the queue earlier, the death of a controller could lose the reassignment. An entry leaves
-the queue also if a newer request names its partition, all reassignments are cancelled, or the
-partition is gone. After a response to a client that reassignments are frozen, a partition gets no
-target except its original replicas (R11).
+entry left the queue before its reassignment is active or done, the death of a controller could lose
+the reassignment. An entry leaves the queue also if a newer request names its partition, all
+reassignments are cancelled, or the partition is gone. After a response to a client that
+reassignments are frozen, a partition gets no target except its original replicas (R11).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def wrong_changes(
 
 
 class MoveQueue:
-    """The queue of reassignments, their freeze, and the requests of clients about either."""
+    """The queue of reassignments, their freeze, and the requests of clients about both."""
 
     def __init__(
         self,
@@ -92,14 +92,16 @@ class MoveQueue:
         self._target = target
         #: The last written content of the queue's node.
         self.entries: dict[TopicPartition, Replicas] = {}
-        #: Time of the last request for each partition by a store node or without a response.
+        #: By partition: time of the last request that came through a store node or got no response.
         self._asked_ns: dict[TopicPartition, int] = {}
         #: Number of open requests of clients, by partition.
         self._open: Counter[TopicPartition] = Counter()
-        #: Partitions of requests in nodes, which a controller may execute at any later time.
+        #: Partitions by the store node that requests their reassignment; a controller may execute
+        #: the request at any later time.
         self._nodes: dict[str, tuple[TopicPartition, ...]] = {}
         self._cancelled_ns = -_OPEN_NS
-        #: Whether a client got the response that reassignments are frozen, so that none may begin.
+        #: Whether a client got the response that reassignments are frozen, so that no reassignment
+        #: may begin.
         self.is_frozen = False
 
     # requests of clients and administrators
@@ -109,7 +111,7 @@ class MoveQueue:
         self._asked_ns.update(dict.fromkeys(partitions, self._now_ns()))
 
     def node_asks(self, path: str, partitions: Iterable[TopicPartition]) -> None:
-        """Note a store node that requests reassignments, or their cancellation if it is empty."""
+        """Note a store node that requests reassignments; an empty node requests cancellation."""
         self._nodes[path] = tuple(partitions)
 
     def opened(self, partitions: Iterable[TopicPartition]) -> None:
@@ -123,7 +125,7 @@ class MoveQueue:
     # what the store holds
 
     def committed(self, ops: Sequence[Op], results: Sequence[OpResult]) -> None:
-        """Follow a transaction whose changes of topic nodes were already followed."""
+        """Follow a transaction, except its changes of topic nodes, which were followed before."""
         for op, result in zip(ops, results, strict=True):
             asked = self._nodes.pop(result.path, None) if isinstance(op, Delete) else None
             if asked is not None:

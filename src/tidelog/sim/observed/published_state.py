@@ -113,8 +113,8 @@ class Published:
         self.partitions: dict[LogKey, PublishedPartition] = {}
         #: First leader epochs of all incarnations of each removed partition, ascending.
         self._lives: dict[tuple[TopicId, int], list[int]] = {}
-        #: Partitions whose removal was requested or is done. No promise covers a removed
-        #: incarnation of a partition.
+        #: Partitions whose removal was requested or is done. Records of a removed incarnation may
+        #: be lost.
         self.removed: dict[LogKey, None] = {}
         self.controller_epoch = 0
         #: The latest transaction.
@@ -225,7 +225,7 @@ class Published:
     def _removal_changed(self, parts: list[str], op: Op) -> None:
         """Record a requested removal.
 
-        No promise covers the current incarnation of the partition any more.
+        Records of the current incarnation of the partition may be lost from now on.
         """
         topic = self.topics.get(parts[0])
         if topic is not None and isinstance(op, Create):
@@ -258,7 +258,7 @@ class Published:
                 yield TopicPartition(topic.name, number), key, self.partitions.get(key)
 
     def is_over(self, key: LogKey) -> bool:
-        """Return whether a partition has no promise, as it or its topic is or will be deleted."""
+        """Return whether records may be lost, as the partition or topic is or will be deleted."""
         return key in self.removed or self.promises_nothing(key.topic_id)
 
     def promises_nothing(self, topic_id: TopicId) -> bool:
@@ -512,7 +512,7 @@ def _parsed(key: LogKey, value: Mapping[str, Any], version: int) -> PublishedPar
 
 
 def copies_lost(before: PublishedPartition, after: PublishedPartition, minimum: int) -> str:
-    """Return the fault of the state that ends a reassignment; empty if there is none (R3)."""
+    """Return what is wrong with a state that ends a reassignment; empty if nothing is (R3)."""
     target = after.reassigned_to
     if (
         not target

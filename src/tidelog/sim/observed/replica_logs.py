@@ -3,7 +3,8 @@
 A mirror of each log file keeps the parsed batches. After a change in a file, the mirror drops the
 batches after the changed position and parses from there. The module reads Kafka's names
 (`topic-partition/<base offset>.log`, `partition.metadata`) and format v2 with the simulator's own
-reader. Mirrors have the content of the page cache, because a running broker sees nothing else.
+reader. The mirrors of log files have the content of the page cache, because a running broker sees
+nothing else.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class ReplicaLog:
         return self.start + len(self.numbers)
 
     def rebuild(self, segments: list[tuple[int, _Segment]]) -> None:
-        """Rebuild the log from other files.
+        """Rebuild the log from its present files.
 
         A log without gaps ends before the first file that does not follow its predecessor. A log
         that is recreated has no file for a moment, or for good if its disk fails at that moment. A
@@ -173,7 +174,7 @@ class NodeLogs:
         #: The disk of each log directory.
         self.disks = tuple(disks)
         self.logs: dict[LogKey, ReplicaLog] = {}
-        #: Called when readable records become unreadable: (log, end before).
+        #: Called when readable records become unreadable: (log, former end).
         self.on_cut: Callable[[ReplicaLog, int], None] = lambda log, end_before: None
         #: Called when a replica is no longer hosted, whatever happens to its files.
         self.on_gone: Callable[[ReplicaLog], None] = lambda log: None
@@ -237,17 +238,17 @@ class NodeLogs:
                 self.on_grown(log, first)
 
     def holder(self, directory_name: str) -> SimDisk | None:
-        """Return the disk that has a directory of that name; None if no disk has."""
+        """Return the disk that has a directory of the given name; None if no disk has."""
         for disk in self.disks:
             if disk.find(f"{disk.root}/{directory_name}") is not None:
                 return disk
         return None
 
     def copy_on(self, disk: SimDisk, directory_name: str) -> ReplicaLog | None:
-        """Return the log in one disk's directory of that name, as its files are now.
+        """Return the log in the directory of the given name on one disk, as its files are now.
 
-        Return None if the disk has no directory of that name. A broker that moves a replica has two
-        copies for a moment.
+        Return None if the disk has no directory of the given name. A broker that moves a replica
+        has two copies for a moment.
         """
         directory = disk.find(f"{disk.root}/{directory_name}")
         if not isinstance(directory, Directory):
@@ -428,8 +429,9 @@ def _moved_from(directory: Directory) -> tuple[tuple[str, ...], int]:
 def _is_kept(copy: _Copy, other: _Copy) -> bool:
     """Return whether a broker keeps the first of two copies of a replica.
 
-    The broker cannot see a copy in a failed directory. The broker keeps the visible copy that
-    replaced the other (D11), or else the copy with the greater last leader epoch and end (D6).
+    The broker cannot see a copy in a failed directory. If both copies are visible, the broker keeps
+    the copy that replaced the other (D11), or else the copy with the greater last leader epoch and
+    end (D6).
     """
     if copy.disk.is_failed != other.disk.is_failed:
         return other.disk.is_failed

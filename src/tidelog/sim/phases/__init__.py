@@ -1,10 +1,10 @@
-"""Phases after the faults: a part stays broken, and the rest of the cluster must work.
+"""Phases after the faults: a part of the cluster stays broken, and the rest must work.
 
-Without phases of this kind, every run would end with all brokers up and all directories good. A
-profile names its phase, and `sim.run` plays it before the final phase.
+Without phases in which a part stays broken, every run would end with all brokers up and all
+directories good. A profile names its phase, and `sim.run` plays it before the final phase.
 
 `stage` has what all phases need. The phases: `absence` (of a host, or of a directory),
-`full_directory`, `slow_directory`. `rereading` is a part of phases: consumers that read every
+`full_directory`, `slow_directory`. `rereading` serves several phases: its consumers read every
 partition again.
 """
 

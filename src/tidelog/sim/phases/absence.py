@@ -4,11 +4,11 @@ After the faults all brokers are killed at once, and one of them stays away. Wit
 liveness, every partition with as many live members as its effective minimum has a leader. Only the
 phase of an absent host notices a controller that waits forever for a dead member.
 
-In the second phase, one directory of one broker fails after the faults, when all replicas are in
-sync. Within the limit of liveness, every partition with enough good members has a leader outside
-the failed directory. No replica of a live broker in the failed directory stays in an ISR with other
-members. At the end of the second phase, the directory is repaired. Only the second phase notices an
-offline replica that stays in the ISR forever.
+In the phase of a failed directory, all replicas are in sync after the faults; then one directory of
+one broker fails. Within the limit of liveness, every partition with enough good members has a
+leader outside the failed directory. No replica of a live broker in the failed directory stays in an
+ISR with other members. The phase of a failed directory ends with the repair of the directory. Only
+the phase of a failed directory notices an offline replica that stays in the ISR forever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.phases.stage import LIVENESS_LIMIT_NS, Stage
 from tidelog.sim.sim_cluster import SimCluster
 
-#: Time in ns within which some call meets the failure; a directory without writes hides it.
+#: Time limit in ns until a call meets the failed directory; an idle directory may hide its failure.
 _MEETS_NS = 5 * NS_PER_S
 #: Range in ms of the time that the directory stays failed after other replicas lead.
 _STAYS_MS = (0, 2_000)
@@ -54,7 +54,7 @@ def _kill_all(stage: Stage) -> None:
 
 
 def _without_leader(stage: Stage) -> str:
-    """Return the first partition without a leader that could have one; empty if there is none."""
+    """Return the first partition that could have a leader and has no leader; empty if none."""
     if missing := stage.unregistered():
         return missing
     present = stage.present

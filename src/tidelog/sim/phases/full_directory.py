@@ -29,7 +29,7 @@ _SERVES_NS: Final = 15 * NS_PER_S
 _READS: Final = 100
 #: Share of the seeds that fill a directory of each broker.
 _EVERYWHERE: Final = 0.5
-#: Range of the time that the directories stay full in the end.
+#: Range of the time in ms for which the directories stay full after the conditions hold.
 _STAYS_MS: Final = (0, 2_000)
 
 
@@ -92,7 +92,7 @@ def _is_read_only(broker: SimBroker, disk: SimDisk) -> bool:
 
 
 def _led(stage: Stage, broker: SimBroker, disk: SimDisk) -> str:
-    """Return a partition led in a full directory though another member is up; empty if none."""
+    """Return a partition led in a full directory though another ISR member is up; empty if none."""
     if not _is_read_only(broker, disk):
         return ""
     return stage.led_in_vain([(broker.node_id, disk)], "full")

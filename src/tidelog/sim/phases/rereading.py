@@ -15,7 +15,7 @@ from tidelog.sim.workload.partition_consumers import SimPartitionConsumer
 
 
 class Rereading(NamedTuple):
-    """Consumers of all partitions that are consumed."""
+    """New consumers of all partitions that the workload consumes."""
 
     readers: list[SimPartitionConsumer]
     #: Whether a consumer still has records to read.
@@ -30,7 +30,7 @@ class Rereading(NamedTuple):
         return {each: each.position for each in self.readers if self.has_more(each)}
 
     def crawls(self, before: Mapping[SimPartitionConsumer, int], count: int) -> bool:
-        """Return whether a consumer is behind and has read less than `count` since `before`."""
+        """Return whether a consumer lags and read fewer than `count` records since `before`."""
         return any(
             each.position < position + count and self.has_more(each)
             for each, position in before.items()
@@ -38,10 +38,10 @@ class Rereading(NamedTuple):
 
 
 def begin(cluster: SimCluster, workload: ClientWorkload, *, is_growing: bool = False) -> Rereading:
-    """Start a consumer of each consumed partition.
+    """Start a new consumer of each partition that the workload consumes.
 
-    With `is_growing`, each consumer must read the records committed at its start, otherwise the
-    records committed at a check.
+    With `is_growing`, each consumer must read the records committed at its start; without it, all
+    records committed at the time of a check.
     """
     client = workload.client()
     known = {consumer.partition: consumer.gaps for consumer in workload.consumers}

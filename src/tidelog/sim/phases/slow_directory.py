@@ -1,11 +1,11 @@
 """Slow log directories: other replicas lead, and quick directories count as fast again (D13).
 
-After the faults, when all replicas are in sync, one directory of a broker is slow, or all of its
-directories, or all of all brokers. Once the brokers have found the slow directories, four
-conditions must hold. If one broker alone is slow, it leads no partition in a slow directory while
-another member of the ISR is up. Among brokers that are all slow, leadership moves at most once to
-each broker. A broker whose directories are all slow gives up none of them. Quick directories count
-as fast again, even without work.
+After the faults, when all replicas are in sync, one directory of a broker is slow, or each
+directory of one broker, or each directory of all brokers. Once the brokers have found the slow
+directories, four conditions must hold. If one broker alone is slow, it leads no partition in a slow
+directory while another member of the ISR is up. Among brokers that are all slow, leadership moves
+at most once to each broker. A broker whose directories are all slow gives up none of them. Quick
+directories count as fast again, even without work.
 
 After this phase, the final phase checks that producers and replicas continue.
 """
@@ -28,11 +28,12 @@ from tidelog.sim.sim_cluster import SimCluster
 
 #: Time in ns within which a directory with work counts as slow; an idle directory goes unnoticed.
 _FOUND_NS: Final = 8 * NS_PER_S
-#: Time in ns within which replicas outside the slow directories lead.
+#: Time limit in ns until replicas outside the slow directories lead.
 _LED_NS: Final = 15 * NS_PER_S
-#: Range of the time that the directories stay slow in the end.
+#: Range of the time in ms for which the directories stay slow after the conditions hold.
 _STAYS_MS: Final = (0, 8_000)
-#: Time within which quick directories count as fast again: six measuring windows with probes.
+#: Time within which quick directories count as fast again: six of the windows in which brokers
+#: measure and probe directories.
 _HEALS_NS: Final = 10 * NS_PER_S
 #: Kinds of churn that begin leader epochs.
 _ELECTING: Final = (
@@ -111,7 +112,7 @@ def _found_slow(cluster: SimCluster) -> str:
 
 
 def _led(stage: Stage, slowed: list[_Pair]) -> str:
-    """Return a partition led in a slow directory though another member is up; empty if none."""
+    """Return a partition led in a slow directory though another ISR member is up; empty if none."""
     if not slow_action_includes(stage.cluster.settings.of(1).log_dir_slow_action, DEMOTE):
         return ""
     slow = [(broker.node_id, disk) for broker, disk in slowed if _is_found(broker, disk)]

@@ -1,4 +1,4 @@
-"""Profiles of the controller, its store, brokers' processes, and leaders that write by themselves.
+"""Profiles of the controller, its store, brokers' processes, and leaders that write state nodes.
 
 Controllers are deposed with writes in flight. The store is slow, or its responses are lost. In some
 profiles, brokers write the cluster's events to their topic.
@@ -9,7 +9,7 @@ When leaders end, clients ask brokers for the next leaders.
 Leaders write state nodes themselves (A12), because all or some brokers are below protocol level
 2.7. The store loses requests and responses, sessions end, and controllers die between a leader's
 write and its notification's removal. All invariants hold as in other profiles; in addition every
-ISR must reach every broker.
+broker must learn of every ISR.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ CONTROLLERS: Final = (
         churn=("brokers_followed",),
     ),
     # Leaders end, and clients request the next leaders at once (V83). Connections break only when
-    # processes end, so no response may wait for another reason.
+    # processes end, so a response may wait only for the next leader.
     Profile(
         "leaders_end",
         faults="crash_leader 5, crash_controller 2, crash_any 1, stop 3",
@@ -172,7 +172,8 @@ CONTROLLERS: Final = (
         protocol_levels=("2.6", "3.9"),
         scenario="rolling_bumps",
     ),
-    # Partitions move between brokers: a reassignment completes on a notification (A13).
+    # Partitions move between brokers; a notification of an ISR change completes a reassignment
+    # (A13).
     Profile(
         "direct_moves",
         faults="crash_any 2, crash_controller 1, expire_session 2, lose_answer 2, slow_link 2,"
@@ -183,7 +184,8 @@ CONTROLLERS: Final = (
         churn=("partitions_moved",),
         protocol_levels=("2.6", "2.6", "3.9"),
     ),
-    # Leaders write the eligible replicas on which recovery by proof depends (E5, E6).
+    # Leaders write the eligible replicas, on which recovery by proof of intact logs depends (E5,
+    # E6).
     played(
         "direct_last_replica",
         scenario="last_replica_standing",

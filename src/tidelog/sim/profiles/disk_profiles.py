@@ -11,8 +11,8 @@ from tidelog.sim.profiles.profile import Pace, Profile
 from tidelog.wire.registry import RELINQUISH_LEADERSHIP, REQUEST_COMMANDS
 
 DISKS: Final = (
-    # Disks are full for one batch and not for the next, as topics grow and are recreated. The
-    # first batch of a new producer may find no room.
+    # Disks are full for one batch and not for the next, as topics grow and are recreated. The first
+    # batch of a new producer may find no room on the disk.
     Profile(
         "full_disks",
         faults="full_disk 6, slow_disk 3, crash_leader 2",
@@ -39,7 +39,7 @@ DISKS: Final = (
         config="flush.before.ack=true, log.segment.bytes=6000",
         scenario="power_fails_everywhere",
     ),
-    # A topic's records are committed only once synced, or earlier, and the setting changes
+    # A topic commits records only once they are synced, or earlier: its `flush.before.ack` changes
     # repeatedly (V69). A checker compares each commit with the disks of the maximal ISR.
     Profile(
         "flush_policies",
@@ -79,7 +79,8 @@ DISKS: Final = (
         scenario="damaged_member",
     ),
     # Files are damaged under controllers that, like Kafka's, have no request to replace a damaged
-    # member. Brokers report the damaged replica to these controllers as offline (V68).
+    # member. Brokers report a damaged replica as offline to a controller that cannot replace a
+    # damaged member (V68).
     Profile(
         "damaged_leaders_offline",
         faults="damaged_batches 4, damaged_leaders 8, crash_leader 2, crash_controller 1,"
@@ -107,8 +108,8 @@ DISKS: Final = (
     ),
     # Replicas move between the log directories of their brokers all the time, throttled or not
     # (D11). During moves, brokers die with and without their unsynced data, directories fail and
-    # return, disks are full, leaders change, and topics are deleted and created again. One topic's
-    # records are committed only once synced, or earlier (V69).
+    # return, disks are full, leaders change, and topics are deleted and created again. One topic
+    # commits records only once they are synced, or earlier: its `flush.before.ack` changes (V69).
     Profile(
         "directory_moves",
         faults="crash_leader 2, stop 1.5, strike 3, expire_session 1, crash_controller 0.5,"
@@ -203,7 +204,8 @@ DISKS: Final = (
         log_dirs=(2, 3),
     ),
     # Sessions end right after they begin, in starts and registrations, while log directories are
-    # slow or hang. Brokers whose session ended must register again nevertheless (V4, D13).
+    # slow or hang. A broker whose session ended must register again, although its log directories
+    # are slow or hang (V4, D13).
     Profile(
         "short_sessions",
         faults="hang_directory 3, slow_disk 4, stop 1, crash_controller 0.5, lose_answer 1,"
@@ -212,9 +214,9 @@ DISKS: Final = (
         log_dirs=(2, 3),
         scenario="sessions_end_early",
     ),
-    # Disks are full and ISRs small for one batch, but not for the following batches. At the same
-    # time, leaders of other partitions die with batches that are stored and not acknowledged. The
-    # idempotent producer of all partitions bumps its epoch for a batch out of sequence (V38).
+    # A disk is full or an ISR too small for one batch, but not for the following batches. At the
+    # same time, leaders of other partitions die with batches that are stored and not acknowledged.
+    # The idempotent producer of all partitions bumps its epoch for a batch out of sequence (V38).
     Profile(
         "refused_batches",
         faults="full_disk 5, slow_disk 2, crash_leader 3, slow_link 3, cut_two_ways 1,"

@@ -25,8 +25,8 @@ def properties_of(text: str) -> dict[str, str]:
     return dict(each.strip().partition("=")[::2] for each in text.split(","))
 
 
-#: Default weight of each kind that a profile does not name. A seed multiplies the weight of each
-#: kind by a drawn factor, and leaves some kinds out.
+#: Default weight of each kind of fault that a profile does not name. A seed multiplies the weight
+#: of each kind of fault by a drawn factor, and leaves some kinds of faults out.
 DEFAULT_WEIGHTS: Final[Mapping[str, float]] = weights(
     "strike 5, crash_leader 3, crash_any 2, crash_controller 1.5, stop 1.5, cut_one_way 2,"
     " cut_two_ways 2, isolate 1.5, cut_store 1.5, slow_link 2, pause 2.5, expire_session 3,"
@@ -38,7 +38,7 @@ DEFAULT_WEIGHTS: Final[Mapping[str, float]] = weights(
 class Pace:
     """How often faults happen, and for how long a dead broker stays down."""
 
-    #: Share of the kinds that a seed leaves out.
+    #: Share of the kinds of faults that a seed leaves out.
     left_out: float = 0.35
     #: Range of the mean time between faults; a seed draws one.
     interval_ms: tuple[int, int] = (250, 1_100)
@@ -48,7 +48,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A named bias of the faults.
+    """A profile: settings that make some faults, and some work of clients, more frequent.
 
     `faults` is a text that gives `weights`: `crash_leader 3, strike 0.5`. `config` gives
     `properties`: `log.segment.bytes=6000, replica.lag.time.max.ms=700`.
@@ -68,7 +68,8 @@ class Profile:
     chosen_replicas: float = 0.5
     #: Name of a scenario that is played repeatedly beside the drawn faults.
     scenario: str = ""
-    #: Name of the phase after the faults in which a part stays broken (`sim/phases`).
+    #: Name of the phase after the faults in which a part of the cluster stays broken
+    #: (`sim/phases`).
     phase: str = ""
     keeps_budget: bool = True
     #: Whether acknowledged records must survive; False if losses exceed the budget. Even if
@@ -86,7 +87,7 @@ class Profile:
     #: Whether a follower that has kept up with a leader stays in the ISR while both live, even if
     #: other brokers fail (F7).
     healthy_stay: bool = False
-    #: Whether the rates of the replication throttle change, and a checker judges its use (R15).
+    #: Whether the rates of the replication throttle change, and a checker judges throttling (R15).
     throttles: bool = False
     #: Whether consumers ask for many bytes and wait long, and waiting fetches are checked (V61).
     patient_fetches: bool = False
@@ -97,7 +98,7 @@ class Profile:
     session_timeout_ms: int = 0
     #: Configuration of the brokers, in addition to the simulator's own settings.
     properties: Mapping[str, str] = field(default_factory=dict)
-    #: Values of further keys, of which a seed draws one for all brokers.
+    #: Values of further configuration keys; for each key, a seed draws one value for all brokers.
     drawn_properties: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: Whether the topics are compacted.
     compacted: bool = False
@@ -121,7 +122,8 @@ class Profile:
     log_dirs: tuple[int, ...] = (1,)
     #: APIs that no broker serves, because Kafka's controllers do not.
     withheld_apis: tuple[int, ...] = ()
-    #: Size of each disk; the replicas of a broker occupy a part of it that can be balanced (D15).
+    #: Size of each disk; replicas fill a greater share of a smaller disk, and balancing compares
+    #: the shares (D15).
     disk_bytes: int = DEFAULT_CAPACITY_BYTES
     #: Levels of the protocol between brokers, of which each broker draws one; if empty, all brokers
     #: have the newest level (A12).

@@ -102,7 +102,8 @@ REPLICAS: Final = (
     played(
         "two_terms_lost",
         pace=Pace(left_out=0.0, interval_ms=(2_000, 5_000)),
-        # With these intervals, truncated records are already on disk, but later records are not.
+        # With these intervals, the records that are truncated are already on disk when the power
+        # fails, but later records are not.
         config="log.flush.interval.ms=300, replica.high.watermark.checkpoint.interval.ms=40",
         scenario="two_terms_lost",
         has_groups=False,
@@ -136,7 +137,7 @@ REPLICAS: Final = (
     played("older_disks", scenario="older_disk_returns", shares_stream=True),
     played("last_replica_standing", scenario="last_replica_standing", shares_stream=True),
     # Requests for ISR changes get no response, while other members fall behind and catch up. Newer
-    # changes supersede the changes whose outcome is open (A8).
+    # ISR changes supersede the changes whose outcome is open (A8).
     Profile(
         "superseded_changes",
         faults="slow_link 6, cut_one_way 4, reset_connections 4, crash_any 2, crash_controller 1,"
@@ -182,8 +183,8 @@ REPLICAS: Final = (
         isr_stands=True,
         session_timeout_ms=4_000,
     ),
-    # Only reads are slow. Leaders do not count pending reads, so followers leave ISRs; acknowledged
-    # records survive.
+    # Only reads are slow. Leaders do not excuse followers that wait for a pending read, so
+    # followers leave ISRs; acknowledged records survive.
     Profile(
         "slow_leaders_unaided",
         faults="slow_reads 1",
@@ -192,8 +193,9 @@ REPLICAS: Final = (
         config=_SHORT_LAG,
         session_timeout_ms=4_000,
     ),
-    # Followers die, or are cut off, while leaders read for them. A dead follower's session outlives
-    # the lag limit, so that the leader itself must remove the follower from the ISR (F7).
+    # Followers die, or are cut off, while their leaders read from slow disks. A dead follower's
+    # session outlives the lag limit, so that the leader itself must remove the follower from the
+    # ISR (F7).
     Profile(
         "dead_followers",
         faults="slow_reads 6, crash_any 3, crash_leader 1, reset_connections 2, cut_two_ways 1,"
@@ -202,15 +204,16 @@ REPLICAS: Final = (
         config=f"{_SHORT_LAG}, {_PENDING}, replica.socket.timeout.ms=6000",
         session_timeout_ms=9_000,
     ),
-    # Brokers die while leaders read for other followers. The controller removes the dead members
-    # from the ISRs, and the same leaders continue under other epochs (F7). The healthy followers
-    # stay in the ISRs.
+    # Brokers die while leaders read from slow disks for other followers. The controller removes the
+    # dead members from the ISRs, and the same leaders continue under other epochs (F7). The healthy
+    # followers stay in the ISRs.
     Profile(
         "readers_led_on",
         faults="slow_reads 4, crash_any 1, stop 1, expire_session 0.5",
         pace=Pace(left_out=0.0, interval_ms=(400, 1_500), down_ms=((200, 1_000), (1_000, 3_000))),
         recreates=0.0,
-        # A fetch that comes before its leader knows the new epoch is repeated within the lag limit.
+        # If a fetch arrives before its leader knows the new epoch, the follower repeats the fetch
+        # within the lag limit.
         config=f"{_SHORT_LAG}, {_PENDING}, replica.fetch.backoff.ms=100",
         healthy_stay=True,
         session_timeout_ms=2_000,

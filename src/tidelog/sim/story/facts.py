@@ -1,4 +1,4 @@
-"""The facts of a story: one a line, about a partition, a group or the whole cluster.
+"""The facts of a story, each on its own line: about a partition, a group or the whole cluster.
 
 Facts about records are many and alike. Facts about records carry an actor and offsets, so that
 `report` can summarize them.

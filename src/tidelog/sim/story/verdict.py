@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 #: Number of offsets shown before and after the violation's offset.
 _AROUND: Final = 3
-#: Patterns of the offset in a violation, the most reliable first.
+#: Patterns that find the offset in the text of a violation, the most reliable first.
 _OFFSETS: Final = (
     re.compile(r"\boffset (\d+)"),
     re.compile(r"log ends at (\d+)"),
     re.compile(r"no leader ever had more than (\d+)"),
 )
-#: Rules by the pattern of their violations; the first match counts.
+#: Rule by the pattern of a violation's text; the first pattern that matches counts.
 _RULES: Final = (
     (r"lacks committed records \(cut its log\)",
      "V32: a follower truncates only records that its leader lacks, never committed ones"),
@@ -99,8 +99,8 @@ def _logs(watcher: Watcher, key: LogKey, violation: str) -> list[str]:
 def _offset(violation: str, logs: Sequence[ReplicaLog | None], committed: Sequence[int]) -> int:
     """Return the offset that a violation names.
 
-    If the violation names no offset, return the first committed offset at which a log differs or
-    has already ended.
+    If the violation names no offset, return the first committed offset at which a log has another
+    record or has already ended.
     """
     for pattern in _OFFSETS:
         found = pattern.search(violation)

@@ -39,7 +39,7 @@ _IN_ROLE: Final = (
     " in leader epoch {leader_epoch}; its log ends at {log_end_offset}, high watermark"
     " {high_watermark}"
 )
-#: Kind, subject and text of the fact that each traced event makes.
+#: Kind, subject and text of the story's fact about each traced event.
 _TRACED: Final[Mapping[str, tuple[str, str, str]]] = {
     "controller_elected": (
         facts.CONTROLLER, "", "broker {node} becomes controller, epoch {epoch}",
@@ -90,7 +90,7 @@ _TRACED: Final[Mapping[str, tuple[str, str, str]]] = {
 }  # fmt: skip
 
 
-#: Kind and text of the fact that a line of the trace makes, by the kind of the line.
+#: Kind and text of the story's fact about a line of the trace, by the kind of the line.
 _NOTED: Final[Mapping[str, tuple[str, str]]] = {
     "fault": (facts.FAULT, "{detail}"),
     "faults": (facts.FAULT, "faults end: every link is whole, every broker is started"),

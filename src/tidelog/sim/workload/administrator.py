@@ -6,7 +6,7 @@ administrator repeats the operation until a response shows the state of the topi
 An altered topic gets partitions and configurations. Acknowledged changes must hold: the number of
 partitions never falls below the acknowledged number. After the faults every replica uses the values
 that were set last. A change with an unknown outcome may hold or not, so at the end of the run the
-administrator sets each key once more.
+administrator sets each configuration key once more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from tidelog.log.config import LogConfig
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.workload.client import ClientNode
 
-#: Keys and their possible values, none of which changes the promise of an acknowledgement.
+#: Configuration keys and their possible values, none of which changes what an acknowledgement
+#: promises.
 VALUES: Final[Mapping[str, Sequence[int]]] = {
     "segment.bytes": (2_048, 8_192, 65_536),
     "index.interval.bytes": (128, 512, 4_096),
@@ -42,7 +43,8 @@ class Administrator:
         self.client = client
         self.stopping = False
         #: Whether an existing topic counts as the requested topic, after an attempt with an unknown
-        #: outcome. The setting is right only if no other client creates topics of the same name.
+        #: outcome. `takes_existing` is right only if no other client creates topics of the same
+        #: name.
         self.takes_existing = False
         #: Share of topics that are created with an explicit assignment.
         self.chooses_replicas = 0.0
@@ -149,7 +151,7 @@ class Churn:
         self.is_done = False
         #: Number of acknowledged partitions.
         self.partitions = 1
-        #: Acknowledged values without a later change of unknown outcome.
+        #: Acknowledged value of each key, unless a later change of the key has an unknown outcome.
         self.values: dict[str, int] = {}
         self.alterations = 0
         self._draw = draw
@@ -159,7 +161,7 @@ class Churn:
         self._configs = ConfigAdmin(client.router)
 
     async def run(self) -> None:
-        """Change the topic until stopped, then set each key once more."""
+        """Change the topic until stopped, then set each configuration key once more."""
         draw = self._draw
         while not self.stopping:
             await self.client.tasks.sleep(draw.randrange(*_PAUSE_MS))

@@ -1,6 +1,6 @@
 """All kinds of churn; the import of their modules registers them.
 
-Other modules import churn from here, so that no kind is missing.
+Other modules import churn from here, so that no kind of churn is missing.
 """
 
 from tidelog.sim.workload import (  # noqa: F401

@@ -1,8 +1,9 @@
 """Kinds of churn: changes by administrators, producers and members while faults happen.
 
 Each kind is a class, registered here under its name in snake case. A kind of churn acts until it is
-stopped, and counts acknowledged operations. `sim.client_workload` starts the kinds that a seed
-draws. After the faults, `sim.final_phase` waits until all kinds are done and settled.
+stopped, and counts acknowledged operations. `sim.client_workload` starts the kinds of churn that a
+seed draws. After the faults, `sim.final_phase` waits until all kinds of churn are done and their
+changes hold.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class ChurnKind(ABC):
 
     #: Name of the kind in counts and tables.
     name: ClassVar[str]
-    #: Whether seeds draw the kind; otherwise only profiles that name the kind play it.
+    #: Whether seeds draw this kind of churn; otherwise only profiles that name the kind play it.
     is_drawn: ClassVar[bool]
     #: Range of the time in ms before each act; None if the acts themselves wait.
     pause_ms: ClassVar[tuple[int, int] | None] = None
@@ -132,7 +133,7 @@ class ChurnKind(ABC):
         what: str,
         detail: str = "",
     ) -> bool:
-        """Set keys in one request, and remove the keys without a value.
+        """Set configuration keys in one request, and remove the keys without a value.
 
         Return whether the request is acknowledged; an acknowledgement is traced with its `detail`.
         """
@@ -204,8 +205,8 @@ class Churning:
     def __init__(self, work: Workload, share: float, always: Collection[str] = ()) -> None:
         """Draw the kinds.
 
-        `share` is the average share of kinds that a seed draws. `always` names kinds that every
-        seed plays. Raises ValueError for an unknown name.
+        `share` is the average share of the kinds of churn that a seed draws. `always` names kinds
+        of churn that every seed plays. Raises ValueError for an unknown kind of churn.
         """
         unknown = [name for name in always if name not in CHURN]
         if unknown:
@@ -239,5 +240,5 @@ class Churning:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of acknowledged operations, by kind."""
+        """Number of acknowledged operations, by kind of churn."""
         return {each.name: each.acknowledged for each in self.kinds}

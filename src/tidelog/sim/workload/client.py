@@ -114,7 +114,7 @@ class ClientConnection:
             _fail(future, ConnectionLost(f"{self._transport.peer}: {reason}"))
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Do nothing, because clients do not wait for their queue."""
+        """Do nothing, because clients do not wait for their send queue."""
 
     def _arm(self) -> None:
         if self._timer is None:

@@ -37,7 +37,7 @@ _MOST_GUESTS = 4
 _METADATA_VERSION: Final = 12
 _FIND_VERSION: Final = 4
 _TIMEOUT_MS: Final = 1_500
-#: Timer in ms of a client that got no other leader.
+#: Time in ms after which a client asks again, if a response named no other leader.
 _TIMER_MS: Final = 800
 #: Interval in ms at which a waiting client checks whether the run is over.
 _LOOK_MS: Final = 200
@@ -72,7 +72,7 @@ class _Visits(ChurnKind):
         self._guests: list[SimMember] = []
 
     def _member(self, name: str, number: int, instance_id: str | None) -> SimMember:
-        """Return a member on its own client, as each process has; its random stream has a name."""
+        """Return a group member with its own client; `name` and `number` select a random stream."""
         is_static = instance_id is not None
         return SimMember(
             self.work.client(),
@@ -242,7 +242,7 @@ def _wake(woken: asyncio.Future[None]) -> None:
 
 @churn_of_profiles
 class BrokersFollowed(ChurnKind):
-    """A client that knows only the brokers of the last Metadata response, which must list some."""
+    """A client that knows only the brokers of the last Metadata response, which must name some."""
 
     # Source: librdkafka, rd_kafka_parse_Metadata and rd_kafka_broker_decommission (since 2.10).
 

@@ -44,8 +44,8 @@ _METADATA_VERSION: Final = 1
 _FETCH_VERSION: Final = 11
 _NAME: Final = b"NAME"
 _VERSIONS: Final = ApiVersionsRequest()
-#: Share of the crowds through which a follower connects as Kafka's followers do, and the follower's
-#: possible first requests. Each first request names a broker of the cluster and requests no data.
+#: Share of the crowds during which a follower connects like Kafka's followers, and the first
+#: requests that it may send. Each first request names a broker of the cluster and requests no data.
 _FOLLOWS: Final = 0.3
 _REPLICA: Final = 1
 _OF_FOLLOWERS: Final = (
@@ -71,7 +71,7 @@ class CrowdConnection:
         self.is_open = False
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Do nothing, because a crowd does not wait."""
+        """Do nothing, because a crowd does not wait for its send queue."""
 
 
 @churn_of_profiles
@@ -153,7 +153,7 @@ class Crowds(ChurnKind):
                     await self._follow(address.host, address.port)
                 if self.draw.random() < _BREAKS:
                     self._break_connections(address.host)
-                    crowd.clear()  # the crowd is back at once
+                    crowd.clear()  # the crowd connects again at once
             self.succeeded(f"{len(crowd)} connections to {address.host}")
         finally:
             _close(crowd)
@@ -212,7 +212,7 @@ class Crowds(ChurnKind):
             _close(crowd)
 
     async def _no_utf_8(self) -> None:
-        """Request a topic whose name is no UTF-8: connections break, one response comes (L3)."""
+        """Request a topic whose name is no UTF-8, again and again until a response comes (L3)."""
         for _ in range(_ODD_REQUESTS):
             if await self._is_answered():
                 self.succeeded("a name that is no UTF-8 was answered")

@@ -30,7 +30,8 @@ _UNKNOWN_SHARE: Final = 0.05
 _CORDONED: Final = "cordoned.log.dirs"
 _DRAINING: Final = "draining.log.dirs"
 _BALANCE: Final = "log.dir.balance.enable"
-#: Rates of balancing in bytes a second. The first rate is so low that moves do not end for a while.
+#: Rates of balancing in bytes a second. The lowest rate is so low that balancing moves do not end
+#: for a while.
 _BALANCE_RATES: Final = (500, 5_000, 50_000)
 _LAST_RATE: Final = 200_000
 _DRAINS: Final = 0.45
@@ -139,7 +140,7 @@ class DirectoriesDrained(ChurnKind):
         return self.draw.sample(directories, max(0, self.draw.randrange(-2, len(directories) + 1)))
 
     async def _set(self, broker_id: int, values: dict[str, str]) -> bool:
-        """Set keys of a broker in one request; return whether the request is acknowledged."""
+        """Set configuration keys of a broker in one request; return whether it is acknowledged."""
         resource = ConfigResource(BROKER, str(broker_id))
         return await self.alter(resource, values, f"{values} of broker {broker_id}")
 

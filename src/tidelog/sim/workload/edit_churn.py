@@ -84,7 +84,7 @@ class NodesEdited(OfTopics):
         if number >= _MAX_PARTITIONS or (former is not None and former.isr):
             # A controller elected while the partition was not in the node does not know its state.
             # Brokers have set the partition's replicas aside, and only an operator could restore
-            # it.
+            # the replicas.
             return
         self._partitions[number] = self._replicas()
         await self._write()
@@ -134,7 +134,7 @@ class NodesEdited(OfTopics):
         await self.pause(20, 1_500)
         await self._available()
         node = cluster.store.tree.get(path)
-        # other content comes from a requested change, and stays
+        # Content other than `data` comes from a requested change, and stays.
         if node is not None and node.data == data:
             cluster.store.write_from_outside(path, before)
         self.succeeded("invalid content repaired")
@@ -191,7 +191,8 @@ class NodesEdited(OfTopics):
     async def _until_adopted(self) -> None:
         """Wait until every partition of the node has a state with an ISR.
 
-        The controller cannot choose brokers that are down, so the editor rewrites an ignored node.
+        The controller ignores a node whose brokers are down, so the editor writes such a node
+        again.
         """
         published = self.work.cluster.published
 
@@ -208,7 +209,7 @@ class NodesEdited(OfTopics):
         await self._until(adopted)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        """Wait, and write the node again after a while without an effect."""
+        """Wait until `holds` returns true; write the node again after each `_PATIENCE_MS`."""
         waited_ms = 0
         while not holds():
             await self.client.tasks.sleep(_POLL_MS)

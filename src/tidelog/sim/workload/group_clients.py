@@ -3,8 +3,8 @@
 A member finds its coordinator, joins, assigns partitions if it leads, and fetches committed
 offsets, all on one connection. A member that has joined commits ever higher offsets. A member also
 makes the mistakes of real clients. For example, a member commits after a pause in which it lost its
-membership, forgets its member id, or drops its connection while it waits. A committer has no
-membership. Any error that no fault explains is an anomaly.
+membership, forgets its member id, or drops its connection while it waits. A committer commits
+offsets for a group without being its member. Any error that no fault explains is an anomaly.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _ANSWER_MS: Final = 2_500
 _JOIN_ANSWER_MS: Final = 2 * REBALANCE_TIMEOUT_MS
 _BACKOFF_MS: Final = (20, 250)
 _HEARTBEAT_MS: Final = 200
-#: Versions from which a request has another form.
+#: API versions from which a group request has another form.
 _COORDINATOR_KEYS_VERSION: Final = 4
 _LEAVING_MEMBERS_VERSION: Final = 3
 _FETCHED_GROUPS_VERSION: Final = 8
@@ -117,7 +117,7 @@ class _Speaker:
         self.process = f"member-{client.node_id}"
         #: Whether the client behaves: no pauses, crashes and other mistakes.
         self.is_steady = False
-        #: Number of rounds that began while the client was steady, and reached their end.
+        #: Number of rounds of work that the client began while it was steady, and completed.
         self.steady_rounds = 0
         self.stopping = False
         self.is_done = False

@@ -1,15 +1,15 @@
-"""Churn of preferred leader elections by request (ElectLeaders, KIP-183), and of descriptions.
+"""Churn of preferred leader elections by request (ElectLeaders), and of replica descriptions.
 
 If a response says that a partition's preferred leader was elected, that leader must have led at
 some time since the request. This module does not check the final leader, which depends on automatic
-balance.
+leader balance.
 
 Operators ask why replicas are out of the ISR, and why partitions have no leader. Each response is
 compared with the published state of the partition epoch in the response. Leader, ISR and eligible
-replicas in a response must match the published state. Every replica outside the ISR has a cause,
-and no member of the ISR has a cause. The response names the members of a partition without a
-leader, but none for a partition with a leader. A cause that blames a broker's end is false if the
-broker was registered all the time.
+replicas in a response must match the published state. The response has a cause for every replica
+outside the ISR, and no cause for a member of the ISR. The response names all members of a partition
+without a leader, and no members of a partition with a leader. A cause that blames a broker's end is
+false if the broker was registered all the time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.workload.churning import ChurnKind, churn, churn_of_profiles
 from tidelog.sim.workload.work import Workload
 
-#: Causes that a broker has only after its first registration has ended.
+#: Causes for being outside the ISR that apply to a broker only after its first registration has
+#: ended.
 _ENDED = (ShrinkCause.SESSION, ShrinkCause.BOUNCE)
 
 

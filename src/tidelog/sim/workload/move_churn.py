@@ -3,7 +3,7 @@
 The administrator uses requests and the reassignment node. After the faults every reassignment must
 end. In the end, the topics' nodes list no adding or removing replicas, and the nodes that start or
 cancel reassignments are gone. Every broker that hosts a partition is one of its replicas (V52);
-replicas set aside do not count.
+strays that brokers set aside do not count.
 
 Moves and brokers have throttles (R4, R15): rates and lists of replicas are set, changed and
 removed. As `kafka-reassign-partitions --throttle` does, the administrator lists replicas by topic
@@ -44,7 +44,7 @@ _REMOVED: Final = 0.15
 
 @churn_of_profiles
 class PartitionsMoved(ChurnKind):
-    """Moves of the steady partitions and of groups' partitions, some of them at once."""
+    """Moves of partitions of `steady` and `__consumer_offsets`, often of several together."""
 
     pause_ms = 30, 1_500
 
@@ -74,7 +74,8 @@ class PartitionsMoved(ChurnKind):
     ) -> list[TopicPartition]:
         """Request reassignments; return the partitions whose reassignments begin or are queued.
 
-        The queue's checker gets each request, because newer requests end queued requests (R8, R20).
+        The checker of the reassignment queue gets each request, because newer requests end queued
+        requests (R8, R20).
         """
         if not queued:
             self._queue.opened(targets)
@@ -94,7 +95,7 @@ class PartitionsMoved(ChurnKind):
         return None
 
     def _some(self) -> list[TopicPartition]:
-        """Return some steady partitions and partitions of `__consumer_offsets`."""
+        """Return some partitions of the topic `steady` and of `__consumer_offsets`."""
         movable = list(self.work.steady)
         topic = self.work.cluster.published.topics.get(CONSUMER_OFFSETS)
         if topic is not None:
@@ -207,7 +208,7 @@ class MovesThrottled(PartitionsMoved):
 
 @churn_of_profiles
 class ThrottlesChanged(ChurnKind):
-    """Rates of brokers and lists of the steady topic's replicas, changed at any time."""
+    """Rates of brokers and lists of replicas of the topic `steady`, changed at any time."""
 
     def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)

@@ -6,8 +6,8 @@ response, its offsets may also hold, because each attempt may take effect at any
 
 Groups have offsets of a topic that is deleted and created again (G6). The groups of a recreated
 topic have no members, and one client sends their requests one after the other. Once every broker
-shows the new topic, no group may read it from an offset of the former topic. A commit that was
-acknowledged after every broker showed the new topic holds. A commit that was retried, or got no
+shows the new topic, no group may read it from an offset of the former topic. A commit holds if it
+was acknowledged after every broker showed the new topic. A commit that was retried, or got no
 response, may take effect at any later time.
 """
 
@@ -84,7 +84,7 @@ class OffsetLedger:
         self._since, self._rule = since, rule
 
     async def commit(self, wanted: dict[TopicPartition, int]) -> None:
-        """Commit new offsets, which for the group is also a reset."""
+        """Commit new offsets; a reset of a group's offsets is the same request."""
         offsets = {each: FetchedOffset(offset) for each, offset in wanted.items()}
         await self.change(wanted, self.admin.commit(self.group, offsets), "committed")
 
@@ -110,7 +110,7 @@ class OffsetLedger:
             self._possible[partition][offset] = None
 
     def _check_gone(self) -> None:
-        """Check a response that the group does not exist, when no offset may be required."""
+        """Check a response that the group does not exist: it must have no acknowledged offset."""
         for partition, certain in self.certain.items():
             if certain != _NO_OFFSET and _NO_OFFSET not in self._possible[partition]:
                 self._kind.client.history.broken_promise(

@@ -47,7 +47,8 @@ UNCERTAIN: Final = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.NETWORK_EXCEPTION,
-        # A deposed leader responds with this error to all waiting requests, appended or not (V38).
+        # A deposed leader responds with NOT_LEADER_OR_FOLLOWER to all waiting requests, appended or
+        # not (V38).
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
@@ -64,7 +65,7 @@ class Numbers:
         self._last = 0
 
     def take(self, count: int) -> tuple[int, ...]:
-        """Return the next `count` numbers."""
+        """Return the next `count` record numbers."""
         first = self._last + 1
         self._last += count
         return tuple(range(first, first + count))

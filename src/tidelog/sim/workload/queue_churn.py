@@ -15,7 +15,7 @@ from tidelog.metadata.store import Create, Op
 from tidelog.sim.workload.churning import churn_of_profiles
 from tidelog.sim.workload.move_churn import PartitionsMoved
 
-#: Kinds of the next act, each with its weight.
+#: Actions of this kind of churn, each with the weight with which the next action is drawn.
 _ACTS: Final = {
     "queue": 6.0, "queue_by_node": 2.0, "freeze": 3.0, "freeze_by_node": 1.0, "request": 3.0,
     "single": 2.0, "move": 2.0, "cancel": 1.5, "cancel_all": 1.0, "wait": 4.0,
@@ -122,7 +122,7 @@ class MovesQueued(PartitionsMoved):
                 self._write(Create(f"{path}/below", b""))
 
     def _write(self, *ops: Op) -> bool:
-        """Create nodes by hand, unless the last node exists; return whether they were created."""
+        """Create nodes by hand, unless the last of them exists; return whether they are new."""
         store = self.work.cluster.store
         if not store.is_available or store.tree.get(ops[-1].path) is not None:
             return False

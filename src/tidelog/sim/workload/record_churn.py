@@ -1,10 +1,10 @@
 """Churn of records: deletion (KIP-107), expiry without timestamps (D21), repeated reads.
 
-Deleted records are below a requested offset; a log that begins above that offset breaks a promise.
-An acknowledged deletion has reached all live replicas, so its low watermark is at least the
-requested offset. After an acknowledged deletion, the log start is never below the low watermark,
-unless the leader's broker or all brokers that knew it die. As in Kafka, brokers write log starts to
-disk only from time to time.
+A deletion removes only records below the requested offset; a log that begins above that offset
+breaks a promise. An acknowledged deletion has reached all live replicas, so its low watermark is at
+least the requested offset. After an acknowledged deletion, the log start is never below the low
+watermark, unless the leader's broker or all brokers that knew it die. As in Kafka, brokers write
+log starts to disk only from time to time.
 
 Records without a timestamp are as old as their segment. A record without a timestamp may be gone
 when `retention.ms` have passed since a replica first stored it. A log that begins above a younger
@@ -102,7 +102,7 @@ class _Deletions(ChurnKind):
 
         The log of an isolated old leader may end where its successors' logs begin. Below the end of
         an isolated leader's log, only the start of the epoch shows that records differ (V67). A
-        random offset hardly ever meets this end.
+        random offset hardly ever equals the end of an isolated leader's log.
         """
         logs = map(self._log, self.work.cluster.brokers.values())
         found = [log.log_end_offset for log in logs if log is not None]
@@ -224,7 +224,7 @@ class UntimedRecords(ChurnKind):
             await self.act()
 
     def _look(self) -> None:
-        """Note which records may be gone until the next look."""
+        """Note the records that may expire before the next check."""
         replication = self.work.cluster.replication
         published = self.work.cluster.published
         key = published.key(self._topic_id, self._partition.partition)

@@ -45,7 +45,7 @@ class SharedProducer:
         self.partitions: list[SharedPartition] = []
         #: Producer id and epoch.
         self.identity = _NO_ID
-        #: The next identity, used after all open responses; None if the identity stays.
+        #: The next producer id and epoch, used after all open responses; None if both stay.
         self._next_identity: tuple[int, int] | None = None
         self._taking: asyncio.Task[None] | None = None
         #: Number of epoch bumps.
@@ -87,7 +87,7 @@ class SharedProducer:
         self.client.history.producer_id_given(self.client.node_id, self.identity[0])
 
     def bump_epoch(self) -> None:
-        """Use the next epoch as soon as no batch is in flight."""
+        """Bump the producer epoch as soon as no batch is in flight."""
         producer_id, epoch = self.identity
         if self._next_identity is None:
             self.bumps += 1
@@ -98,7 +98,7 @@ class SharedProducer:
         self._next_identity = _NO_ID
 
     def answered(self) -> None:
-        """Change to the next identity if no batch is in flight any more."""
+        """Change to the next producer id and epoch if no batch is in flight any more."""
         if self._next_identity is not None and not any(p.in_flight for p in self.partitions):
             self.identity, self._next_identity = self._next_identity, None
 
@@ -145,7 +145,7 @@ class SharedPartition(PartitionProducer):
         self._take_identity()
 
     def _take_identity(self) -> None:
-        """Use the producer's id and epoch; open batches get new sequences from 0 on."""
+        """Use the shared producer's id and epoch; open batches get new sequences from 0 on."""
         self._producer_id, self._producer_epoch = self._shared.identity
         self._next_sequence = 0
         for waiting in self._waiting:
@@ -161,7 +161,7 @@ class SharedPartition(PartitionProducer):
             self._take_identity()
         waiting = await super()._next(position, may_wait=may_wait)
         if (self._producer_id, self._producer_epoch) != shared.identity or not shared.may_send:
-            return None  # the identity changed while this producer waited for its next batch
+            return None  # the producer id or epoch changed while this producer waited
         return waiting
 
     def _send(self, connection: Any, waiting: UnsettledBatch) -> asyncio.Future[Any]:

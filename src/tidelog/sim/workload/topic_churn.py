@@ -1,11 +1,12 @@
 """Churn of topics: creation, deletion, recreation, extension and reconfiguration.
 
-Each kind has its own topics, with a producer and a consumer. Acknowledged changes must hold. The
-history checks deletions and creations; partitions and configurations are checked after the faults.
+Each kind of churn has its own topics, with a producer and a consumer. Acknowledged changes must
+hold. The checker of the history checks deletions and creations; partitions and configurations are
+checked after the faults.
 
-The setting `flush.before.ack` of one topic changes while producers wait (V69). Brokers learn of the
-changed setting at different times. The checker of synced commits compares each commit with the
-disks, under the leader's setting at the instant of the commit.
+The setting `flush.before.ack` of one topic changes while producers wait (V69). Brokers learn of a
+changed `flush.before.ack` at different times. The checker of synced commits compares each commit
+with the disks, under the leader's setting at the instant of the commit.
 """
 
 from __future__ import annotations

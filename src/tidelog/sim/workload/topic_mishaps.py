@@ -2,8 +2,8 @@
 
 While the nodes are missing, the topic's replicas are strays. The operator has strays restored in
 any order, until a leader has every acknowledged record. After the restoration, the module reads
-every earlier acknowledged record again. Other checkers do not check the topic's records, because a
-deleted topic has no promise. Brokers die at any step, without loss of data (V25, V35).
+every earlier acknowledged record again. Other checkers do not check the topic's records, because
+records of a deleted topic may be lost. Brokers die at any step, without loss of data (V25, V35).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TopicsMislaid(OfTopics):
         self._strays, self._log = StrayAdmin(router), LogWriter(router)
         self._records = LogReader(router)
         self._number = _FIRST_NUMBER
-        #: Offset and number of each record that was acknowledged.
+        #: Record number of each acknowledged record, by offset.
         self._kept: dict[int, int] = {}
 
     async def begin(self) -> None:
