@@ -1,8 +1,8 @@
 """Agenda: the partitions and reassignments that the next decision looks at.
 
 Events of topics, partitions, elections and reassignments add entries; the next decision removes
-them. The agenda keeps no other state. The agenda is level-triggered: the decision about an entry
-follows from the image, so a superfluous entry costs one check.
+them. The agenda is level-triggered: the decision about an entry follows from the image, so a
+superfluous entry costs one check.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Answers to requests: the result of each part of a request once the decision is durable.
 
 A result that needs a write names that write, and the answer is made from the outcomes of the
-writes. So no broker or client learns of a state that is not durable (V2, A1). Outcomes do not
-change a decision.
+writes. So no broker or client learns of a state that is not durable (V2, A1). The outcomes of the
+writes do not change the decision.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Subject = TypeVar("Subject")
 
 
 class Precedence(IntEnum):
-    """The order in which the answers of one decision are given; leaders come first."""
+    """The order in which one decision answers requests; AlterPartition of leaders comes first."""
 
     ALTER_PARTITION = 0
     CREATE_TOPICS = 1
@@ -62,7 +62,7 @@ def changed_meanwhile(result: Result[Any], conflict: Conflict) -> tuple[ErrorCod
 
 @dataclass(slots=True)
 class Answer(Generic[Subject]):
-    """The answer to one request, under its ticket."""
+    """The answer to the request that the number `ticket` identifies."""
 
     ticket: int
     precedence: Precedence

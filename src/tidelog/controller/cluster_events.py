@@ -326,7 +326,7 @@ def reassignment_ended(
     zxid: int,
     controller_epoch: int,
 ) -> ClusterEvent:
-    """Return the event of a partition whose reassignment has ended; `zxid` wrote the node (R16)."""
+    """Return the event of a reassignment's end; transaction `zxid` wrote the topic node (R16)."""
     fields = {"replicas": list(replicas)}
     return _of_assignment(
         REASSIGNMENT_ENDED, topic_partition, topic_id, fields, zxid, controller_epoch
@@ -468,6 +468,6 @@ def commands_behind(
 
 
 def dropped(broker_id: int, broker_epoch: int, number: int, count: int) -> ClusterEvent:
-    """Return the event with the number of events of a broker that were dropped before it."""
+    """Return the event that reports how many events a broker dropped before this event."""
     fields = {"broker": broker_id, "broker_epoch": broker_epoch, "count": count}
     return ClusterEvent(EVENTS_DROPPED, f"{broker_id}/{broker_epoch}/{number}", fields)

@@ -92,9 +92,9 @@ class CommandBuilder:
     def _may_not_lead(self, broker_id: int, topic_partition: TopicPartition) -> bool:
         """Return whether the state names a broker as leader that has restarted since (V10).
 
-        A leader below protocol level 2.7 may have written the state right before its end. If the
-        leader's write conflicted with the controller's election, the election follows with the next
-        decision (A12).
+        A leader below protocol level 2.7 may have written the state itself right before its session
+        ended. If the leader's write conflicted with the controller's election, the election follows
+        with the next decision (A12).
         """
         state = self._image.states[topic_partition]
         return state.leader == broker_id and incarnations.is_leader_restarted(
@@ -164,11 +164,10 @@ class CommandBuilder:
         topic_partition: TopicPartition,
         shown: dict[ShownKey, UpdateMetadataPartitionState],
     ) -> None:
-        """Add metadata of a partition with an unreadable state: in full commands, or to delete it.
+        """Add metadata of a partition with an unreadable state, where brokers need the metadata.
 
-        A full command shows that a partition with an unreadable state exists. Partial commands
-        leave unchanged what brokers know of a partition with an unreadable state, until its topic
-        is deleted.
+        A full command shows that a partition with an unreadable state exists. Partial commands omit
+        a partition with an unreadable state, until its topic is deleted.
         """
         deleting = self._image.is_deleting(topic_partition.topic)
         if topic_partition not in self._image.unreadable_states or (

@@ -123,15 +123,16 @@ class Commands:
     keep: tuple[str, ...] = ()
     #: Number of partitions in the cluster when the commands were decided.
     partition_count: int = 0
-    #: Name of the mark of a store that lost its latest writes, empty without one (E8).
+    #: Name of the node that records that the store lost its latest writes; empty if it lost none
+    #: (E8).
     store_mark: str = ""
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     roles: dict[TopicPartition, BrokerRole] = field(default_factory=dict)
     shown: Shown = field(default_factory=dict)
     #: Partitions for which the controller asks the broker for its log end (E6).
     log_ends: dict[tuple[TopicId, int], TopicPartition] = field(default_factory=dict)
-    #: The same map as `shown` if this broker alone uses the map; None for a map shared with other
-    #: brokers.
+    #: The map of metadata (`shown`) if this broker alone uses the map; None if brokers share the
+    #: map.
     _own_shown: dict[ShownKey, UpdateMetadataPartitionState] | None = None
 
     def merge(self, later: Commands) -> None:

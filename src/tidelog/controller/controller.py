@@ -6,10 +6,10 @@ send. At most one decision is in flight. Events that arrive during a decision ar
 on the applied image (DESIGN.md, rule 6).
 
 The image changes at two times, and is read-only at all others. Readings of the store and answers of
-brokers are facts: `decide` applies them before it decides. `applied` applies the writes and the
-changes that follow from their commands, and builds commands last. Elections are level-triggered:
-the decision on a partition follows from the image alone. So a conflict in the store, a new
-controller and a repeated event need no code of their own (V15, V41).
+brokers are facts: `decide` applies them before it decides. `applied` applies the writes, then the
+changes that follow from commands, and builds the commands last. Elections are level-triggered: the
+decision on a partition follows from the image alone. So a conflict in the store, a new controller
+and a repeated event need no code of their own (V15, V41).
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ class Controller:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for controllers that will decide alike.
+        """Return a value that is equal for controllers whose next decisions are equal.
 
         The model checker compares controllers by the returned value, which ignores events and
         tickets.

@@ -34,6 +34,6 @@ class Effects:
 
     #: Commands by broker id, for the registration of the broker that is in the image.
     commands: dict[int, Commands]
-    #: (ticket, message) of each answer.
+    #: The answers to requests: the number (ticket) of each request, and the message.
     answers: list[tuple[int, Any]]
     notices: Notices

@@ -3,10 +3,11 @@
 A turn of the controller is a failover if it finds brokers gone, or moves leaderships away from
 leaving brokers. The phases of a failover are noticed (by the store's watch), read, decided, written
 and commanded. A failover ends when each new leader has acknowledged its command, or its partition
-has yet another leader. New leaders observe the later phases (`replication.takeover`). A failover of
-more than `SAMPLED` partitions is sampled evenly. The count of published leaders that do not lead
-yet is not sampled. Times are arguments, in ms of a clock that never goes back. This module decides
-nothing about the cluster, and nothing waits for it.
+has yet another leader. The new leaders measure the further phases of a failover
+(`replication.takeover`). A failover of more than `SAMPLED` partitions is sampled evenly. The number
+of published leaders that have not acknowledged their leadership is exact, not sampled. Times are
+arguments, in ms of a clock that never goes back. This module decides nothing about the cluster, and
+nothing waits for it.
 """
 
 from __future__ import annotations
@@ -80,9 +81,9 @@ class Failovers:
     def commanded(
         self, turn: TurnTimes, now_ms: int, loss: LostLeaders | None, changes: Iterable[StateChange]
     ) -> list[ClusterEvent]:
-        """Record that the commands of a turn are queued; a turn with a `loss` is a failover.
+        """Record that the controller's commands are queued; a `loss` of leaders begins a failover.
 
-        Returns the events of failovers that end with this turn.
+        Returns the events of failovers that end with the queued commands.
         """
         moved = [
             change

@@ -67,7 +67,7 @@ class Image:
         self.deletions: dict[str, Deletion] = {}
         self.removals: dict[str, Removal] = {}
         #: Last states of partitions that a topic no longer has; None for a partition that it never
-        #: had. Only partitions that were looked up in the store have an entry.
+        #: had. Only partitions that were looked up in the store are in `former`.
         self.former: dict[TopicPartition, PartitionState | None] = {}
         #: The last allocated producer id; None until its node was read, or if the node cannot be
         #: read.
@@ -82,7 +82,7 @@ class Image:
         self.is_frozen = False
         #: Content of `/admin/reassign_partitions_queue`; None if the node does not exist (R8).
         self.queue: RequestedReassignments | None = None
-        #: Requests to reassign in the store that were not accepted yet (R12).
+        #: Reassignment requests in nodes of the store that were not accepted yet (R12).
         self.request_nodes: tuple[RequestNode, ...] = ()
         #: Accepted requests whose reassignments are not over (R12).
         self.accepted: dict[TopicPartition, AcceptedRequest] = {}
@@ -106,7 +106,8 @@ class Image:
         self.shrinks: dict[TopicPartition, dict[int, ShrinkCause]] = {}
         #: Brokers whose last registration has ended, and whether it ended by a controlled shutdown.
         self.ended: dict[int, bool] = {}
-        #: The mark of a store that lost its latest writes; None without such a mark (E8).
+        #: The node that records that the store lost its latest writes; None if there is no such
+        #: node (E8).
         self.went_back: StoreWentBack | None = None
         self._names: dict[TopicId, str] = {}
         self._hosted: dict[int, dict[TopicPartition, None]] = {}
@@ -121,8 +122,8 @@ class Image:
     def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
         """Return the replicas of a partition; empty for a partition that does not exist.
 
-        A replica that a reassignment removes counts until the reassignment reaches its target
-        (V52).
+        The result includes a replica that a reassignment removes until the reassignment reaches its
+        target (V52).
         """
         topic = self.topics.get(topic_partition.topic)
         if topic is None:

@@ -54,10 +54,10 @@ def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
     """Return whether the recorded incarnation provably left its log unchanged.
 
     The process of that incarnation shut down cleanly (E3), or still runs under another registration
-    (E7). A broker may give this proof for several incarnations, because no controller need have
-    recorded each of them. A broker epoch that the broker does not name belongs to an incarnation
-    with another disk, even if the epoch lies between two named epochs. The present disk may be
-    older than the disk of an unnamed incarnation, if it is a restored backup.
+    (E7). A broker may prove that several incarnations left its log unchanged, because no controller
+    need have recorded each of them. A broker epoch that the broker does not name belongs to an
+    incarnation with another disk, even if the epoch lies between two named epochs. If the present
+    disk is a restored backup, it may lack records that an incarnation without proof had.
     """
     if recorded_epoch == NO_BROKER_EPOCH:
         return False
@@ -70,7 +70,7 @@ def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
 def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
     """Return ISR members that restarted without proof that they lost nothing.
 
-    The logs of the returned members may have lost records (V10).
+    The log of a member without proof may have lost records (V10).
     """
     restarted = restarted_members(state, brokers)
     if not restarted:
@@ -84,7 +84,7 @@ def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
 def proven_members(
     state: PartitionState, brokers: Brokers, bounced: Collection[int] | None = None
 ) -> dict[int, int]:
-    """Return the live members that provably have every committed record, with their live epochs.
+    """Return the broker epochs of live members that provably have every committed record.
 
     Each returned member is alive in its recorded incarnation, or lost nothing when its recorded
     incarnation ended (E6). Members of the ISR come first in the result. `bounced` is the result of

@@ -55,7 +55,7 @@ def shrinks(
     `ended` maps brokers whose last registration ended to whether it ended by a controlled shutdown.
     `absent` are live brokers that reported the replica missing or offline. `offline` are the
     brokers of `absent` whose log directory has failed. `reported` are the causes that the leader
-    sent. Replicas that are no longer assigned are not named.
+    sent. The result omits replicas that are no longer assigned.
     """
     if before is None:
         return ()

@@ -19,7 +19,7 @@ from tidelog.core.types import TopicPartition
 
 
 class Rank(IntEnum):
-    """The sequence in which the orders of one decision are given.
+    """The sequence in which `CommandBuilder` gets the orders (to send commands) of a decision.
 
     A broker has one role or one stop per partition: a later order for the partition replaces an
     earlier order.
@@ -117,5 +117,5 @@ class SendEverything(Order):
     rank: ClassVar[Rank] = Rank.EVERYTHING
 
     def give(self, builder: CommandBuilder) -> None:
-        """Make the broker's commands full."""
+        """Replace the broker's commands by a full command: all its roles and all metadata."""
         builder.send_everything(self.broker_id)

@@ -3,7 +3,7 @@
 A broker is behind from the moment at which a command joins its empty queue. An acknowledgement that
 leaves other commands waiting starts the delay again. A broker that is behind for longer than the
 limit is overdue. The delay is reported once, and once more when the broker has caught up. Time is
-an argument; the shell reports and counts delays.
+an argument; `tidelog.broker.controller` reports and counts the delays.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ class Move:
     #: Replicas that are not in the target; a replica that an earlier target added may be among
     #: them.
     removing: Replicas
-    #: Assignment when the reassignment began, in its order; empty if it was not recorded (R1, R6).
+    #: The replicas when the reassignment began, preferred leader first; empty if not recorded (R1,
+    #: R6).
     original: Replicas
     #: Transaction that gave the topic's node this target, or at the latest the transaction in which
     #: the node was read. An older partition state shows that the replicas may not have been sent
@@ -81,7 +82,7 @@ def unwanted(replicas: Replicas, move: Move) -> Replicas:
 
 
 def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool) -> Replicas:
-    """Return the replicas that do not copy, as the move pauses or does not need them (R3, R10).
+    """Return replicas that do not copy, because a reassignment pauses or drops them (R3, R10).
 
     Added replicas become superfluous by a cancel or another target, and are deleted when the move
     ends. ISR members continue to copy, even while the move pauses. Superfluous replicas that are
@@ -129,7 +130,7 @@ class Recovery:
         return Recovery(self.serial, self.is_due, dict(self.asked), dict(self.logs))
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for recoveries that will decide alike (model checker)."""
+        """Return a value that is equal for recoveries with equal next decisions (model checker)."""
         return (self.is_due, tuple(self.asked), tuple(sorted(self.logs.items())))
 
 
@@ -249,7 +250,7 @@ class Removal:
         )
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for removals that will decide alike (model checker)."""
+        """Return a value that is equal for removals with equal next decisions (model checker)."""
         return (
             tuple(sorted(self.requested.items())),
             tuple(sorted(self.by_edit)),

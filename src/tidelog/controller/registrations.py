@@ -64,7 +64,7 @@ class BrokersChanged(Change):
     brokers: Mapping[int, BrokerInfo]
 
     def apply(self, image: Image) -> None:
-        """Replace all registrations; a broker stays marked as leaving until its own ends (V43)."""
+        """Replace all registrations; a leaving broker stays leaving while registered (V43)."""
         before, after = image.brokers, dict(self.brokers)
         image.brokers = after
         for broker_id in after:

@@ -37,7 +37,7 @@ class LeaderAndIsrAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaAnswered(Event):
-    """A broker's answer to StopReplica: these replicas are stopped, or never will be (V22, V52)."""
+    """A broker's answer to StopReplica: replicas that need no further StopReplica (V22, V52)."""
 
     broker_id: int
     broker_epoch: int
@@ -72,7 +72,7 @@ class ReplicaAnswered(Change):
     presence: Presence
 
     def apply(self, image: Image) -> None:
-        """Keep the answer while any broker lacks the replica."""
+        """Keep the brokers' reports about the partition while any broker lacks its replica."""
         answers = image.presences.setdefault(self.topic_partition, {})
         answers[self.broker_id] = self.presence
         is_here = self.presence is Presence.HERE

@@ -1,4 +1,4 @@
-"""Settlement: changes of the image, orders and notices that follow from a decision's writes.
+"""Settlement of a decision's writes: changes of the image, commands to send, and notices.
 
 Each write settles its own outcome, in the order of the writes. A conflict in the store is a fact
 like any other: the image adopts the node's content, or the node is read again (V15). A
@@ -29,6 +29,6 @@ class Settlement:
         self.agenda = agenda
         self.orders = list(orders)
         self.notices = notices.copy()
-        #: Applies a change to the image; an attribute, because thousands of writes call the
-        #: function.
+        #: Applies a change to the image. An attribute is faster than a method, and thousands of
+        #: writes call it.
         self.apply: Callable[[Change], None] = image.apply

@@ -83,7 +83,7 @@ class Shutdown:
     """A controlled shutdown under way, of one registration."""
 
     broker_id: int
-    #: Tickets of the requests to answer; several if the broker repeated its request.
+    #: Numbers (tickets) of the requests to answer; several if the broker repeated its request.
     tickets: list[int] = field(default_factory=list)
     #: Partitions whose leadership is to be transferred; the broker leaves the ISRs of `followed`
     #: after that.
@@ -146,7 +146,7 @@ class Shutdowns:
                 _refuse(ticket, ErrorCode.STALE_BROKER_EPOCH, draft)
 
     def look_at_next(self, draft: Draft, agenda: Agenda) -> None:
-        """Add the next partitions of leaving brokers to the agenda (V43)."""
+        """Let the next decision check the next partitions of leaving brokers (V43)."""
         for broker_id, shutdown in self._under_way.items():
             batch = next_batch(shutdown)
             agenda.look_at(batch.partitions)
@@ -186,7 +186,7 @@ class Shutdowns:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for shutdowns that will decide alike, except for tickets."""
+        """Return a value that is equal for shutdowns with equal next decisions (model checker)."""
         return tuple(
             (key, len(shutdown.led), len(shutdown.followed))
             for key, shutdown in self._under_way.items()

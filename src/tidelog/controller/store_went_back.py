@@ -1,10 +1,11 @@
 """A metadata store that lost its latest writes, so that its partition states prove nothing (E8).
 
-A broker that had seen a later store marks the store when it registers. State written before the
-mark (`/brokers/store_went_back`) comes from a restored copy of the store, or was decided from such
-state. So every assigned replica may have the committed records, and none is proven. The image
-adopts states older than the mark as unproven, and recovery by proof compares the logs of all
-replicas (E6). A state written after the mark proves replicas as usual.
+A broker that had seen a later store writes the node `/brokers/store_went_back` when it registers.
+Partition state older than `/brokers/store_went_back` comes from a restored copy of the store, or
+was decided from such state. So every assigned replica may have the committed records, and none is
+proven. The image adopts states older than `/brokers/store_went_back` as unproven, and recovery by
+proof compares the logs of all replicas (E6). A partition state newer than
+`/brokers/store_went_back` proves replicas as usual.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ class StoreFoundOlder:
 
 @dataclass(frozen=True, slots=True)
 class WentBackKnown(Change):
-    """The mark `/brokers/store_went_back`; None if there is no mark, or if it was accepted."""
+    """The node `/brokers/store_went_back`; None if the node is missing, or was accepted."""
 
     found: StoreWentBack | None
 
     def apply(self, image: Image) -> None:
-        """Keep the mark, and make the states before the mark unproven."""
+        """Keep `/brokers/store_went_back` in the image; make older partition states unproven."""
         image.went_back = self.found
         for topic_partition, state in image.states.items():
             image.states[topic_partition] = image.as_far_as_proven(topic_partition, state)
 
 
 def found(mark: StoreWentBack | None, draft: Draft, agenda: Agenda) -> None:
-    """Apply the mark as read from the store, and check every partition that it concerns."""
+    """Apply `/brokers/store_went_back` as read; check every partition whose state is older."""
     image = draft.image
     if mark == image.went_back:
         return
@@ -51,7 +52,7 @@ def found(mark: StoreWentBack | None, draft: Draft, agenda: Agenda) -> None:
 
 
 def text(mark: StoreWentBack) -> str:
-    """Return the mark's content as a text for people."""
+    """Return the content of `/brokers/store_went_back` as a text for people."""
     stamp = f"of transaction {mark.found}" if mark.found != NO_STAMP else "missing"
     return (
         f"the metadata store went back, as broker {mark.broker_id} found when it registered: its"

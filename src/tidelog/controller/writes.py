@@ -1,8 +1,8 @@
 """Writes of a decision to the store, and their outcomes.
 
-Each concern of the controller (topics, partitions, elections, ...) defines its writes. The writer
-turns each write into operations on the store and reports their outcomes in order. An outcome is
-`Written`, or `Conflict` with the present content of the node.
+Each concern of the controller (topics, partitions, elections, ...) defines its writes.
+`tidelog.broker.controller` turns each write into operations on the store and reports the outcomes
+in order. An outcome is `Written`, or `Conflict` with the present content of the node.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.core.types import PartitionState
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Outcome of a durable write; `mzxid` of the state node, by partition for a created topic."""
+    """Outcome of a durable write, with the transaction `mzxid` of the written state node."""
 
     mzxid: int = 0
 

@@ -6,9 +6,9 @@ return to it. Leaderships return in steps of bounded size, so that clients do no
 metadata at once. A broker that has returned gets its leaderships only after it has caught up. A
 broker has to catch up while it is outside the ISR of a partition with a live leader; it is then
 busy fetching. A broker need not catch up on partitions that are being reassigned, removed or
-deleted. The wait is bounded: the controller does not wait for a broker that joined no further ISR
-between two rebalance checks. An election that a client requests (V8) depends on the ISR alone. This
-module only reads the image; the caller times checks and steps, so the module knows no time.
+deleted. The controller does not wait longer for a broker that joined no further ISR between two
+rebalance checks. An election that a client requests (V8) depends on the ISR alone. This module only
+reads the image; the caller times checks and steps, so the module knows no time.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Balance:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for instances that will decide alike (model checker)."""
+        """Return a value that is equal for instances with equal next decisions (model checker)."""
         return (
             tuple(self._waiting),
             tuple(

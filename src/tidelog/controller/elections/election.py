@@ -116,7 +116,7 @@ def _elect(state: PartitionState, around: Circumstances) -> Election | None:
 
 
 def proven_members(state: PartitionState, around: Circumstances) -> dict[int, int]:
-    """Return the live assigned members that are proven (E6), with their live broker epochs."""
+    """Return broker epochs of live assigned members that provably have all committed data (E6)."""
     proven = incarnations.proven_members(state, around.brokers)
     return {member: epoch for member, epoch in proven.items() if member in around.replicas}
 
@@ -199,9 +199,9 @@ def elect_without(
 def is_untouched(state: PartitionState, brokers: Brokers) -> bool:
     """Return whether the leader and the ISR are alive in their recorded incarnations, none leaving.
 
-    An untouched state needs no change, unless a replica is absent or eligible. Nearly all
-    partitions that a new controller reads are untouched, and `is_untouched` costs much less than
-    `elect`.
+    A state whose leader and ISR are alive needs no change, unless a replica is lost, offline or
+    eligible. Nearly all states that a new controller reads need no change, and `is_untouched` costs
+    much less than `elect`.
     """
     recorded = state.isr_epochs
     if recorded is None or len(recorded) != len(state.isr):
@@ -264,7 +264,8 @@ def _published(
         leader,
         tuple(isr),
         around.controller_epoch,
-        # A member of the ISR counts in its present incarnation, whether it stayed or joins now.
+        # The present broker epoch of each ISR member is recorded, whether the member stayed or
+        # joins now.
         tuple([brokers[member].broker_epoch for member in isr]),
         *_eligible(state, isr, around),
         last_leader=NO_LEADER,

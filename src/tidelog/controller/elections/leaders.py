@@ -48,7 +48,7 @@ class UncleanRead(Event):
     """New values of unclean.leader.election.enable.
 
     `topics` has the value of each topic, None for a topic without a value of its own. `cluster` is
-    None if the cluster's value was not read.
+    the value for the whole cluster, None if it was not read.
     """
 
     topics: Mapping[str, bool | None]

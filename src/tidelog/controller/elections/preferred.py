@@ -61,7 +61,7 @@ class PreferredElections:
         self._is_requested = False
 
     def __bool__(self) -> bool:
-        """Return whether a decision would find a leadership to return, or a request to remove."""
+        """Return whether a leadership is to return, or a request's node is to be removed."""
         return bool(self._waiting) or self._is_requested
 
     def read(self, event: PreferredElectionRead) -> None:
@@ -75,7 +75,7 @@ class PreferredElections:
         self.step(image)
 
     def step(self, image: Image) -> None:
-        """Queue the leaderships of the next step."""
+        """Queue the leaderships that return to preferred replicas in the next step."""
         self._waiting.update(dict.fromkeys(self.balance.step(image)))
 
     def write(self, draft: Draft) -> None:
@@ -99,7 +99,7 @@ class PreferredElections:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for instances that will decide alike (model checker)."""
+        """Return a value that is equal for instances with equal next decisions (model checker)."""
         return (tuple(self._waiting), self.balance.key(), self._is_requested)
 
 

@@ -1,12 +1,13 @@
 """Recovery by proof: which member leads while no live member is proven to have its whole log (E6).
 
 Every committed record was on all members. The promise of acks=all allows that at most k - 1 members
-have lost unsynced data (k: the effective minimum). So of any k members, at least one has kept all
-its records. Of two logs, the log with the greater pair (last leader epoch, end offset) has every
-committed record of the other log. So the greatest of k members' logs has every committed record.
-The controller awaits all members for leader.recovery.wait.ms, and then asks the registered members
-for their log ends. After the store lost its latest writes, all replicas are members, and all but k
-- 1 of them must be registered (E8).
+have lost unsynced data (k: the effective minimum). So of any k (effective minimum) members, at
+least one has kept all its records. Of two logs, the log with the greater pair (last leader epoch,
+end offset) has every committed record of the other log. So the greatest log of k (effective
+minimum) members has every committed record. The controller awaits all members for
+leader.recovery.wait.ms, and then asks the registered members for their log ends. If the store lost
+its latest writes, all n replicas are members, and n - k + 1 replicas must be registered (k: the
+effective minimum; E8).
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def _quorum(state: PartitionState, members: int, minimum: int) -> int:
     """Return how many members must be registered: normally k, the effective `minimum`.
 
     In an unproven state all replicas are members, and each record was committed on at least k of
-    them (k: the effective minimum). So if all but k - 1 members are registered, at least one
-    registered member has the record (E8).
+    them (k: the effective minimum). So if at most k - 1 members are not registered, a registered
+    member has the record (E8).
     """
     if state.is_unproven:
         return max(1, members - minimum + 1)

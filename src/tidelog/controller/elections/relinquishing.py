@@ -1,4 +1,4 @@
-"""Leaders that step back: slow reads (F11), a damaged log (V68), a full or slow disk (D13, D14).
+"""Leaders that step back for slow reads (F11), a damaged log (V68), or a bad disk (D13, D14).
 
 The leader that replaces a slow leader has every committed record, and the slow leader stays in the
 ISR. A broker that reported slow reads takes over from no other leader. The controller returns no

@@ -85,10 +85,10 @@ def look_at(
     *,
     is_news: bool,
 ) -> None:
-    """Send all brokers the wait of a partition without a leader, if it has changed.
+    """Send all brokers the reason why a partition has no leader, if the reason has changed.
 
-    `is_news` means that this decision publishes a state of the partition, with which the wait is
-    sent.
+    `is_news` means that this decision publishes a state of the partition, and sends the reason with
+    the state.
     """
     wait = wait_of(state, around)
     if draft.image.waits.get(topic_partition) == wait:

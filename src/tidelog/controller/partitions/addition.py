@@ -83,7 +83,7 @@ class PartitionsAdded(Change):
 
 @dataclass(frozen=True, slots=True)
 class FormerFound(Change):
-    """State nodes of partitions that a topic lacks, or no longer has; None for a missing node."""
+    """State nodes of partitions that their topics do not have; None for a missing state node."""
 
     states: Mapping[TopicPartition, PartitionState | None]
 
@@ -105,7 +105,7 @@ class FormerForgotten(Change):
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A topic with added partitions, to be written over its present version, and their states."""
+    """A topic's new node, with added partitions, and the first states of the added partitions."""
 
     topic: Topic
     states: Mapping[int, PartitionState]

@@ -142,10 +142,10 @@ def _find(asked: HeldExpansion, draft: Draft) -> TopicPartition | None:
 def _brokers_that_may_join(
     topic_partition: TopicPartition, state: PartitionState, image: Image
 ) -> Brokers:
-    """Return the live brokers, except replicas that no target of a move wants in the ISR (R10).
+    """Return the live brokers, except replicas that a reassignment keeps from the ISR (R10).
 
-    A tidelog leader proposes no unwanted replica for the ISR. A Kafka leader may propose an
-    unwanted replica, because Kafka does not know rule R10.
+    A tidelog leader never proposes a replica that a reassignment keeps from the ISR. A Kafka leader
+    may propose a replica against rule R10, which Kafka does not know.
     """
     move = image.move(topic_partition)
     if move is None:
@@ -232,9 +232,10 @@ def _minimum(asked: HeldExpansion, replicas: Sequence[int], own: int) -> int:
     """Return the greater of the leader's effective minimum and the controller's `own` (E1).
 
     The leader's and the controller's minimum differ while brokers adopt a new `min.insync.replicas`
-    one by one. The leader commits by its own minimum. If the controller used a smaller minimum than
-    the leader, it would drop eligible replicas that have every committed record. If the
-    controller's minimum is greater, the leader commits nothing until `elr` is cleared.
+    one by one. The leader commits records by the `min.insync.replicas` that it knows. If the
+    controller used a smaller minimum than the leader, it would drop eligible replicas that have
+    every committed record. If the controller's minimum is greater, the leader commits nothing until
+    `elr` is cleared.
     """
     return max(own, min(asked.data.minimum, len(replicas)))
 

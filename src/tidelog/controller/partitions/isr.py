@@ -112,7 +112,7 @@ def judge(
 
 
 def fencing_error(wanted: Proposal, state: PartitionState) -> ErrorCode:
-    """Return NONE if the sender leads in this epoch and the controller is not behind it."""
+    """Return NONE if the sender leads in this epoch and knows no state newer than `state`."""
     if wanted.leader_epoch < 0 or wanted.partition_epoch < 0:
         # The store would take a negative version for "any version" (V6).
         return ErrorCode.INVALID_REQUEST

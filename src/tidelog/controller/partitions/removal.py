@@ -89,7 +89,7 @@ class RemovalsRequested(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemovalsAdded(Change):
-    """More requests to remove partitions of a topic; `by_edit`: the topic's node lacks them."""
+    """More requests to remove partitions; with `by_edit`, the topic's node lacks the partitions."""
 
     name: str
     wanted: Mapping[int, bool]
@@ -211,7 +211,8 @@ class QueueRemovals(Write):
     """Write `/admin/partitions_remove/T/P` for partitions, with whether to drain them."""
 
     name: str
-    #: Whether every consumer group must have read the partition first, by partition number.
+    #: By partition number, whether every consumer group must have read the partition before its
+    #: removal.
     wanted: Mapping[int, bool]
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
@@ -411,7 +412,7 @@ def ready(name: str, image: Image) -> Iterator[int]:
 
 
 def to_bury(name: str, image: Image) -> list[TopicPartition]:
-    """Return ready partitions whose state is not a tombstone yet."""
+    """Return partitions that are ready for removal and whose state is not a tombstone yet."""
     found = []
     for partition in ready(name, image):
         topic_partition = TopicPartition(name, partition)
@@ -424,7 +425,7 @@ def to_bury(name: str, image: Image) -> list[TopicPartition]:
 def to_command(name: str, image: Image) -> list[TopicPartition]:
     """Return partitions whose replicas are to be deleted now.
 
-    The tombstone of a returned partition is durable, and no broker was commanded to delete a
+    The result has partitions with a durable tombstone, of which no broker was commanded to delete a
     replica yet.
     """
     removal = image.removals[name]
@@ -439,7 +440,7 @@ def to_command(name: str, image: Image) -> list[TopicPartition]:
 
 
 def to_close(name: str, image: Image) -> tuple[int, ...]:
-    """Return the partitions that are closed to producers and still read, for their leaders."""
+    """Return the partitions whose leaders accept no more records and still serve consumers."""
     gone = dict.fromkeys(ready(name, image))
     return tuple(partition for partition in image.closing(name) if partition not in gone)
 

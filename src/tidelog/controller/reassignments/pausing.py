@@ -96,7 +96,7 @@ def settle(settlement: Settlement) -> None:
 def roles_of_idle(
     topic_partition: TopicPartition, replicas: Sequence[int], image: Image
 ) -> list[SendRoleAgain]:
-    """Return the orders that make replicas stop copying, or copy again; no order without replicas.
+    """Return instructions to send roles, by which `replicas` stop copying, or copy again.
 
     The leader gets its role, too, because it must not propose a replica for the ISR that does not
     fetch.

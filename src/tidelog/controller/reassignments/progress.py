@@ -241,7 +241,7 @@ class ReassignmentsDraft:
         return node.write
 
     def advance(self, topic_partition: TopicPartition) -> None:
-        """Complete a reassignment, or end it, if that is due."""
+        """Publish the state with only the target, or end the reassignment, if that is due."""
         image = self._image
         move = image.move(topic_partition)
         state = image.states.get(topic_partition)

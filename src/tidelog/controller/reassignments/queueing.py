@@ -1,6 +1,6 @@
 """The queue of reassignments, which runs as many at a time as the limits allow (R8, R9).
 
-Entries begin in their order as other reassignments end. At most
+The queued reassignments begin in order, whenever reassignments under way end. At most
 `reassignment.max.concurrent.partitions` reassignments run at a time, and at most
 `reassignment.max.concurrent.partitions.per.broker` for each broker that gains or loses a replica.
 An entry stays until its reassignment is active, so that no controller loses the entry. Entries
@@ -9,8 +9,9 @@ are frozen.
 
 An entry for a partition that is being reassigned first rolls that reassignment back (R9). The
 rollback begins once enough slots are free for the entry, including the slots of the old
-reassignment. When the rollback begins, the entry becomes the first of the queue, and its slots are
-reserved. So no reassignment is rolled back for an entry that would have to wait after the rollback.
+reassignment. When the rollback begins, the queue entry that replaces the reassignment moves to the
+front, and its slots are reserved. So no reassignment is rolled back for an entry that would have to
+wait after the rollback.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Slots:
     def lack(self, brokers: Iterable[int], held: Collection[int] | None = None) -> str:
         """Return which slot is missing for a reassignment between these brokers, or "".
 
-        `held` are the brokers of the reassignment that the checked reassignment replaces.
+        `held` are the brokers of a reassignment under way that the new reassignment replaces.
         """
         if self._free + (held is not None) <= 0:
             return "as many partitions are being moved as may be at a time"
@@ -173,7 +174,7 @@ class Queue:
         return True
 
     def _takes_throttle(self, entry: ReassignmentEntry) -> bool:
-        """Set an entry's throttle for the running move to its target; return if the entry stays."""
+        """Give an entry's throttle to a move to the same target; return whether it stays queued."""
         topic_partition, move = entry.topic_partition, self._image.move(entry.topic_partition)
         if move is None or entry.throttle in (0, move.throttle):
             return False

@@ -111,7 +111,7 @@ class ReassignmentRequests:
         requested: ReassignablePartition,
         may_change_factor: bool,
     ) -> tuple[int, ...] | None:
-        """Return a request's target; None to drop only the entries in nodes of the store."""
+        """Return a request's target; None if the request only drops entries of store nodes."""
         image = self._image
         targets.topic_of(topic_partition, image)
         expected, wanted = tuple(requested.expected_replicas), tuple(requested.replicas or ())
@@ -135,10 +135,10 @@ class ReassignmentRequests:
     def _cancelled(
         self, topic_partition: TopicPartition, ended: Sequence[tuple[int, ...]]
     ) -> tuple[int, ...] | None:
-        """Return the target of a cancel; None to drop only the entries in nodes of the store.
+        """Return the target of a cancel; None if the cancel only drops entries of store nodes.
 
         The client cancels reassignments to the `ended` targets, or any reassignment if `ended` is
-        empty. A newer reassignment to another target continues.
+        empty. A reassignment to a target that `ended` does not name continues.
         """
         image, waiting = self._image, self._stored.waiting(topic_partition)
         move, known = image.move(topic_partition), waiting

@@ -1,4 +1,4 @@
-"""Reassignments that nodes of the store request: accepted, begun, overruled, over (R1, R12, R20).
+"""Reassignments that nodes of the store request, from acceptance to the end (R1, R12, R20).
 
 An entry of `/admin/reassign_partitions` and an accepted request stay until their reassignment is
 over, so that a later controller continues the reassignment. A newer request by any route overrules
@@ -46,13 +46,13 @@ class Route(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Newer:
-    """The newest request for a partition; it removes nodes' entries with another target (R20)."""
+    """The newest request for a partition, which removes older requests with other targets (R20)."""
 
     target: tuple[int, ...]
-    #: Throttle of the request, which the remaining entries adopt.
+    #: Throttle of the newest request; older requests that remain adopt the throttle.
     throttle: int | None = None
-    #: Targets whose entries are removed; if empty, all entries with another target are removed. A
-    #: cancel ends only reassignments that its client knew.
+    #: Targets of the older requests to remove; if empty, older requests with any other target are
+    #: removed. A cancel ends only reassignments that its client knew.
     ended: Collection[tuple[int, ...]] = ()
 
     def left(self, entry: ReassignmentEntry) -> ReassignmentEntry | None:
@@ -138,7 +138,8 @@ class StoredRequests:
         self._image: Image = self._draft.image
         self._node = Entries(self._draft, self._image.reassignments, KeepReassignments)
         self.queue = Entries(self._draft, self._image.queue, KeepQueue)
-        #: Accepted requests that this decision ends, with the index of the write.
+        #: Accepted requests that this decision ends, with the index of the write that removes each
+        #: node.
         self._forgotten: dict[TopicPartition, int] = {}
         #: Partitions for which this decision accepts a request.
         self._accepted: dict[TopicPartition, None] = {}
@@ -260,7 +261,7 @@ class StoredRequests:
         """Begin the reassignments of `/admin/reassign_partitions` (R1).
 
         Entries that are done or cannot be carried out are removed. Remaining entries get a record
-        of their original replicas. An entry that begins overrules the queue and an accepted
+        of their original replicas. A reassignment that begins overrules the queue and an accepted
         request.
         """
         if self._image.reassignments is None:
@@ -275,7 +276,7 @@ class StoredRequests:
             if left is not None:
                 kept[topic_partition] = left
         if size_of(kept) > limits.MAX_NODE_BYTES:
-            # The topics' nodes record the original replicas, too.
+            # The original replicas can be left out, because the topics' nodes record them.
             kept = {each: entry._replace(original=()) for each, entry in kept.items()}
         self._node.keep(kept)
 

@@ -33,8 +33,8 @@ def toward(
     """Return the assignment and the reassignment that begin a move to `target` (R4).
 
     The reassignment is None if no replica is added or removed. Replicas that only an earlier target
-    added are among the replicas to remove (R10). A reassignment whose target is the original
-    replicas, in their order, adds no replica: it goes back (R3).
+    added are among the replicas to remove (R10). A move to the original replicas, in their order,
+    is a rollback, and adds no replica (R3).
     """
     full = (*target, *(replica for replica in replicas if replica not in target))
     original = replicas if move is None else move.original
@@ -118,9 +118,9 @@ def rolled_back(
     """Return the state that ends a cancelled move: ISR and leader among the originals (R3, V52).
 
     `minimum` is the effective minimum of the original replicas. Returns None while the original
-    replicas would be fewer live in-sync replicas than both the minimum and the present number.
-    Returns None while the original replicas would have fewer of the copies that a recovery by proof
-    needs (E1, E6). Returns None if an election is due first.
+    replicas have fewer live in-sync replicas than the lesser of `minimum` and the number of live
+    in-sync replicas. Returns None while the original replicas would have fewer of the copies that a
+    recovery by proof needs (E1, E6). Returns None if an election is due first.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, brokers):
         return None
@@ -144,7 +144,7 @@ def rolled_back(
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
         leader_recovery_state=state.leader_recovery_state,
-        # No live member has bounced, so each member counts in its present incarnation.
+        # No live member has bounced, so the present broker epoch of each live member is recorded.
         isr_epochs=tuple(
             [brokers[each].broker_epoch if each in brokers else members[each] for each in isr]
         ),
@@ -180,8 +180,8 @@ def completed(
         isr=tuple(member for member in state.isr if member in target),
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
-        # The caller has excluded bounced members: a member that restarted kept its log, and counts
-        # in its present incarnation.
+        # The caller has excluded bounced members: every member kept its log, so its present broker
+        # epoch is recorded.
         isr_epochs=tuple(brokers[member].broker_epoch for member in state.isr if member in target),
         # The whole target is in the ISR, so no other replica is eligible (E1).
         elr=(),

@@ -249,7 +249,7 @@ def _configs(wanted: CreatableTopic, defaults: TopicDefaults) -> Mapping[str, st
         )
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-    size_bytes = len(json.dumps(dict(configs)))  # the stored settings are not longer
+    size_bytes = len(json.dumps(dict(configs)))  # at least the stored size
     if size_bytes > MAX_CREATED_CONFIG_BYTES:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,

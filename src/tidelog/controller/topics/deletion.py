@@ -206,7 +206,7 @@ class Deletions:
         self._waiting: list[DeleteTopicsAnswer] = []
         #: Answers to requests that are part of the decision in flight.
         self._new: list[DeleteTopicsAnswer] = []
-        #: Tickets of clients whose timeout was over before their request was decided.
+        #: Numbers (tickets) of requests whose timeout was over before the decision.
         self._given_up: dict[int, None] = {}
         #: Stored deletion requests of topics that cannot be deleted, for the decision under
         #: construction.
@@ -307,7 +307,7 @@ def has_work(image: Image) -> bool:
 
 
 def deletion_order(name: str, image: Image) -> DeleteTopicReplicas:
-    """Return the order to brokers for a topic that is queued for deletion."""
+    """Return the instruction to command brokers to delete a topic that is queued for deletion."""
     topic, is_unreadable = image.topics.get(name), name in image.unreadable
     if topic is None:
         return DeleteTopicReplicas(name, (), {}, is_unreadable)

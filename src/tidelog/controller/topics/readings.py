@@ -1,8 +1,9 @@
 """Readings of topics' nodes and states: changes of the image, and what brokers are sent (V25).
 
 What was read enters the image at once, because it is a fact. The controller checks every partition
-of a topic that was read. A node that another writer changed counts as far as `edits` allows. If a
-topic may be new to brokers although no write of the topic is due, brokers get full commands (V35).
+of a topic that was read. Of a node that another writer changed, the controller adopts what `edits`
+allows. If a topic may be new to brokers although no write of the topic is due, brokers get full
+commands (V35).
 """
 
 from __future__ import annotations
@@ -106,8 +107,8 @@ def _without_strangers(found: TopicFound, draft: Draft) -> TopicFound:
 def _vanished(name: str, draft: Draft) -> None:
     """Drop a topic whose node another writer has removed (V25).
 
-    Brokers get full commands without the topic at once, which make the topic's replicas strays. If
-    a deletion of the topic is under way, brokers delete the topic's replicas instead.
+    Brokers get full commands without the topic at once, so that its replicas become strays. But if
+    a deletion of the topic is under way, the brokers delete its replicas.
     """
     image = draft.image
     deletion = image.deletions.get(name)
@@ -122,8 +123,8 @@ def _is_news_to_brokers(found: TopicFound, image: Image) -> bool:
 
     Brokers need a topic that could not be read before, because brokers may have registered since.
     Brokers need a topic whose nodes another writer has restored together with published states.
-    Brokers need a topic that has replaced another topic of the same name, whose replicas are
-    strays.
+    Brokers need a topic that has replaced another topic of the same name, because they must set the
+    replaced topic's replicas aside as strays.
     """
     name = found.topic.name
     known = image.topics.get(name)
