@@ -6,9 +6,10 @@ Values: `dataclass` (whose methods are generated at their first use), `types`, `
 topics), `epochs`, `eligible_replicas`, `shrink_causes`, `leader_wait`, `authorization`,
 `protocol_level`, `string_hash`. Texts for people: `columns` (of tables) and `wording`.
 
-Outside world and time: `ports`, with `clock`, declares everything outside that code from
-`tidelog.broker` down can reach. `tasks`, `completion` and `pauses` behave equally under asyncio and
-under virtual time. `coordinator_shard` is the interface between a broker and its coordinators.
+Outside world and time: `ports` and `clock` declare the interfaces to files, sockets and time for
+`tidelog.broker` and the packages below it. `tasks`, `completion` and `pauses` behave equally under
+asyncio and under virtual time. `coordinator_shard` is the interface between a broker and its
+coordinators.
 
 Limits: `limits` bounds everything that a peer can make grow. `receive_budget` and `response_budget`
 bound memory, `disk_reads` bounds disk reads by log directory. `buffers` reuses large buffers,

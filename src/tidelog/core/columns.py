@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-#: A column of a table. A heading alone names an attribute of the rows (with `_` for blanks). A pair
-#: is a heading with an attribute or with a function of a row. A triple adds the function that shows
-#: the attribute's value. Rows that are mappings have keys instead of attributes.
+#: A column of a table. A string is a heading that also names the attribute of the rows (with `_`
+#: for blanks). A pair has a heading, and an attribute's name or a function of a row. A triple has a
+#: heading, an attribute's name, and the function that shows the attribute's value. Rows that are
+#: mappings have keys instead of attributes.
 Column = (
     str | tuple[str, str] | tuple[str, str, Callable[[Any], Any]] | tuple[str, Callable[[Any], Any]]
 )

@@ -36,7 +36,8 @@ class BrokerConfig(BrokerKeys):
 
     #: Warnings for the operator about this configuration, one sentence each.
     warnings: tuple[str, ...] = field(default=(), compare=False)
-    #: Keys and texts as they were given: a value that was set differs from a default.
+    #: The keys that the configuration sets, with the texts of their values; defaults are not
+    #: included.
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @classmethod

@@ -66,7 +66,7 @@ def check_together(config: BrokerKeys, warnings: list[str]) -> None:
 
 
 #: Keys whose values the operating system or ZooKeeper reads as a path, a host or a node's name,
-#: which a NUL would end. Kafka accepts a NUL in the values of other keys, such as `broker.rack`.
+#: which a NUL would end. As in Kafka, the value of `broker.rack`, for example, may contain a NUL.
 _TAKEN_BY_THE_SYSTEM = (
     "log.dir",
     "log.dirs",

@@ -1,7 +1,7 @@
 """The interface between a broker and the coordinator of one partition of an internal topic.
 
 A shard makes decisions and does no I/O; consumer groups are one kind of shard (`tidelog.group`).
-The shell `broker.coordinators` drives every kind of shard in the same way. State that the next
+`broker.coordinators` does the I/O for every kind of shard in the same way. State that the next
 coordinator needs changes only when its record is committed, by the same code as in a reload.
 """
 
@@ -71,22 +71,23 @@ Effects = tuple[Effect, ...]
 class CoordinatorShard(Protocol):
     """The decisions of the coordinator of one partition, for one leader epoch.
 
-    When a leadership begins, the shell makes a shard for the leader epoch. The shell calls `replay`
-    with every record from the log start to the log end (G1) in order, except control records and
-    records of other kinds. The shell calls `loaded` when the high watermark has reached the log end
-    of the replay. If the shell called `loaded` earlier, clients could see uncommitted state, which
-    the next failover might lose.
+    When a leadership begins, `broker.coordinators` makes a shard for the leader epoch.
+    `broker.coordinators` calls `replay` with every record from the log start to the log end (G1) in
+    order, except control records and records of other kinds. `broker.coordinators` calls `loaded`
+    when the high watermark has reached the log end of the replay. If `loaded` were called before
+    the replayed records are committed, clients could see uncommitted state, which the next failover
+    might lose.
 
-    The shell carries out effects in order. Each ticket gets exactly one `Reply`, from the call of
-    `ask` or from a later call. Each name has at most one timer, which must not fire early by the
-    clock of `now`.
+    `broker.coordinators` carries out the effects of a call in order. Each request (`ticket`) gets
+    exactly one `Reply`, from the call of `ask` or from a later call. Each timer name has at most
+    one timer, which must not fire early by the clock of `now`.
 
-    The shell writes a `CoordinatorAppend` with acks=all, only in its leader epoch, in the order of
-    effects. Each append has exactly one outcome, `committed` or `failed`, reported by its number.
-    Before the outcome, `timed_out` may be reported once for a batch in the log that was not
-    replicated in time (REQUEST_TIMED_OUT), or whose ISR is too small
-    (NOT_ENOUGH_REPLICAS_AFTER_APPEND). `failed` comes after all effects of a call, so that effects
-    never nest. After `unload`, no outcome is reported.
+    `broker.coordinators` writes a `CoordinatorAppend` with acks=all, only in its leader epoch, in
+    the order of effects. Each append has exactly one outcome, `committed` or `failed`, reported by
+    its number. Before the outcome, `timed_out` may be reported once for a batch in the log that was
+    not replicated in time (REQUEST_TIMED_OUT), or whose ISR is too small
+    (NOT_ENOUGH_REPLICAS_AFTER_APPEND). `failed` is called after all effects of a call, not during
+    an effect. After `unload`, no outcome is reported.
     """
 
     partition: int

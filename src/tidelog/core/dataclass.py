@@ -74,7 +74,7 @@ class _LateMethod:
         self._frozen = frozen
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Replace the late method by the generated method, and return the generated method."""
+        """Put the generated method in the place of this object, and return the generated method."""
         method = self._generated()
         setattr(self._made, self._name, method)
         return method.__get__(instance, owner)

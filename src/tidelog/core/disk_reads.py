@@ -2,11 +2,11 @@
 
 A disk read holds part of the budget of unread responses until the read ends. A read on a device
 that hangs never ends. So the reads of one directory hold a bounded part of the budget, and the
-reads of all directories together at most half. A directory is blocked while it has used up its
-part, or has finished no read for `HUNG_MS`. From a blocked directory, fetches get only the records
-in the page cache. Fetches respond without records of a blocked directory that only the disk has, or
-try again when a read of the directory ends. This module accesses no log and no disk: fetches report
-their reads.
+reads of all directories together at most half. A directory is blocked while its reads use up its
+part of the budget, or has finished no read for `HUNG_MS`. From a blocked directory, fetches get
+only the records in the page cache. Fetches respond without records of a blocked directory that only
+the disk has, or try again when a read of the directory ends. This module accesses no log and no
+disk: fetches report their reads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HUNG_MS: Final = 10_000
 
 
-#: A function that makes a fetch, which lacks records of a blocked directory, try again.
+#: A function that retries a fetch, because the fetch lacks records of a blocked directory.
 LookAgain = Callable[[], object]
 
 

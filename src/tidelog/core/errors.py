@@ -2,9 +2,8 @@
 
 `ErrorCode` holds the numbers that travel on the wire (Kafka's `Errors`). `KafkaError` carries an
 `ErrorCode` with a message for a person. Operating errors are handled where they arise. A broken
-invariant raises `InvariantError` and stops the broker (DESIGN.md, rule 9). In simulation, port
-handles of a crashed incarnation raise `NodeDead`. `NodeDead` is a BaseException so that no handler
-of operating errors can swallow it.
+invariant raises `InvariantError` and stops the broker (DESIGN.md, rule 9). `NodeDead` (simulation
+only) is a BaseException so that no handler of operating errors can swallow it.
 """
 
 from __future__ import annotations
@@ -217,7 +216,7 @@ class InvariantError(AssertionError):
 
 
 class NodeDead(BaseException):
-    """A call to a port of a crashed incarnation (simulation only); never caught."""
+    """A call for files, network or time by a node that crashed (simulation only); never caught."""
 
 
 class ConnectionLost(TidelogError):

@@ -40,14 +40,14 @@ class MemberStatus(IntEnum):
         return self.name.lower()
 
 
-#: Statuses of members without which no leader can be elected now, with the words for people.
+#: Texts that explain why a partition waits for a member, by the member's status.
 _AWAITED = {
     MemberStatus.NOT_REGISTERED: "not registered",
     MemberStatus.LEAVING: "shutting down",
     MemberStatus.ASKED: "asked for the end of its log",
     MemberStatus.UNREADABLE: "cannot read its log",
 }
-#: Statuses of members that count for the quorum.
+#: Statuses with which a member counts for the quorum.
 _COUNTED = (
     MemberStatus.REGISTERED,
     MemberStatus.COMPARED,

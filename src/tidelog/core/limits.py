@@ -15,8 +15,8 @@ MAX_REQUEST_BYTES = 100 * MIB
 #: MiB in flight from each of 50 producers. Several brokers with budgets of 256 MiB fit on a machine
 #: with 4 GB.
 QUEUED_REQUEST_BYTES = 256 * MIB
-#: Size above which a request that lists names or partitions has its entries counted. A request
-#: below this size cannot hold more entries than `MAX_LISTED_ENTRIES`.
+#: Size above which the broker counts the names or partitions that a request lists. A request below
+#: `LISTING_REQUEST_BYTES` cannot list more entries than `MAX_LISTED_ENTRIES`.
 LISTING_REQUEST_BYTES = MIB
 #: Entries that a large request may list, summed over its arrays. Each entry costs the loop
 #: microseconds, so more entries could block the loop for longer than the session timeout. A request
@@ -41,18 +41,18 @@ MAX_CONNECTIONS = 4096
 #: Requests of one connection without a response, above which the broker stops reading from the
 #: connection (Kafka mutes it at one).
 MAX_IN_FLIGHT_PER_CONNECTION = 256
-#: How long a request may wait to begin while its broker cannot know the cluster's state. This time
-#: is shorter than clients' request timeouts, so that clients get an error in time to try another
-#: broker.
+#: How long a request may wait to begin while its broker cannot know the cluster's state. A
+#: request's wait is shorter than clients' request timeouts, so that clients get an error in time to
+#: try another broker.
 MAX_REQUEST_HOLD_MS = 10_000
 #: Queued response bytes of one connection, above which the broker reads no further request from it.
 #: So a client that reads slowly delays only itself.
 MAX_SEND_QUEUE_BYTES = 16 * MIB
-#: Metadata and FindCoordinator responses that may wait for the next leaders, about 1 KiB each.
-#: While this number of responses waits, the broker sends further responses at once.
+#: Metadata and FindCoordinator responses that may wait for the election of leaders, about 1 KiB
+#: each. The broker sends further responses at once, without leaders.
 MAX_HELD_ANSWERS = 1_000
-#: Partitions in the responses that wait for next leaders. One turn of the loop may make all waiting
-#: responses, at some 5 µs for each partition.
+#: Partitions in the responses that wait for the election of leaders. One turn of the loop may make
+#: all the waiting responses, at some 5 µs for each partition.
 MAX_HELD_PARTITIONS = 20_000
 #: `queued.max.response.bytes`: unread response bytes over all connections of clients, and again
 #: over those of brokers. Many readers share the budget with grants of at most 16 MiB. A broker with
@@ -63,11 +63,11 @@ MAX_FETCH_SESSIONS = 1000
 #: Partitions in all fetch sessions together, about 400 bytes each.
 MAX_FETCH_SESSION_PARTITIONS = 200_000
 #: Bytes that the check of one batch may decompress on the loop in a few milliseconds. A thread
-#: checks larger batches.
+#: checks batches that decompress to more bytes.
 MAX_DECOMPRESSED_ON_LOOP_BYTES = 2 * MIB
-#: Cost of batch checks in a burst on the loop, in decompressed bytes, which take about 10 ms. The
-#: usual batches of clients have at most 1 MB of records. A thread checks batches of usual size only
-#: if many arrive together.
+#: Decompressed bytes of a burst of batches that the loop checks, which takes about 10 ms. The usual
+#: batches of clients have at most 1 MB of records. A thread checks batches of usual size only if
+#: many arrive together.
 LOOP_CHECK_BURST_BYTES = 4 * MIB
 #: Long-term rate of batch checks on the loop, about a third of the loop's time.
 LOOP_CHECK_BYTES_PER_MS = 128 * KIB
@@ -115,8 +115,8 @@ MAX_CLUSTER_EVENTS_QUEUED = 20_000
 #: each. If there are more new leaderships, the broker times an even sample.
 MAX_TAKEOVERS_WATCHED = 1_000
 #: Log directories that clients chose for replicas that the broker does not host yet, about 200
-#: bytes each. If clients chose more, the broker forgets the oldest choices and chooses the
-#: directories of their replicas itself.
+#: bytes each. Above `MAX_PREFERRED_LOG_DIRS` choices, the broker forgets the oldest choices and
+#: chooses the directories of their replicas itself.
 MAX_PREFERRED_LOG_DIRS = 100_000
 #: Buffers of one writev/pwritev (IOV_MAX of Linux).
 MAX_IOVECS = 1024
@@ -128,8 +128,8 @@ MAX_REFUSED_PRODUCERS_PER_PARTITION = 10_000
 #: seconds.
 MAX_PARTITIONS_WITH_EARLY_BATCHES = 1_000
 #: How long a broker expects a producer to resend a batch that was refused with a retriable error.
-#: Clients resend within a second or two. A producer that has not resent the batch in this time has
-#: given up the batch and the batches in flight behind it.
+#: Clients resend within a second or two. A producer that has not resent a refused batch within
+#: `REFUSED_BATCH_AWAITED_MS` has given up the batch and the batches in flight behind it.
 REFUSED_BATCH_AWAITED_MS = 30_000
 #: How long a batch that is in the log but was refused blocks later batches of its producer, if
 #: another leader may have acknowledged it. Batches that were in flight with the refused batch
@@ -162,7 +162,7 @@ MAX_GROUP_MEMBERS_PER_PARTITION = 50_000
 #: partitions.
 MAX_OFFSETS_PER_GROUP = 200_000
 #: Longest group id, group instance id, and client id within a member id, because records and
-#: responses repeat them. Kafka's only bound is the 32,767 bytes of a string.
+#: responses repeat them. Kafka bounds ids only by the 32,767 bytes of a string.
 MAX_GROUP_ID_CHARS = 1000
 MAX_INSTANCE_ID_CHARS = 249
 MAX_CLIENT_ID_CHARS_IN_MEMBER_ID = 249

@@ -1,10 +1,10 @@
 """Counts of one log directory's file operations, and of its slow ones (D13).
 
 Operations are counted where they run (`core.ports.Lane`), because only there the measured time is
-that of the disk. A caller would also measure the wait for other operations and for the loop. Only
-writes and reads are counted. Writes are appends and other short operations, for which clients and
-followers wait. Reads are reads from the device. Syncs, deletions and recovery are not counted,
-because their time depends on their size.
+that of the disk. A measurement by the caller would include the wait for other operations and for
+the loop. Only writes and reads are counted. Writes are appends and other short operations, for
+which clients and followers wait. Reads are reads from the device. Syncs, deletions and recovery are
+not counted, because their time depends on their size.
 
 Counting an operation costs a comparison and an addition. Each kind of count has one writer at a
 time: writes run on the loop or on one thread, and reads on another thread.
@@ -47,7 +47,7 @@ class OperationCounts(NamedTuple):
 
 
 class OpenAges(NamedTuple):
-    """How long the write, the read and the other operation under way have been running.
+    """How long ago the write, the read and the other operation under way began.
 
     An age is 0 if no operation of the kind is under way; an operation that waits for a thread has
     an age of at least 1. Other operations are syncs, deletions and further operations that are not
@@ -60,7 +60,7 @@ class OpenAges(NamedTuple):
 
 
 class OperationTimes:
-    """The counts of one log directory: its thread counts, the loop reads and calls `report`."""
+    """The counts of one log directory, updated by its thread and read by the loop."""
 
     __slots__ = (
         "is_report_due",

@@ -1,9 +1,9 @@
 """The ports through which code from `tidelog.broker` down reaches everything outside.
 
 `tidelog.runtime` has the real ports, and `tidelog.sim` the simulated ones; both start the same
-composition (DESIGN.md, rule 2). In simulation a port handle belongs to one incarnation of a node.
-After the crash of the incarnation that owns a port handle, every call of the handle raises NodeDead
-and has no effect (rule 5). The metadata store's port is `tidelog.metadata.store.MetadataStore`.
+composition (DESIGN.md, rule 2). In simulation, a call of a port by a crashed incarnation of a node
+raises NodeDead and has no effect (rule 5). The metadata store's port is
+`tidelog.metadata.store.MetadataStore`.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Files(Protocol):
     def sync_volume(self, path: str) -> None:
         """Make everything on the volume of a path durable, including names.
 
-        One call (syncfs) replaces the syncs of thousands of files. The call fails with the same
-        errors as fsync.
+        One call (syncfs) replaces the syncs of thousands of files. A sync of the volume fails with
+        the same errors as fsync.
         """
 
     def rename(self, old: str, new: str) -> None: ...
@@ -125,19 +125,19 @@ class Files(Protocol):
 class Work(Enum):
     """Where a lane (the queue of a log directory's file operations) may run an operation."""
 
-    #: On the loop while the directory is fast, else on the directory's thread; in order of
+    #: Runs on the loop while the directory is fast, else on the directory's thread; in order of
     #: submission.
     FAST = "fast"
-    #: On the loop at once, before operations that wait for the thread: for operations that cannot
-    #: wait for the disk.
+    #: Runs on the loop at once, before operations that wait for the thread, because it cannot wait
+    #: for the disk.
     NOWAIT = "nowait"
-    #: Always on the directory's thread: fsync, delete, recovery.
+    #: Always runs on the directory's thread, such as fsync, delete and recovery.
     SLOW = "slow"
-    #: A read from the disk itself, in one order with SLOW operations. The read's time shows whether
-    #: the device is slow (D13).
+    #: A read from the disk itself, which keeps its order among the SLOW operations. The read's time
+    #: shows whether the device is slow (D13).
     READ = "read"
-    #: The fsync of an open file: always on a thread, concurrently with other operations, in no
-    #: order. A device combines the syncs of many files only if they are requested together (V69).
+    #: The fsync of an open file, which always runs on a thread, concurrently with other operations.
+    #: A device combines the syncs of many files only if they are requested together (V69).
     SYNC = "sync"
     #: The check of a large batch, always on a thread without file calls, so that computation and
     #: file calls never delay each other. Each directory runs one COMPUTE operation at a time.
@@ -156,7 +156,7 @@ class Lane(Protocol):
 
     @property
     def times(self) -> OperationTimes:
-        """The counts of FAST operations as writes, and of READ operations as reads (D13)."""
+        """The lane's counts: FAST operations count as writes, READ operations as reads (D13)."""
 
     @property
     def is_fast(self) -> bool:
@@ -173,16 +173,16 @@ class Lane(Protocol):
     def abandon(self, error: StorageError) -> None:
         """Fail every unfinished and every later operation with `error`; called on the loop.
 
-        The broker abandons the file operations of a device that hangs. Operations that have not
-        begun when the lane is abandoned never begin. The operation under way may still take effect,
-        like an operation of a dead process.
+        The broker abandons the file operations of a device that hangs. An operation that has not
+        begun when the broker abandons its queue never begins. The operation under way may still
+        take effect, like an operation of a dead process.
         """
 
     async def close(self) -> None:
         """Finish submitted operations and end the thread.
 
-        Operations that callbacks submit meanwhile are finished, too, such as closing a file. A
-        `submit` after `close` raises RuntimeError.
+        Operations that callbacks submit before the thread ends are finished, too, such as closing a
+        file. A `submit` after `close` raises RuntimeError.
         """
 
 
@@ -261,8 +261,8 @@ class FrameHandler(Protocol):
     def send_queue_changed(self, sent_bytes: int) -> None:
         """Note that the kernel took `sent_bytes` of queued bytes; 0 if new bytes were queued.
 
-        The transport calls this method even after `connection_lost`: while queued bytes are sent,
-        and when none remain.
+        The transport calls `send_queue_changed` even after `connection_lost`: while queued bytes
+        are sent, and when none remain.
         """
 
 

@@ -2,8 +2,8 @@
 
 The connections of clients share one budget, and the connections of brokers a second one, so that no
 client can delay replication. Memory counts from the read of the records until the kernel takes the
-response's bytes. A response that the kernel takes at once never counts. A few small responses that
-wait for an earlier response of their connection do not count either.
+response's bytes. A response that the kernel takes at once uses nothing of the budget. A few small
+responses that wait for an earlier response of their connection use nothing of the budget either.
 
 The less room the budget has, the fewer records a fetch gets (`grant_bytes`), but at least one
 batch. So no fetch waits for peers that do not read their responses, nor for another fetch's disk
@@ -26,9 +26,9 @@ from tidelog.core.limits import KIB, MAX_IN_FLIGHT_PER_CONNECTION, MAX_SEND_QUEU
 if TYPE_CHECKING:
     from tidelog.core.ports import Clock
 
-#: Bytes of records that the fetches of one turn of the loop read from the page cache. To read so
-#: many bytes and to check their checksums takes 10 ms. A single fetch gets at most
-#: `MAX_TURN_BYTES`, too.
+#: Bytes of records that the fetches of one turn of the loop read from the page cache. To read
+#: `MAX_TURN_BYTES` and to check their checksums takes 10 ms. A single fetch also gets at most
+#: `MAX_TURN_BYTES`.
 MAX_TURN_BYTES: Final = 16 * MIB
 #: A fetch gets an eighth of the free room: many slow readers share the room, and a single reader is
 #: not slowed down.
@@ -37,7 +37,8 @@ _GRANTED_PART: Final = 8
 _READS_PART: Final = 2
 #: Least grant while there is free room: the consumers' default of `max.partition.fetch.bytes`.
 LEAST_GRANT_BYTES: Final = MIB
-#: Grant of a fetch without free room; the kernel's buffers of a connection can hold as many bytes.
+#: Bytes that a fetch may read if the budget is full, as many as the kernel buffers for a
+#: connection.
 SHORT_GRANT_BYTES: Final = 64 * KIB
 #: Unread bytes of a connection above which it begins no further request while room is short.
 SHORT_QUEUE_BYTES: Final = 64 * KIB
@@ -346,7 +347,7 @@ class ResponseBudget:
         self.brokers = ResponseRoom("brokers", max_bytes, clock, log, directories)
 
     def share(self, peer: str, abort: Callable[[str], None]) -> ResponseShare:
-        """Return the share of a new connection, a client's until a broker identifies itself.
+        """Return a new connection's share, of the clients' budget until a broker identifies itself.
 
         `peer` is the `host:port` of the peer. `abort` closes the connection and drops queued bytes.
         """

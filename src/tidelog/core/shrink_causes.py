@@ -24,7 +24,7 @@ class ShrinkCause(IntEnum):
     #: The leader refuses the replica's fetches, which carry another leader epoch or broker epoch.
     EPOCH = 3
     #: The replica's broker has lost it with a lost or replaced log directory (D3), or its log is
-    #: damaged (V68). Versions without OFFLINE also use DISK for a failed log directory.
+    #: damaged (V68). Earlier versions of tidelog also use DISK for a failed log directory.
     DISK = 4
     #: The replica's broker is shutting down or has shut down (V43).
     SHUTDOWN = 5
@@ -34,7 +34,7 @@ class ShrinkCause(IntEnum):
     #: network failed.
     SESSION = 7
     #: The leader's disk did not finish the read for the replica's last fetch within half of
-    #: replica.lag.time.max.ms. This cause shows that the leader is slow, not the follower
+    #: replica.lag.time.max.ms. LEADER_READ shows that the leader is slow, not the follower
     #: (KIP-501).
     LEADER_READ = 8
     #: The replica is in a log directory that has failed (KIP-112).

@@ -61,8 +61,8 @@ class Tasks:
 
         On timeout, the awaited task or future is cancelled, unless it is already done. If a
         cancelled coroutine raises an error instead of ending, the error is reported as a failure of
-        `what`. Operating errors are not reported, because the timeout already left the outcome
-        open.
+        `what`. An operating error of the cancelled coroutine is not reported, because the outcome
+        of a timeout is unknown anyway.
         """
         inner = (
             awaitable

@@ -23,7 +23,7 @@ THROTTLE_RATES: Final = (
 )
 #: The broker key of the rate for moves between log directories (D11).
 DIRECTORY_MOVE_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
-#: All rates that any broker may change for any other broker.
+#: The keys of throttle rates that any broker may change for any other broker.
 FOREIGN_RATES: Final = (*THROTTLE_RATES, DIRECTORY_MOVE_RATE)
 _ALL: Final = "*"
 

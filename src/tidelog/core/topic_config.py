@@ -104,7 +104,7 @@ class TopicConfig:
     )
     min_cleanable_dirty_ratio: float = ratio(0.5, "Share of new records that starts compaction.")
 
-    # Replicas that wait while their broker is above its rate (R15, KIP-73).
+    # Replicas that wait while their broker exceeds its rate of throttled replication (R15, KIP-73).
     leader_replication_throttled_replicas: tuple[str, ...] = throttled_replicas(
         "Leaders that send to followers outside the ISR no faster than "
         "leader.replication.throttled.rate of their broker."

@@ -135,9 +135,10 @@ class BrokerInfo:
 
 
 #: Least number of leader epochs that every partition skips after the store was restored from an
-#: older copy (E8). Since the copy was made, no leader epoch can have risen by
-#: `LEAST_EPOCHS_SKIPPED` or more. The number of skipped epochs is drawn at random between this
-#: value and its double, so that a second restore of the same copy skips another number.
+#: older copy (E8). Between the backup of the store and the restore, no leader epoch can rise by
+#: `LEAST_EPOCHS_SKIPPED` or more. The number of skipped epochs is drawn at random between
+#: `LEAST_EPOCHS_SKIPPED` and its double, so that a second restore of the same backup skips another
+#: number.
 LEAST_EPOCHS_SKIPPED: Final = 1 << 16
 
 
@@ -149,8 +150,8 @@ class StoreWentBack:
     #: Transaction in which the broker last wrote its node `/brokers/stamps/N` (its stamp), as its
     #: log directories recorded it.
     seen: int
-    #: Transaction in which the broker's stamp was written according to the store; NO_STAMP if the
-    #: store has no stamp.
+    #: Transaction in which the broker last wrote `/brokers/stamps/N` according to the store;
+    #: NO_STAMP if the store has no such node.
     found: int
     timestamp_ms: int
     #: Number of leader epochs that each partition skips.

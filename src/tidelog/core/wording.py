@@ -15,7 +15,7 @@ def counted(count: int, noun: str, one: str = "", many: str = "") -> str:
 
 
 def brokers_text(brokers: Collection[int], one: str = "", many: str = "") -> str:
-    """Return `broker 1` and `brokers 1, 2`; with a verb in two forms, as `counted` has it."""
+    """Return `broker 1` or `brokers 1, 2`; with a verb in two forms, `broker 1 is`."""
     is_one = len(brokers) == 1
     ids = ", ".join(map(str, brokers))
     return f"broker{'' if is_one else 's'} {ids} {one if is_one else many}".rstrip()
