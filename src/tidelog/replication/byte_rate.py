@@ -73,8 +73,8 @@ class ByteRate:
         total = self._carried + further + sum(window.count for window in self._windows)
         elapsed_ms = self._elapsed_ms(now_ms)
         if self._carried:
-            # While bytes are carried over, the first window counts with its real length, without a
-            # minimum.
+            # While bytes of expired windows are carried over, the time since the first window began
+            # has no minimum.
             elapsed_ms = now_ms - self._windows[0].begun_ms
         return total * _MS_PER_S > self._limit * elapsed_ms
 

@@ -160,7 +160,7 @@ def can_be_replaced(broker_id: int, isr: Collection[int]) -> bool:
 
 
 def missing_log_error(*, has_failed_directory: bool) -> ErrorCode:
-    """Return the error for a question for a log end if no good directory has the log (E6).
+    """Return the error of GetReplicaLogInfo if no good directory has the log (E6).
 
     A log that may be in a failed directory does not count as lost: the log may hold every record
     (D4).

@@ -123,7 +123,7 @@ def _epoch(
     recorded = eligible_replicas.members(state)[member]
     if recorded != NO_BROKER_EPOCH:
         return recorded
-    # If no epoch is recorded, only the node's last modification shows a bounce of the member, and
-    # the write changes it (V10).
+    # If no epoch is recorded, only the node's last modification shows that the member bounced, and
+    # the write would hide the bounce (V10).
     live = registered.get(member, BOUNCED_EPOCH)
     return live if live <= state.mzxid else BOUNCED_EPOCH

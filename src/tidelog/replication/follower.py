@@ -67,7 +67,7 @@ class FollowerReplica:
         high_watermark: int,
         damaged_from: int | None = None,
     ) -> None:
-        """Begin a term; the log is first truncated at `damaged_from` (`before_damage`)."""
+        """Begin a term; `damaged_from` is where a damaged log is truncated before any fetch."""
         assert log_start_offset <= log_end_offset, "a log begins before it ends"
         assert high_watermark <= log_end_offset, "only records of the log are committed (V61)"
         self.leader = leader
@@ -208,7 +208,7 @@ class FollowerReplica:
 
     def _start_over_at(self, offset: int) -> Effects:
         self.is_busy = True
-        # The high watermark must not outlive the records that it covers, as in a truncation.
+        # The high watermark falls with the log, because it must not exceed the log end.
         self.high_watermark = min(offset, self.high_watermark)
         return (TruncateFullyAndStartAt(offset),)
 

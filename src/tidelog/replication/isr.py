@@ -4,8 +4,8 @@ The leader proposes, and the controller decides (A1 to A9). Until an outcome is 
 that may be true counts: the maximal ISR is the union of all these states. An expansion counts at
 once (A7), a shrink only when it is confirmed (A6). Only one request per partition waits at the
 controller at a time. If a request gets no response, a newer change may supersede the requested
-change, and then both changes count. A change leaves the union by a newer partition epoch, or
-because the controller responded that the change was not and will not be made (A8). A newer change
+change, and then both changes count. A change no longer counts once a newer partition epoch arrives,
+or the controller responds that the change was not and will not be made (A8). A newer change
 replaces a change that was not sent. This module does not know follower state or time, except in the
 checks for joining and leaving the ISR (V62, V63). `docs/internals/isr.md` shows the transitions in
 a diagram.
@@ -163,7 +163,7 @@ def left_to_command(state: IsrState, change: IsrChange) -> IsrState:
 
 
 def command_repeated(state: IsrState) -> IsrState:
-    """Record a command with the known partition epoch, for which changes in flight waited (A3).
+    """Record that the awaited command has the partition epoch that is already known (A3).
 
     A repeated command settles no change: the controller may still accept a request that is under
     way (A8).
@@ -192,7 +192,7 @@ def committed(isr: Iterable[int], partition_epoch: int) -> IsrState:
 
 
 def confirmed_as_known(state: IsrState, change: IsrChange, isr: Iterable[int]) -> IsrState:
-    """Return the state after a response that `change` equals the state of the known epoch (A4).
+    """Return the state after a response that the controller's state already equals `change` (A4).
 
     The response settles only `change`: earlier changes on the same epoch may still be accepted
     (A8).

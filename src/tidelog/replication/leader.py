@@ -236,7 +236,7 @@ class LeaderReplica:
         return effects
 
     def fetch_refused(self, replica_id: int, now_ms: int) -> None:
-        """Record a follower's fetch under another leader or broker epoch, which does not count.
+        """Record a follower's fetch under another leader or broker epoch, which proves no progress.
 
         A refused fetch explains why a member falls out of sync although it fetches.
         """
@@ -414,7 +414,8 @@ class LeaderReplica:
     def pending_reads_changed(self, is_enabled: bool) -> None:
         """Apply a new value of `follower.fetch.pending.reads.insync.enable` (F5).
 
-        Pending reads count from the next fetches on, or stop counting at once.
+        If enabled, reads for the next fetches keep followers in the ISR; if disabled, no read does
+        from now on.
         """
         self.counts_pending_reads = is_enabled
         if not is_enabled:
@@ -461,7 +462,7 @@ class LeaderReplica:
 
     @property
     def awaits_eligible(self) -> bool:
-        """Whether acks=all is accepted but not committed, as other replicas are eligible (E1).
+        """Whether acks=all is accepted but not committed, as eligible replicas exist (E1).
 
         The controller has a greater minimum than this leader, or has not cleared the eligible
         replicas yet.
@@ -483,10 +484,10 @@ class LeaderReplica:
 
     @property
     def is_watermark_current(self) -> bool:
-        """Whether the high watermark has reached this leader epoch.
+        """Whether the high watermark has reached the start offset of this leader epoch.
 
-        Until the high watermark has reached the epoch, a ListOffsets for 'latest' gets no offset
-        (V36).
+        Until the high watermark has reached the start of the leader epoch, a ListOffsets for
+        'latest' gets no offset (V36).
         """
         return self.high_watermark >= self.epoch_start_offset
 
@@ -514,7 +515,7 @@ class LeaderReplica:
         return (*effects, *self._go_on(now_ms))
 
     def _go_on(self, now_ms: int, held_ms: int = 0) -> Effects:
-        """Examine every replica; request an open change again unless it is superseded.
+        """Examine every replica; repeat the request for a change unless the change is superseded.
 
         The repeated request waits for `held_ms`.
         """
@@ -526,8 +527,8 @@ class LeaderReplica:
         """Drop `change`, which the controller has not made and never will (A8).
 
         A follower that `change` would have added is not proposed for `REFUSED_JOIN_BACKOFF_MS`, and
-        the rest of `change` is proposed again. If `change` would have added no follower, the same
-        change would result, so the leader waits for the next examination.
+        the rest of `change` is proposed again. If `change` would have added no follower, the leader
+        would propose the same change again, so it waits for the next examination.
         """
         self.isr = isr_rules.not_made(self.isr, change)
         self._mark()
@@ -554,7 +555,7 @@ class LeaderReplica:
         return follower.counted_broker_epoch != NO_BROKER_EPOCH and self._may_join(follower, now_ms)
 
     def _join(self, follower: FollowerProgress, now_ms: int) -> Effects:
-        """Propose a follower that has fetched for the ISR, if it may join (V63)."""
+        """Propose the ISR with this follower, which has just fetched, if it may join (V63)."""
         if not isr_rules.may_propose(self.isr) or not self._may_join(follower, now_ms):
             return NOTHING
         wanted = isr_rules.target_isr(self.isr)
@@ -572,7 +573,7 @@ class LeaderReplica:
 
         A change back to the confirmed ISR is not sent: a queued change is withdrawn, and a change
         whose outcome is open must be settled first. To a request for the confirmed ISR, the
-        controller would respond that it holds (A4), which settles no other change.
+        controller would respond with success (A4), which settles no other change.
         """
         state = self.isr
         if not isr_rules.may_propose(state):

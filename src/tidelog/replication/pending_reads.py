@@ -44,7 +44,7 @@ class PendingReads:
     )
 
     def __init__(self, max_age_ms: int) -> None:
-        """Start without reads; `max_age_ms` is `replica.socket.timeout.ms`, a follower's limit."""
+        """Start without reads; a follower gives a fetch up `max_age_ms` after it arrived."""
         self.max_age_ms = max_age_ms
         #: Whether a leader counts the reads of this fetch session, as pending reads are enabled.
         self.is_watched = False
@@ -87,7 +87,7 @@ class PendingReads:
         self._dropped.pop(number, None)
 
     def reads_since_ms(self, broker_epoch: int, fetched_ms: int) -> int:
-        """Return the arrival of the oldest fetch since `fetched_ms` for which the disk still reads.
+        """Return when the oldest fetch since `fetched_ms` arrived for which the disk still reads.
 
         Returns `NEVER_MS` if the disk reads for no fetch since `fetched_ms`. The returned time
         explains why a follower makes no progress, but keeps no follower in sync, because dropped

@@ -93,10 +93,10 @@ class FollowerProgress:
         self.reads: PendingReads | None = None
         #: The reads for the follower's fetches, for display, even if they do not count.
         self.reads_shown: PendingReads | None = None
-        #: When the first fetch arrived for which `reads` count.
+        #: Arrival time of the first fetch whose `reads` may keep the follower in sync.
         self.reads_since_ms = NEVER_MS
         #: Whether the last fetch reached the leader's LEO, or the LEO at the arrival of the
-        #: previous fetch. Without counted `reads` the value is unknown and stays False.
+        #: previous fetch. If `reads` is None, the value is unknown and stays False.
         self.reached_previous_end = False
 
     def fetched(
@@ -137,7 +137,7 @@ class FollowerProgress:
         return synced_offsets.follower_end(fetch_offset, self.synced_offset, flush_before_ack)
 
     def recount(self, flush_before_ack: bool) -> None:
-        """Count by the synced offset from now on, or by the log end (V69)."""
+        """Count the follower by its synced offset if `flush_before_ack`, else by log end (V69)."""
         self.log_end_offset = synced_offsets.follower_end(
             self.fetch_offset, self.synced_offset, flush_before_ack
         )
@@ -221,7 +221,7 @@ class FollowerProgress:
         now_ms: int,
         reads: PendingReads | None,
     ) -> None:
-        """Apply the reads of the fetch that arrives now, before its offset is recorded."""
+        """Record the pending reads of the fetch that arrives now, before the fetch's offset."""
         if reads is not self.reads:
             if self.reads is not None:
                 self.forget_reads()

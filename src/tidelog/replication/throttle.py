@@ -25,7 +25,7 @@ from tidelog.replication.byte_rate import ByteRate
 
 @dataclass(frozen=True, slots=True)
 class ThrottleSettings:
-    """An administrator's settings for one side."""
+    """An administrator's settings for the leader's or the follower's side of the throttle."""
 
     #: Bytes a second; `UNLIMITED` for no limit.
     rate: int = UNLIMITED
@@ -156,7 +156,7 @@ class SideThrottle:
     def record(self, count: int, out_of_sync_count: int, now_ms: int) -> None:
         """Count bytes of throttled partitions.
 
-        `out_of_sync_count` of the counted bytes are for replicas out of sync.
+        `out_of_sync_count` is the part of the bytes that belongs to replicas outside the ISR.
         """
         self._bytes.record(count, out_of_sync_count, now_ms)
 

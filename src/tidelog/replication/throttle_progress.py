@@ -2,9 +2,9 @@
 
 A throttled replica falls behind if producers write more than the replica receives. If producers
 write more than the whole rate, the replica never catches up. If producers write less than the whole
-rate, other partitions share the rate, and two checks in a row must find the replica behind. A
-replica is reported once for each rate. This module knows no log; the caller measures bytes and
-time.
+rate, other partitions share the rate, and two checks in a row must find the replica behind. The
+broker reports a replica that falls behind once for each rate of the throttle. This module knows no
+log; the caller measures bytes and time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Behind:
 
 
 class ThrottleProgress(Generic[K]):
-    """The replicas of one side that fell behind, by a key of the caller."""
+    """The replicas that fell behind on one side of the throttle (leader or follower)."""
 
     def __init__(self) -> None:
         self._behind: dict[K, _Behind] = {}

@@ -22,10 +22,10 @@ def effective_minimum(min_insync_replicas: int, replica_count: int) -> int:
 def high_watermark(
     log_end_offset: int, followers: Sequence[FollowerProgress], now_ms: int, max_lag_ms: int
 ) -> int:
-    """Return the offset up to which every counting replica has the log; -1 if one is unknown.
+    """Return the lowest log end of the replicas that must have every committed record.
 
-    `log_end_offset` is the leader's. The leader decides whether to adopt the returned offset as
-    high watermark.
+    Returns -1 if a replica's log end is unknown. `log_end_offset` is the leader's log end. The
+    leader decides whether to adopt the returned offset as high watermark.
     """
     lowest = log_end_offset
     for follower in followers:
