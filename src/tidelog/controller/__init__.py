@@ -12,9 +12,9 @@ collects their consequences.
 The image (`image`) holds published state, whose values `records` defines. `incarnations` detects
 restarted brokers. `lifecycle` derives the first and the last state of a partition.
 
-The concerns are `topics`, `partitions`, `elections`, `reassignments`, `registrations`, `shutdowns`,
-`replica_answers` and `producer_ids`. Each concern owns its events, its answers, its orders to
-brokers, and its writes.
+The controller has these concerns, each with decisions of its own: `topics`, `partitions`,
+`elections`, `reassignments`, `registrations`, `shutdowns`, `replica_answers` and `producer_ids`.
+Each concern owns its events, its answers, its orders to brokers, and its writes.
 
 `answers` go to the senders of requests, `orders` to brokers. `command_builder` turns orders into
 commands, and `commands` holds the commands that a broker has yet to receive. `overdue` finds the

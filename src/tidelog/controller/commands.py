@@ -48,13 +48,14 @@ LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, GET_REPLICA_LOG_INFO = 4, 5, 6, 9
 GET_REPLICA_LOG_INFO_VERSION = 0
 #: Kafka's AbstractControlRequest.Type.
 INCREMENTAL, FULL = 1, 2
-#: Leader and epoch sent for a partition whose topic is being deleted. The broker deletes the
-#: replica under this epoch, whatever the replica's own epoch is (Kafka's LeaderDuringDelete,
-#: EpochDuringDelete).
+#: The leader and the epoch that brokers get for a partition whose topic is being deleted. The
+#: broker deletes the replica under this epoch, whatever the replica's own epoch is (Kafka's
+#: LeaderDuringDelete, EpochDuringDelete).
 LEADER_DURING_DELETE = -2
 EPOCH_DURING_DELETE = -2
-#: Leader, and epochs, of a partition whose state cannot be read. A broker with a replica of the
-#: partition keeps the replica and its metadata, and neither leads nor follows (V35).
+#: The leader and the epochs that brokers get for a partition whose state cannot be read. A broker
+#: with a replica of the partition keeps the replica and its metadata, and neither leads nor follows
+#: (V35).
 UNREADABLE = -1
 _SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 

@@ -277,7 +277,7 @@ class Controller:
     # effects
 
     def applied(self, decision: Decision, outcomes: Sequence[Outcome]) -> Effects:
-        """Apply the decision; `outcomes` are the results of its writes, in the same order."""
+        """Apply the decision; `outcomes` are the results of its writes, in order of the writes."""
         if decision is not self._deciding:
             raise InvariantError("not the decision in flight")
         self._deciding = None

@@ -53,11 +53,12 @@ def is_leader_restarted(state: PartitionState, brokers: Brokers) -> bool:
 def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
     """Return whether the recorded incarnation provably left its log unchanged.
 
-    The process of that incarnation shut down cleanly (E3), or still runs under another registration
-    (E7). A broker may prove that several incarnations left its log unchanged, because no controller
-    need have recorded each of them. A broker epoch that the broker does not name belongs to an
-    incarnation with another disk, even if the epoch lies between two named epochs. If the present
-    disk is a restored backup, it may lack records that an incarnation without proof had.
+    The process of the recorded incarnation shut down cleanly (E3), or still runs under another
+    registration (E7). A broker may prove that several incarnations left its log unchanged, because
+    no controller need have recorded each of them. A broker epoch that the broker does not name
+    belongs to an incarnation with another disk, even if the epoch lies between two named epochs. If
+    the present disk is a restored backup, it may lack records that an incarnation without proof
+    had.
     """
     if recorded_epoch == NO_BROKER_EPOCH:
         return False

@@ -215,7 +215,8 @@ class Deletion:
 class Removal:
     """The removal of partitions of one topic (V71)."""
 
-    #: Whether every consumer group must have read the partition first, by partition number.
+    #: By partition number, whether every consumer group must have read the partition before its
+    #: removal.
     requested: dict[int, bool] = field(default_factory=dict)
     #: Partitions that the topic's node no longer has, so that no request can be withdrawn.
     by_edit: dict[int, None] = field(default_factory=dict)

@@ -1,9 +1,9 @@
 """Brokers' answers to commands: replicas that exist, are missing or are stopped (D3, D4, V22, V52).
 
-An answer counts only under the broker's present registration. A broker also reports on its own that
-a log directory has failed. After a report of a failed log directory, the controller sends the
-broker all its roles, and the broker's answers name the offline replicas (D4). A new controller
-sends full commands, and so learns of offline replicas from the answers, too (D8).
+The controller ignores an answer to a command of the broker's earlier registration. A broker also
+reports on its own that a log directory has failed. After a report of a failed log directory, the
+controller sends the broker all its roles, and the broker's answers name the offline replicas (D4).
+A new controller sends full commands, and so learns of offline replicas from the answers, too (D8).
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ReplicasStopped(Change):
 
 
 def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> None:
-    """Record which replicas a broker has; check the partitions for which this is news.
+    """Record which replicas a broker has; check the partitions whose replica presence changed.
 
     If a broker that is neither in the ISR nor eligible reports its replica missing, it answers an
     outdated command. The controller sends the broker its role once more, to create the replica,

@@ -25,7 +25,7 @@ class Settlement:
     ) -> None:
         """Start with the `orders` and `notices` of the decision, which stays unchanged."""
         self.image = image
-        #: Entries that the next decision checks.
+        #: The partitions and reassignments that the next decision checks.
         self.agenda = agenda
         self.orders = list(orders)
         self.notices = notices.copy()

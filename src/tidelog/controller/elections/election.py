@@ -327,7 +327,7 @@ def _kept_epochs(
         epoch = recorded[member]
         if epoch == NO_BROKER_EPOCH:
             # If the broker registers again before the state is written, the node's last
-            # modification would not show that.
+            # modification would not show the restart.
             is_here = member in brokers and member not in bounced
             epoch = brokers[member].broker_epoch if is_here else BOUNCED_EPOCH
         kept.append(epoch)
@@ -337,7 +337,7 @@ def _kept_epochs(
 def _eligible(
     state: PartitionState, isr: Sequence[int], around: Circumstances
 ) -> eligible_replicas.EligibleReplicas:
-    """Return the eligible replicas beside `isr`; proven members count in their live epochs (E1)."""
+    """Return eligible replicas beside `isr`; proven members get present broker epochs (E1)."""
     if len(isr) >= around.minimum:
         return eligible_replicas.NONE_ELIGIBLE
     return eligible_replicas.after(

@@ -6,10 +6,10 @@ leadership to a broker before the second rebalance check after its report of slo
 So leadership does not move back and forth between slow brokers. If no other member can lead, the
 leader stays.
 
-A leader on a full or slow disk is replaced like a leader with slow reads, but only the reported
-partitions avoid its broker. A request without partitions withdraws the report of full or slow
-disks. A broker also reports the followers on its slow disks: the controller avoids these followers
-as leaders and changes nothing else.
+A leader on a full or slow disk is replaced like a leader with slow reads, but the controller avoids
+its broker only for the reported partitions. A request without partitions withdraws the report of
+full or slow disks. A broker also reports the followers on its slow disks: the controller avoids
+these followers as leaders and changes nothing else.
 
 A replica with a damaged log leaves the ISR and the eligible replicas first, and truncates its log
 afterwards. A leader that is alone in the ISR stays: its log is the only one.

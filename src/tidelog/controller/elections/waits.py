@@ -39,14 +39,14 @@ class WaitKnown(Change):
     wait: LeaderWait
 
     def apply(self, image: Image) -> None:
-        """Keep the wait, unless the partition has a leader again or is gone."""
+        """Keep the reason for the wait, unless the partition has a leader again or is gone."""
         state = image.states.get(self.topic_partition)
         if state is not None and state.leader == NO_LEADER:
             image.waits[self.topic_partition] = self.wait
 
 
 def wait_of(state: PartitionState, around: Circumstances) -> LeaderWait:
-    """Return the wait of a partition without a leader."""
+    """Return the members for which a partition without a leader waits, with their statuses."""
     plan = recovery.plan(state, around)
     found = around.recovery or Recovery()
     asked = (*found.asked, *plan.asked)

@@ -119,8 +119,8 @@ def _names_too_many(request: AlterPartitionRequest, draft: Draft) -> bool:
     """Return whether a request names more partitions than its sender can lead (A2).
 
     A leader proposes ISRs only for partitions that it hosts, or hosted a moment ago. A request that
-    names more partitions comes from no leader, and judging it would keep the controller from its
-    other work.
+    names more partitions than its sender hosts comes from no leader, and judging it would keep the
+    controller from its other work.
     """
     named = sum(len(topic.partitions) for topic in request.topics)
     hosted = draft.image.count_hosted_by(request.broker_id)

@@ -71,7 +71,7 @@ class HeldExpansions:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal if the same expansions are held."""
+        """Return a value that is equal if the same expansions are held back."""
         return tuple(
             (
                 topic_partition,

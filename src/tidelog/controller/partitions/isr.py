@@ -6,8 +6,8 @@ controller. The broker epochs of *all* members are compared (V63): a member of a
 incarnation has not caught up in its present incarnation. A leader of Kafka's ZooKeeper mode sends
 no broker epochs. If a leader that sends no broker epochs adds a replica that may have restarted,
 the controller raises the leader epoch. Fetches that the leader counts under the new leader epoch
-come from the replica's present incarnation. The leader takes some refusals for final, and the
-controller makes these final (A8).
+come from the replica's present incarnation. A leader treats some refusals as final, so the
+controller makes sure that they are final (A8).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ProposalVerdict:
 
 
 def proposal(sender: int, data: RequestPartitionData, version: int) -> Proposal:
-    """Return one partition of a request as a proposal, from either format of its members."""
+    """Return one partition of a request as a proposal, with or without members' broker epochs."""
     if version >= FIRST_VERSION_WITH_EPOCHS:
         members = [(member.broker_id, member.broker_epoch) for member in data.new_isr_with_epochs]
     else:
@@ -153,7 +153,7 @@ def ineligible_members(
 ) -> tuple[int, ...]:
     """Return the proposed members that are not eligible.
 
-    An ineligible member is not alive in the incarnation that the leader counted (V63), or is
+    An ineligible member is not alive in the incarnation whose fetch the leader counted (V63), or is
     leaving (V43). A leader that is itself leaving stays a member, because it adds members to which
     leadership can be transferred.
     """

@@ -6,7 +6,7 @@ several brokers qualify by rack, the broker with the fewest replicas of the topi
 tie, the first of the tied brokers after the leader in the ring is chosen. Each time the leaders
 have gone round the ring, the search for followers starts one place further, so that the same
 brokers do not always share partitions. A broker without a rack is its own rack. Partitions added to
-a topic continue after its last partition, and count existing replicas (V70).
+a topic continue after its last partition, and its existing replicas count as load (V70).
 """
 
 from __future__ import annotations

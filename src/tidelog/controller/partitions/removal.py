@@ -225,7 +225,7 @@ class QueueRemovals(Write):
 class RemovePartitions(Write):
     """Remove partitions from a topic's node, together with the requests for their removal (V71)."""
 
-    #: The topic as it will be after the write.
+    #: The topic without the removed partitions, as the write leaves it.
     topic: Topic
     partitions: tuple[int, ...]
 

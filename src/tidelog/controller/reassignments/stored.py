@@ -118,7 +118,7 @@ class Entries:
             self._draft.decision.writes[self.index] = write
 
     def overrule(self, wanted: Wanted) -> None:
-        """Remove entries with an overruled target; give the remaining ones the newest throttle."""
+        """Remove entries with an overruled target; give entries that remain the newest throttle."""
         kept = {}
         for topic_partition, entry in self.left.items():
             newer = wanted.get(topic_partition)
@@ -260,9 +260,9 @@ class StoredRequests:
     def look_at_node(self) -> None:
         """Begin the reassignments of `/admin/reassign_partitions` (R1).
 
-        Entries that are done or cannot be carried out are removed. Remaining entries get a record
-        of their original replicas. A reassignment that begins overrules the queue and an accepted
-        request.
+        Entries that are done or cannot be carried out are removed. The entries that remain record
+        the original replicas of their reassignments. A reassignment that begins overrules the queue
+        and an accepted request.
         """
         if self._image.reassignments is None:
             return

@@ -59,7 +59,7 @@ def check_target(
 def check_minimum(
     topic_partition: TopicPartition, target: tuple[int, ...], minimum: int, image: Image
 ) -> None:
-    """Raise KafkaError if a partition under reassignment gets another target too early (R10).
+    """Raise KafkaError if a partition under reassignment may not get another target yet (R10).
 
     The original replicas must be at least `minimum`, the partition's effective minimum now.
     """

@@ -8,10 +8,10 @@ be removed can rejoin the ISR under any controller (V52). A write that begins a 
 target removes replicas from the ISR that only an earlier target added (R10).
 
 A cancel turns a reassignment back to its original replicas (R3). A cancel copies no replica, so it
-ends at once by the same steps, which first put ISR and leader among the original replicas. A cancel
-waits only if ending it would leave fewer copies of committed records than both min.insync.replicas
-and the present number of copies. All transitions follow from published state. This module knows
-nothing of other partitions, of requests or of commands.
+ends at once, after ISR and leader are among the original replicas. A cancel waits only if ending it
+would leave fewer copies of committed records than both min.insync.replicas and the present number
+of copies. All transitions follow from published state. This module knows nothing of other
+partitions, of requests or of commands.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Topics' nodes that another writer changed: which edits the controller adopts or ignores (V25).
 
-An edit of a topic's node counts as a request to add partitions, or to remove the highest ones, by
-the same checks. If an edit changes anything but the number of partitions, the controller keeps the
-topic as it knew it, and the topic's next requested change overwrites the edit. A controller that
-does not know the topic yet treats a node that contradicts its partitions' states as unreadable.
-This module writes nothing.
+An edit of a topic's node counts as a request to add partitions, or to remove the highest
+partitions, with the checks of such a request. If an edit changes anything but the number of
+partitions, the controller keeps the topic as it knew it, and the topic's next requested change
+overwrites the edit. A controller that does not know the topic yet treats a node that contradicts
+its partitions' states as unreadable. This module writes nothing.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ class Adopted:
 def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
     """Return the result of a new reading of a known topic's node.
 
-    Partitions that the edit removed stay until their removal is done. Partitions that the edit
-    added begin an incarnation of their own, whatever their state nodes hold.
+    A partition that an edit removed from the topic's node stays until its removal is done.
+    Partitions that the edit added begin an incarnation of their own, whatever their state nodes
+    hold.
     """
     name, after = before.name, found.topic
     states = dict(found.states)
@@ -138,8 +139,8 @@ def _check(
 def _unreadable(found: TopicFound, image: Image) -> dict[int, str]:
     """Return the partitions that stay unchanged because of unreadable state nodes, with reasons.
 
-    A partition whose state node was unreadable and is now gone is included: it is not new, because
-    the node's last content is unknown.
+    The result includes a partition whose state node was unreadable and is now gone: its last state
+    is unknown, so the controller must not create it as a new partition.
     """
     name = found.topic.name
     before = {
