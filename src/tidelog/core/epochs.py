@@ -118,7 +118,7 @@ class LeaderEpochs:
         The entry of the record before `start_offset` stays and keeps its start offset, which Kafka
         moves to `start_offset`. A follower whose log ends at `start_offset` in an earlier epoch may
         have diverged below `start_offset`. Only an entry with the epoch's true start offset reveals
-        the divergence (V67).
+        that a follower's log diverged below the log start (V67).
         """
         keep_from = bisect_left(self._starts, start_offset) - 1
         if keep_from <= 0:

@@ -16,7 +16,7 @@ from tidelog.core.types import NO_LEADER
 
 
 class MemberStatus(IntEnum):
-    """What a member contributes to the election of a leader."""
+    """The part of a member in a partition's wait for a leader."""
 
     #: The member is registered; the controller has not asked for its log end.
     REGISTERED = 0

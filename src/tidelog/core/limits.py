@@ -12,15 +12,15 @@ MIB = 1024 * KIB
 MAX_REQUEST_BYTES = 100 * MIB
 #: `queued.max.request.bytes`: bytes of the requests that all connections are receiving; Kafka's
 #: default is no limit. The default has room for two of the largest requests, or for 5 batches of 1
-#: MiB in flight from each of 50 producers. Several brokers with budgets of 256 MiB fit on a machine
-#: with 4 GB.
+#: MiB in flight from each of 50 producers. Several brokers with request budgets of 256 MiB fit on a
+#: machine with 4 GB.
 QUEUED_REQUEST_BYTES = 256 * MIB
 #: Size above which the broker counts the names or partitions that a request lists. A request below
 #: `LISTING_REQUEST_BYTES` cannot list more entries than `MAX_LISTED_ENTRIES`.
 LISTING_REQUEST_BYTES = MIB
 #: Entries that a large request may list, summed over its arrays. Each entry costs the loop
 #: microseconds, so more entries could block the loop for longer than the session timeout. A request
-#: with more entries is refused with the API's error for each entry.
+#: with more than `MAX_LISTED_ENTRIES` entries is refused with the API's error for each entry.
 MAX_LISTED_ENTRIES = 100_000
 #: Number of entries up to which a broker refuses a too long request entry by entry; with more
 #: entries, the broker closes the connection.
@@ -63,7 +63,7 @@ MAX_FETCH_SESSIONS = 1000
 #: Partitions in all fetch sessions together, about 400 bytes each.
 MAX_FETCH_SESSION_PARTITIONS = 200_000
 #: Bytes that the check of one batch may decompress on the loop in a few milliseconds. A thread
-#: checks batches that decompress to more bytes.
+#: checks a batch that decompresses to more than `MAX_DECOMPRESSED_ON_LOOP_BYTES`.
 MAX_DECOMPRESSED_ON_LOOP_BYTES = 2 * MIB
 #: Decompressed bytes of a burst of batches that the loop checks, which takes about 10 ms. The usual
 #: batches of clients have at most 1 MB of records. A thread checks batches of usual size only if
@@ -74,8 +74,9 @@ LOOP_CHECK_BYTES_PER_MS = 128 * KIB
 #: Cost up to which an uncompressed batch is always checked on the loop, because a thread would cost
 #: more.
 LOOP_CHECK_FREE_BYTES = 64 * KIB
-#: Size up to which a batch is recompressed on the loop (compression.type); gzip takes 2 ms for that
-#: size. The log directory's thread recompresses larger batches.
+#: Size up to which a batch is recompressed on the loop (compression.type); gzip takes 2 ms for a
+#: batch of that size. The log directory's thread recompresses batches above
+#: `MAX_RECOMPRESSED_ON_LOOP_BYTES`.
 MAX_RECOMPRESSED_ON_LOOP_BYTES = 64 * KIB
 #: `max.decompressed.message.bytes`: decompressed size of one batch, whatever size its header
 #: claims.
@@ -89,7 +90,8 @@ MESSAGE_MAX_BYTES = MIB + 12
 #: Longest topic name (rule V24).
 MAX_TOPIC_NAME_CHARS = 249
 #: Partitions of one CreateTopics or AlterPartition request, which bounds one decision of the
-#: controller. An AlterPartition request may have more partitions if its sender hosts more.
+#: controller. An AlterPartition request may name as many partitions as its sender hosts, even if
+#: they are more.
 MAX_PARTITIONS_PER_REQUEST = 10_000
 #: Preferred replicas that one decision elects; a longer decision would delay elections of
 #: partitions without a leader.
@@ -101,7 +103,8 @@ MAX_AUTOMATIC_ELECTIONS_PER_STEP = 200
 #: controller sends the commands of one decision while it writes the states of the next.
 MAX_HAND_OVERS_PER_DECISION = 500
 #: Queued states of deleted topics' partitions for a broker that does not respond, about 300 bytes
-#: each. If more states are queued, the controller replaces the broker's queue by the full state.
+#: each. If more than `MAX_SUPERSEDED_STATES` states are queued, the controller replaces the
+#: broker's queue by the full state.
 MAX_SUPERSEDED_STATES = 10_000
 #: Logs whose ends one GetReplicaLogInfo response reports, as in Kafka.
 MAX_LOG_ENDS_PER_REQUEST = 1_000
@@ -109,10 +112,11 @@ MAX_LOG_ENDS_PER_REQUEST = 1_000
 #: default for the partitions of a DescribeTopicPartitions response.
 MAX_DESCRIBED_PARTITIONS = 2_000
 #: Events queued for `__cluster_events`, about 600 bytes each. The events of a failover of 10,000
-#: partitions fit; events beyond the limit are dropped and counted.
+#: partitions fit into the queue; events beyond the limit are dropped and counted.
 MAX_CLUSTER_EVENTS_QUEUED = 20_000
 #: New leaderships of one broker for which the broker times the takeover at once, about 700 bytes
-#: each. If there are more new leaderships, the broker times an even sample.
+#: each. Above `MAX_TAKEOVERS_WATCHED` new leaderships, the broker times an even sample of the
+#: takeovers.
 MAX_TAKEOVERS_WATCHED = 1_000
 #: Log directories that clients chose for replicas that the broker does not host yet, about 200
 #: bytes each. Above `MAX_PREFERRED_LOG_DIRS` choices, the broker forgets the oldest choices and
@@ -133,7 +137,7 @@ MAX_PARTITIONS_WITH_EARLY_BATCHES = 1_000
 REFUSED_BATCH_AWAITED_MS = 30_000
 #: How long a batch that is in the log but was refused blocks later batches of its producer, if
 #: another leader may have acknowledged it. Batches that were in flight with the refused batch
-#: arrive within this time.
+#: arrive within `STORED_BATCH_AWAITED_MS`.
 STORED_BATCH_AWAITED_MS = 3_000
 #: How long a new leader that gets a producer's later batch first waits for earlier batches that the
 #: former leader refused. Clients resend refused batches within a second or two.

@@ -92,7 +92,7 @@ class Files(Protocol):
     def fsync(self, handle: Handle) -> None: ...
     def fsync_directory(self, path: str) -> None: ...
     def sync_volume(self, path: str) -> None:
-        """Make everything on the volume of a path durable, including names.
+        """Make all files on the volume of a path durable, including their names.
 
         One call (syncfs) replaces the syncs of thousands of files. A sync of the volume fails with
         the same errors as fsync.
@@ -356,7 +356,7 @@ class Tracer(Protocol):
         """Record a state change for the state-change log and a simulation's trace."""
 
     def mark(self, name: str, /) -> None:
-        """Record that a rare state was reached; runs must sometimes reach each named state."""
+        """Record that a rare state was reached; simulation runs must reach each named state."""
 
     def log(self, logger: str, level: int, message: str, /) -> None:
         """Log a line for operators; `level` is a number of Python's logging."""

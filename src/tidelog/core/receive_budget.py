@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidelog.core.config import BrokerConfig
 
 #: Size up to which requests take no room in the budget. If each of `max.connections` connections
-#: sends a request of this size, the requests take 256 MiB.
+#: sends a request of `SMALL_REQUEST_BYTES`, the requests take 256 MiB.
 SMALL_REQUEST_BYTES: Final = 64 * KIB
 #: Bytes that a connection with a half-received request must receive while others wait for room.
 MIN_PROGRESS_BYTES: Final = MIB
@@ -115,7 +115,7 @@ class ReceiveBudget:
         return self._writes if api_key == _PRODUCE else self._others
 
     def wait(self, share: BudgetShare, room: _Room, size_bytes: int) -> None:
-        """Let a connection wait for room; from now on, holders of room have to make progress."""
+        """Let a connection wait for room; connections that hold room must now make progress."""
         now_ms = self._clock.monotonic_ms()
         if not room.waiting:
             for holder in room.holders:

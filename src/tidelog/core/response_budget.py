@@ -1,9 +1,9 @@
 """The memory budget for responses that peers have not read: `queued.max.response.bytes`.
 
 The connections of clients share one budget, and the connections of brokers a second one, so that no
-client can delay replication. Memory counts from the read of the records until the kernel takes the
-response's bytes. A response that the kernel takes at once uses nothing of the budget. A few small
-responses that wait for an earlier response of their connection use nothing of the budget either.
+client can delay replication. A fetch's response uses the budget from the read of its records until
+the kernel takes its bytes. The budget does not count responses that the kernel takes at once, nor a
+few small responses that wait for an earlier response of their connection.
 
 The less room the budget has, the fewer records a fetch gets (`grant_bytes`), but at least one
 batch. So no fetch waits for peers that do not read their responses, nor for another fetch's disk
@@ -203,8 +203,7 @@ class ResponseRoom:
         self.max_in_flight = SHORT_IN_FLIGHT if self._waiting else MAX_IN_FLIGHT_PER_CONNECTION
         self.queue_limit_bytes = MAX_SEND_QUEUE_BYTES if used < most // 2 else SHORT_QUEUE_BYTES
         if used >= most:
-            # A check frees room only if a connection holds bytes; otherwise the check is not
-            # urgent.
+            # If no connection holds bytes, a check cannot free memory, and so is not urgent.
             self._begin_checks(is_urgent=used >= 2 * most and bool(self.holders))
         if was_exhausted and not self.is_exhausted and self._waiting and not self._is_looking:
             self._is_looking = True
