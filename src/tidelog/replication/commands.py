@@ -27,8 +27,8 @@ NO_STOP_EPOCH = -1
 #: by more than half of `_CORRELATION_IDS`, the lower id is the later one.
 _CORRELATION_IDS = 1 << 31
 
-#: If strays are more than this share of a broker's replicas, and at least this number, their
-#: deletion waits for an operator's confirmation (V35).
+#: If strays are more than `STRAYS_PERCENT` of a broker's replicas, and at least `STRAYS_AT_LEAST`,
+#: their deletion waits for an operator's confirmation (V35).
 STRAYS_PERCENT = 10
 STRAYS_AT_LEAST = 100
 
@@ -42,7 +42,7 @@ class OfflineReplica(NamedTuple):
 
 
 class Placement(Enum):
-    """The replica that a command finds on this broker, and the consequence."""
+    """Whether a commanded replica is on this broker, and so how the broker obeys the command."""
 
     #: The replica is on this broker.
     KEEP = "keep"

@@ -1,11 +1,12 @@
 """The ISR change that a leader writes into the state node itself (A12, E5).
 
-Below `inter.broker.protocol.version` 2.7 no controller judges a change. The leader reads the state
-node, decides here, and writes on the condition that the node's version is unchanged (V6). A node
-with a newer version settles the change, whichever writer wrote the node (A8, A9). The leader
-computes the eligible replicas with the controller's own function (E5). The leader keeps the
-recorded broker epoch of a member that stays, so that any controller still detects a bounce of that
-member (V10). This module does not know the store, or which brokers are shutting down.
+Below `inter.broker.protocol.version` 2.7 no controller judges the ISR changes of leaders. The
+leader reads the state node, decides here, and writes on the condition that the node's version is
+unchanged (V6). A node with a newer version settles the change, whichever writer wrote the node (A8,
+A9). The leader computes the eligible replicas with the controller's own function (E5). The leader
+keeps the recorded broker epoch of a member that stays, so that any controller still detects a
+bounce of that member (V10). This module does not know the store, or which brokers are shutting
+down.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 One object is one follower term: one leader epoch of one leader. The follower obeys a response only
 if the response belongs to its current position. A response to a fetch sent before an epoch change,
 a truncation or an append is dropped. Histories are reconciled by leader epoch, with the first
-responses of a term and whenever the leader finds a divergence. The log is only truncated because of
-a response of the current leader, with one exception. A replica outside the ISR truncates a damaged
-log before its first fetch (V68). The follower does not know the network or the log's contents; the
+responses of a term and whenever the leader finds a divergence. The follower truncates its log only
+after a response of the current leader; a replica outside the ISR also truncates a damaged log
+before its first fetch (V68). The follower does not know the network or the log's contents; the
 broker runs the effects and reports back.
 """
 

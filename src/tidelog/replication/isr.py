@@ -1,14 +1,14 @@
 """The ISR of a partition as its leader knows it: the confirmed ISR, and changes without an outcome.
 
 The leader proposes, and the controller decides (A1 to A9). Until an outcome is known, every state
-that may be true counts: the maximal ISR is the union of all these states. An expansion counts at
-once (A7), a shrink only when it is confirmed (A6). Only one request per partition waits at the
-controller at a time. If a request gets no response, a newer change may supersede the requested
-change, and then both changes count. A change no longer counts once a newer partition epoch arrives,
-or the controller responds that the change was not and will not be made (A8). A newer change
-replaces a change that was not sent. This module does not know follower state or time, except in the
-checks for joining and leaving the ISR (V62, V63). `docs/internals/isr.md` shows the transitions in
-a diagram.
+that may be true counts: the maximal ISR is the union of all these states. An expansion counts for
+the maximal ISR at once (A7), a shrink only when it is confirmed (A6). Only one request per
+partition waits at the controller at a time. If a request gets no response, a newer change may
+supersede the requested change, and then both changes count for the maximal ISR. A change no longer
+counts for the ISR once a newer partition epoch arrives, or the controller responds that the change
+was not and will not be made (A8). A newer change replaces a change that was not sent. This module
+does not know follower state or time, except in the checks for joining and leaving the ISR (V62,
+V63). `docs/internals/isr.md` shows the transitions in a diagram.
 """
 
 from __future__ import annotations

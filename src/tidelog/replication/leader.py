@@ -132,8 +132,8 @@ class LeaderReplica:
         #: until the controller has cleared the eligible replicas, whatever `min.insync.replicas`
         #: the leader knows (E1).
         self.has_eligible = has_eligible
-        #: Whether replicas count with their synced offsets; `synced_offset` is the leader's own
-        #: (V69).
+        #: Whether replicas count for the high watermark with synced offsets (V69). `synced_offset`
+        #: is the leader's own synced offset.
         self.flush_before_ack = flush_before_ack
         self.synced_offset = synced_offset
         #: Whether a follower that waits for this leader's reads stays in the ISR (F5).

@@ -5,9 +5,9 @@ A follower cannot catch up faster than its leader reads. With
 its fetch, and is caught up when that read is done. One object holds the reads of one fetch session.
 A response leaves when all reads of its fetch are done, so a slow read delays every partition of the
 session. A pending read ends when the disk has read, or vanishes with the follower's connection. A
-pending read does not count if its fetch is older than `replica.socket.timeout.ms` or has another
-broker epoch than the follower now. This module knows no partition, log or ISR; times are monotonic
-milliseconds of the leader's own clock. Source: KIP-501.
+pending read does not keep the follower in the ISR if its fetch is older than
+`replica.socket.timeout.ms` or has another broker epoch than the follower now. This module knows no
+partition, log or ISR; times are monotonic milliseconds of the leader's own clock. Source: KIP-501.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ class PendingReads:
     def __init__(self, max_age_ms: int) -> None:
         """Start without reads; a follower gives a fetch up `max_age_ms` after it arrived."""
         self.max_age_ms = max_age_ms
-        #: Whether a leader counts the reads of this fetch session, as pending reads are enabled.
+        #: Whether reads of this fetch session may keep the follower in sync, as pending reads are
+        #: enabled.
         self.is_watched = False
         #: Reads by the number of their fetch; a follower has at most two fetches in flight.
         self._under_way: dict[int, PendingRead] = {}
-        #: Reads that go on although their fetch gets no response; they explain lag, and count
-        #: nowhere.
+        #: Reads that go on although their fetch gets no response; they explain lag, but keep no
+        #: follower in sync.
         self._dropped: dict[int, PendingRead] = {}
         self._last_number = NO_READ
         #: The last fetch whose reads were done in time, and the time of their end.

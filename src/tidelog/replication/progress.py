@@ -57,7 +57,8 @@ class FollowerProgress:
         """Start progress; `leader_end_offset` is a member's LEO at `last_caught_up_ms` (F5)."""
         self.replica_id = replica_id
         self.log_start_offset = UNKNOWN_OFFSET
-        #: End of the follower's log as it counts: the synced offset with `flush.before.ack` (V69).
+        #: End of the follower's log for the high watermark: the synced offset with
+        #: `flush.before.ack` (V69).
         self.log_end_offset = UNKNOWN_OFFSET
         #: Offset of the last fetch, and the offset below which the follower has synced its log.
         self.fetch_offset = UNKNOWN_OFFSET
@@ -89,9 +90,9 @@ class FollowerProgress:
         #: Whether the follower is in the ISR that the leader wants, so that no change need be
         #: proposed.
         self.in_target_isr = False
-        #: The reads for the follower's fetches; None if they do not count (F5).
+        #: The reads for the follower's fetches; None if they do not keep the follower in sync (F5).
         self.reads: PendingReads | None = None
-        #: The reads for the follower's fetches, for display, even if they do not count.
+        #: The reads for the follower's fetches, for display, even if `reads` is None.
         self.reads_shown: PendingReads | None = None
         #: Arrival time of the first fetch whose `reads` may keep the follower in sync.
         self.reads_since_ms = NEVER_MS
@@ -110,7 +111,7 @@ class FollowerProgress:
     ) -> None:
         """Record a fetch (F2); `leader_end_offset` is the leader's LEO when the fetch arrives.
 
-        `reads` are the follower's reads, None if they do not count (F5).
+        `reads` are the follower's reads, None if they do not keep the follower in sync (F5).
         """
         if reads is not None or self.reads is not None:
             self._reads_for_fetch(fetch_offset, leader_end_offset, now_ms, reads)
@@ -128,7 +129,7 @@ class FollowerProgress:
         self.broker_epoch = broker_epoch
 
     def fetched_from(self, fetch_offset: int, is_synced: bool, flush_before_ack: bool) -> int:
-        """Record the offset of a fetch; return the end of the follower's log as it counts (V69).
+        """Record the offset of a fetch; return the log end for the high watermark (V69).
 
         `is_synced` means that the follower has synced its log up to `fetch_offset`.
         """
@@ -165,7 +166,7 @@ class FollowerProgress:
         )
 
     def pending_reads(self, now_ms: int) -> int:
-        """Return for how many of the follower's fetches the leader reads, counted (F5) or not."""
+        """Return the number of the follower's fetches for which the leader still reads."""
         if self.reads_shown is None:
             return 0
         return self.reads_shown.count(self.broker_epoch, NEVER_MS, now_ms)
@@ -209,7 +210,7 @@ class FollowerProgress:
         )
 
     def forget_reads(self) -> None:
-        """Count no further reads for the follower; keep the time of the last finished read (F6)."""
+        """Ignore the follower's pending reads from now on; keep the end of the last read (F6)."""
         self.last_caught_up_ms = self.caught_up_ms()
         self.reads = None
         self.reached_previous_end = False

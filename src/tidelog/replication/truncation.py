@@ -27,8 +27,9 @@ def offset_on_becoming_follower(log_end_offset: int, high_watermark: int) -> int
 def before_damage(damaged_offset: int, broker_id: int, members: Container[int]) -> int | None:
     """Return the offset to which a follower truncates a damaged log; None to keep the log.
 
-    `members` are the ISR and the eligible replicas of the term that begins. Committed records count
-    on each member, so a member keeps even a damaged log and requests to leave the members (V68).
+    `members` are the ISR and the eligible replicas of the term that begins. A member counts as
+    having the committed records, so it keeps even a damaged log and requests to leave the members
+    (V68).
     """
     return None if broker_id in members else damaged_offset
 
