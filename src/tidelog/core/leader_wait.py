@@ -16,7 +16,7 @@ from tidelog.core.types import NO_LEADER
 
 
 class MemberStatus(IntEnum):
-    """The part of a member in a partition's wait for a leader."""
+    """Status of a member for the election of its partition's next leader."""
 
     #: The member is registered; the controller has not asked for its log end.
     REGISTERED = 0

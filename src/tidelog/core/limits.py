@@ -90,8 +90,8 @@ MESSAGE_MAX_BYTES = MIB + 12
 #: Longest topic name (rule V24).
 MAX_TOPIC_NAME_CHARS = 249
 #: Partitions of one CreateTopics or AlterPartition request, which bounds one decision of the
-#: controller. An AlterPartition request may name as many partitions as its sender hosts, even if
-#: they are more.
+#: controller. An AlterPartition request may name as many partitions as its sender hosts, even above
+#: `MAX_PARTITIONS_PER_REQUEST`.
 MAX_PARTITIONS_PER_REQUEST = 10_000
 #: Preferred replicas that one decision elects; a longer decision would delay elections of
 #: partitions without a leader.
