@@ -1,9 +1,9 @@
 """The command tree, and the errors and exit codes that all commands share.
 
 The exit codes are 0 for done, 1 for failed, 2 for wrong usage, and 3 for a cluster that could not
-be reached. An error is one message on standard error, without a traceback. The message states what
-failed, where, and if possible the remedy. Ctrl-C exits with 130, as shells do. When the reader of
-the output goes away (`| head`), the command exits with 1 and prints no message.
+be reached. An error is one message on standard error, without a traceback. An error message states
+what failed, where, and if possible the remedy. Ctrl-C exits with 130, as shells do. When the reader
+of the output goes away (`| head`), the command exits with 1 and prints no message.
 """
 
 from __future__ import annotations

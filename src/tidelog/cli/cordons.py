@@ -64,9 +64,9 @@ def mark_bad(
 ) -> None:
     """Give log directories up as if they had failed, until the broker restarts.
 
-    The replicas in the log directories go offline, and other replicas lead. The last good directory
-    of a broker is refused, and with it all directories that are named beside it. The request goes
-    to the inter-broker listener.
+    The replicas in the log directories go offline, and other replicas lead. A request that names a
+    broker's last good directory is refused as a whole. The request goes to the inter-broker
+    listener.
     """
     paths = plain(paths)
     with cluster.client() as client:
@@ -114,7 +114,8 @@ def cordoned_after(
 ) -> list[str]:
     """Return the cordoned directories after a command, in the order of the broker's directories.
 
-    `known` are all directories of the broker. Raises NotFoundError for any other path.
+    `known` are all directories of the broker. Raises NotFoundError for a path that is not in
+    `known`.
     """
     wanted = plain(paths)
     for path in wanted:

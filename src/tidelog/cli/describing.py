@@ -217,7 +217,7 @@ def _replica_row(partition: PartitionDescription, replica: ReplicaProgress) -> t
 
 
 def _why_frozen(partition: PartitionDescription) -> str | None:
-    """Return why a tidelog leader commits no record: the partition has eligible replicas (E1)."""
+    """Return why a leader commits no record while its partition has eligible replicas (E1)."""
     progress = partition.replica_progress or ()
     if not partition.elr or not any(replica.leader and replica.registered for replica in progress):
         return None

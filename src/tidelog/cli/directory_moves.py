@@ -146,7 +146,7 @@ def carry_out(
 
 
 def say_refused(outcomes: Mapping[ReplicaPlace, ErrorCode], *, may_be_missing: bool) -> int:
-    """Name the refused moves; return how many there are."""
+    """Print the refused moves; return how many there are."""
     refused = 0
     for place, error in outcomes.items():
         if not is_begun(error, may_be_missing=may_be_missing):

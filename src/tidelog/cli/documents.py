@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def prints(document: Any) -> Callable[[F], F]:
-    """Mark a command with the document that it prints: a class of this module, or a list."""
+    """Mark a command with the document that it prints: a class of this module, or its list."""
 
     def mark(command: F) -> F:
         command.__prints__ = document  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ class GroupLoss:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoss:
-    """The losses by a removed partition: its first offset and end, bytes of one replica, groups."""
+    """The losses with a removed partition: its offsets, bytes of one replica, groups' offsets."""
 
     partition: int
     first_offset: int
@@ -473,8 +473,8 @@ class MoveListed(OfPartition):
     `throttle` is in bytes a second for each broker, null without one; `throttle_configured` is the
     lowest rate that brokers are configured with for these copies (KIP-73), null without one.
     `paused` is the reason for which the added replicas pause their copies, empty where they copy.
-    `request_id` names the accepted request of this very move, the czxid of its node below
-    /admin/reassignments; null without one.
+    `request_id` identifies the accepted request of this move: the czxid of its node below
+    /admin/reassignments, null if there is no such node.
     """
 
     replicas: tuple[int, ...]
@@ -529,9 +529,10 @@ class MoveVerified(OfPartition):
     """The progress of one partition's move.
 
     `state` is done, moving, queued or elsewhere; in moving_elsewhere and queued_elsewhere the move
-    has another target. With moving_directory, only a replica's log directory is not the wanted
-    directory. With changed, another request has replaced the given request. With in_place, the
-    replicas are the wanted replicas, and no request is recorded any more.
+    has another target. With `state` moving_directory, the replicas are right, but a replica is not
+    yet in its wanted log directory. With `state` changed, another request has replaced the given
+    request. With `state` in_place, the replicas are the wanted replicas, and no request is recorded
+    any more.
     """
 
     state: str

@@ -98,7 +98,7 @@ def _begin(client: BlockingClient, broker: int, paths: Sequence[str]) -> None:
 
 
 def say_lacking(planned: Sequence[PlannedDirectoryMove]) -> int:
-    """Name the replicas that fit nowhere; return how many there are."""
+    """Print the replicas that fit nowhere; return how many there are."""
     lacking = [each for each in planned if each.target is None]
     for each in lacking:
         say(
@@ -178,7 +178,7 @@ def _print(
         )
         return
     fitting = [each for each in planned if each.target is not None]
-    if fitting:  # replicas that fit nowhere are named already
+    if fitting:  # replicas that fit nowhere have been printed already
         print_planned([planned_document(broker, each, is_begun=is_begun) for each in fitting])
     for each in left:
         if is_begun and not each.replicas:

@@ -124,7 +124,7 @@ def drain(
 
 
 def _moving_off(client: BlockingClient, leaving: frozenset[int]) -> list[TopicPartition]:
-    """Return the partitions whose moves, under way or queued, take replicas off `leaving`."""
+    """Return the partitions with moves, under way or queued, off brokers in `leaving`."""
     moves, metadata = client.reassignments(), client.metadata()
     targets = {tp: each.target for tp, each in moves.queued.items()}
     targets |= {tp: each.target for tp, each in moves.under_way.items()}
@@ -139,10 +139,11 @@ def _moving_off(client: BlockingClient, leaving: frozenset[int]) -> list[TopicPa
 def _await_none(
     what: str, look: Callable[[], list[TopicPartition]], timeout_s: float, sentence: str
 ) -> None:
-    """Poll `look` until it returns no partition; NotYetError puts the remaining ones into
+    """Poll `look` until it returns no partition; NotYetError puts the remaining partitions into
     `sentence`.
 
-    Brokers learn the end of a move one after the other, so the first response may be out of date.
+    Brokers learn the end of a move one after the other, so `look` may return partitions whose moves
+    have ended.
     """
     left: list[TopicPartition] = []
 
@@ -177,7 +178,7 @@ def _held_by(client: BlockingClient, brokers: frozenset[int]) -> list[TopicParti
 def _led_for_others(
     client: BlockingClient, leaving: frozenset[int], blocked: Collection[TopicPartition]
 ) -> list[TopicPartition]:
-    """Return the partitions that `leaving` lead although their preferred replica is elsewhere.
+    """Return the partitions that brokers in `leaving` lead in place of other preferred leaders.
 
     Partitions of `blocked`, which the plan could not move, are excluded: their preferred replica
     may be dead.

@@ -198,7 +198,7 @@ def _unknown(client: BlockingClient, name: str) -> NotFoundError:
 
 
 def _check_unused(client: BlockingClient, name: str, execute: bool) -> str:
-    """Return the group's state; raise NotFoundError if it has members; a preview only warns."""
+    """Return the group's state; raise NotFoundError if it has members, or warn for a preview."""
     found = client.describe_group(name)
     if found.state in (EMPTY, DEAD):
         return found.state
@@ -212,7 +212,7 @@ def _check_unused(client: BlockingClient, name: str, execute: bool) -> str:
 
 
 def _report_new_group(client: BlockingClient, name: str, execute: bool) -> None:
-    """Report a new group: a mistyped name would create a group."""
+    """Report that a group is new, because a mistyped name would create a group."""
     known = [each.group for each in client.list_groups() if each.group != name]
     made = "is new: it had no committed offsets" if execute else "would be new"
     say(f"tidelog: group {name!r} {made}{nearest(name, known) if known else ''}")

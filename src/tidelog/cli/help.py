@@ -1,7 +1,7 @@
 """Help pages as plain text: whole words and whole option names at any width.
 
 typer's pages interpret square brackets as markup, shorten option names to fit a table, and end
-summaries with dots. The pages of this module print every character of the help texts. Lines break
+summaries with dots. The pages of this module show the help texts as they are written. Lines break
 only between words; an example that needs a second line ends its first line with a backslash, as
 shells want it.
 """
@@ -89,8 +89,8 @@ class CommandGroup(typer.Typer):
 def _with_groups(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a command with an option for each field of its groups of options.
 
-    A group is a parameter whose class is a dataclass. Options of groups stand behind the command's
-    own options. A command with --output also gets --compact.
+    A group of options is a parameter whose class is a dataclass. Options of groups follow the
+    command's own options. A command with --output also gets --compact.
     """
     hints = typing.get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {
@@ -222,7 +222,7 @@ def _noted(text: str | None, notes: Sequence[str]) -> str:
 
 
 def _first_sentence(text: str | None) -> str:
-    """Return the first paragraph without its full stop, for a list."""
+    """Return the first paragraph of a help text without its full stop, for a list."""
     return " ".join((text or "").split("\n\n")[0].split()).removesuffix(".")
 
 

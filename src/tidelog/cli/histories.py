@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 app = CommandGroup("Histories of clients' operations.")
 
-#: Number of anomalies of one name that are printed without --all.
+#: Number of anomalies of one kind that are printed without --all.
 _TOLD_OF_EACH = 3
 
 
@@ -68,7 +68,8 @@ def check(
 
     started = time.monotonic()
     checker = HistoryChecker(has_final_read=final_read)
-    # The cycle collector would take a third of the time, and a history has no reference cycles.
+    # Python's cycle collector would take a third of the time, and a history has no reference
+    # cycles.
     gc.disable()
     try:
         with open(file, "rb") as lines:

@@ -44,7 +44,7 @@ def show_moves(client: BlockingClient, output: OutputFormat) -> None:
 
 
 def _throttle_text(progress: MoveProgress) -> str | None:
-    """Return the lowest rate that limits a move; mark a configured rate: it outlives the move."""
+    """Return a move's lowest rate limit; mark a configured throttle, which outlives the move."""
     own, configured = progress.move.throttle or None, progress.configured_rate
     if configured is not None and (own is None or configured < own):
         return f"{size_text(configured)}/s (configured)"
@@ -169,7 +169,7 @@ class _Shown:
 
 
 class _Lines(_Shown):
-    """Samples as lines: one for each move, and one for its end."""
+    """Samples as lines: one for each move under way, and one for each move that ended."""
 
     def show(self, found: Sequence[MoveProgress]) -> None:
         """Print the moves of the sample, and the moves that ended since the previous sample."""

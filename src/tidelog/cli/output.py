@@ -68,12 +68,12 @@ def marked_out_of_sync(broker: Any) -> Marked:
 
 
 def marked_leader(partition: Any) -> Marked:
-    """Return the leader of a partition as a marked cell."""
+    """Return the leader of a partition for a table, coloured if there is no leader."""
     return Marked.where(partition.leader == NO_LEADER, partition.leader, WRONG)
 
 
 def marked_isr(partition: Any) -> Marked:
-    """Return the ISR of a partition as a marked cell."""
+    """Return the ISR of a partition for a table, coloured if a replica is missing."""
     return Marked.where(len(partition.isr) < len(partition.replicas), partition.isr, DOUBTFUL)
 
 
@@ -107,7 +107,7 @@ def print_json(document: Any) -> None:
 
 
 def print_document(document: Any) -> None:
-    """Print a document of `cli/documents.py`, or a list of them, as JSON."""
+    """Print a document of `cli/documents.py`, or a list of documents, as JSON."""
     if isinstance(document, list | tuple):
         print_json([asdict(each) for each in document])
     else:
@@ -115,7 +115,7 @@ def print_document(document: Any) -> None:
 
 
 def printed(document: Any, output: OutputFormat) -> bool:
-    """Print a document, or a list of them, if JSON is wanted; return whether it was printed."""
+    """Print a document or a list of documents if JSON is wanted; return whether it is."""
     if output is OutputFormat.JSON:
         print_document(document)
     return output is OutputFormat.JSON
@@ -154,7 +154,7 @@ def print_rows(
 
 
 def or_none(value: str) -> str | None:
-    """Return a text; None if it is empty."""
+    """Return a text, but None for an empty text."""
     return value or None
 
 

@@ -43,7 +43,7 @@ class Parameter:
 
     @property
     def declared(self) -> list[str]:
-        """Return the spellings of an option: those that set a flag precede those that unset it."""
+        """Return an option's spellings; for a flag, spellings that set it precede all others."""
         # typer stores the first spelling of an annotated option as its default value.
         given = [self.info.default, *(self.info.param_decls or ())]
         words = [each for each in given if isinstance(each, str) and each.startswith("-")]

@@ -160,7 +160,7 @@ def _elected(
 def _new_starts(
     client: BlockingClient, chosen: list[TopicPartition], target: int
 ) -> dict[TopicPartition, int]:
-    """Return the new first offset of each partition; NotFoundError for an offset above its end."""
+    """Return the new first offset of each partition; NotFoundError for an offset above the end."""
     ends = client.list_offsets(dict.fromkeys(chosen, LATEST))
     starts = client.list_offsets(dict.fromkeys(chosen, EARLIEST))
     found = {}

@@ -86,8 +86,8 @@ def plan(
 ) -> None:
     """Plan the moves that balance the cluster, each with its reason; change nothing.
 
-    A table shows the moves, -o json prints the file for tidelog reassign execute, which refuses a
-    partition whose replicas have changed. Other plans come from commands with --dry-run: topics
+    A table shows the moves, and -o json prints the file for tidelog reassign execute, which refuses
+    a partition whose replicas have changed. Other plans come from commands with --dry-run: topics
     alter --replication-factor, topics move, brokers decommission, brokers drain. For a balance of
     the load, see tidelog pipeline plan.
     """

@@ -164,7 +164,7 @@ class _Newcomers:
         self._due_s = time.monotonic() + _LOOK_INTERVAL_S
 
     def in_time(self) -> None:
-        """Search for new partitions if the interval is over."""
+        """Search for new partitions if the interval since the last search has passed."""
         if not self._topics or time.monotonic() < self._due_s:
             return
         topics = self._client.metadata(self._topics).topics.values()
@@ -196,7 +196,7 @@ class _Committer:
         self._due_s = time.monotonic() + _COMMIT_INTERVAL_S
 
     def in_time(self) -> None:
-        """Commit if the interval is over."""
+        """Commit if the interval since the last commit has passed."""
         if time.monotonic() >= self._due_s:
             self.commit()
             self._due_s = time.monotonic() + _COMMIT_INTERVAL_S

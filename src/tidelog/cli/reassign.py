@@ -278,7 +278,7 @@ def list_moves(
 
     With --watch, samples with rates and remaining times follow. A terminal shows a bar for each
     move; in a file or a pipe, each sample has a line for each move. With --watch, -o json prints a
-    line for each sample: time_ms, and moves in the form below.
+    line for each sample: time_ms, and the moves as without --watch.
     """
     with cluster.client() as client:
         if watch:
@@ -372,5 +372,5 @@ def _state(
 
 
 def _in_directories(state: str, is_astray: bool) -> str:
-    """Return the state of a partition, given that a replica may be in a wrong directory."""
+    """Return a partition's state: moving_directory if only a replica's directory is wrong."""
     return "moving_directory" if state == "done" and is_astray else state

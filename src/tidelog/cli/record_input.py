@@ -1,4 +1,4 @@
-"""Bytes into records for `tidelog produce`: delimiters, keys, headers, as in kcat.
+"""Conversion of bytes into records for `tidelog produce`: delimiters, keys, headers, as in kcat.
 
 Bytes are taken as they are, in any encoding. Input ends with or without a delimiter; an empty line
 is a record with an empty value. Delimiters may be written with escapes, such as those of a tab and
@@ -21,7 +21,7 @@ from tidelog.core.limits import MAX_REQUEST_BYTES
 from tidelog.records.builder import NewRecord
 
 _READ_BYTES = 256 * 1024
-#: Seconds without further input after which the read records are sent, as for typed input.
+#: Seconds without further input after which the read records are sent, for example typed records.
 _LINGER_S = 0.005
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\", "e": "\x1b", "a": "\a"}
@@ -99,8 +99,8 @@ def pieces(descriptor: int, delimiter: bytes) -> Iterator[bytes | None]:
         chunk = os.read(descriptor, _READ_BYTES)
         if not chunk:
             break
-        # A delimiter that was not found before ends in the new bytes, and may begin in the earlier
-        # bytes.
+        # A new delimiter may begin in the earlier bytes, so the search begins shortly before the
+        # new bytes.
         searched = max(0, len(held) - len(delimiter) + 1)
         held += chunk
         if held.find(delimiter, searched) >= 0:

@@ -69,7 +69,7 @@ class _DocumentedCommand:
 
 
 def reference(app: typer.Typer) -> str:
-    """Return the whole text, with the commands in their order."""
+    """Return the whole text of the page, with the commands in their order."""
     commands = list(_commands(app, "tidelog"))
     shared = {
         parameter.name: parameter
@@ -134,7 +134,7 @@ def _section(command: _DocumentedCommand) -> Iterator[str]:
 
 
 def _option_table(options: list[Parameter], varying: str = "") -> Iterator[str]:
-    """Yield the table of options; the default of `varying` differs between commands."""
+    """Yield the table of options; the default of the option `varying` differs between commands."""
     yield "| option | meaning | default |\n|---|---|---|\n"
     for option in options:
         names = ", ".join(f"`{word}`" for word in option.declared)
@@ -184,7 +184,7 @@ def _fields(element: Any, indent: str) -> Iterator[str]:
 
 
 def _words(hint: Any, inner: Any) -> str:
-    """Return the JSON words of a type; a union has several."""
+    """Return the name of a type in JSON; a union has several names."""
     members = [each for each in typing.get_args(hint) if each is not type(None)]
     if isinstance(hint, types.UnionType) and len(members) > 1:
         return " or ".join(_type_word(each) for each in members)

@@ -35,7 +35,7 @@ def _since(duration: str) -> ResetPlan:
     return ResetPlan(timestamp=record_time(moment_ms))
 
 
-#: The options that choose a target, and the plan that each option makes of its value.
+#: The options that choose a target, each with the function from its value to the target.
 _WAYS: Final[Mapping[str, Callable[[Any], ResetPlan]]] = {
     "--to-earliest": lambda _: ResetPlan(timestamp=EARLIEST),
     "--to-latest": lambda _: ResetPlan(timestamp=LATEST),
@@ -48,7 +48,7 @@ _WAYS: Final[Mapping[str, Callable[[Any], ResetPlan]]] = {
 
 
 def plan_of(values: Mapping[str, object]) -> ResetPlan:
-    """Return the chosen plan; raise a usage error unless exactly one option is given.
+    """Return the target of the given option; raise a usage error unless exactly one is given.
 
     In `values`, None and False mark an option that is not given.
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidelog.sim.search_coverage import Coverage
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-#: Number of lines of a run's story that are printed with a violation.
+#: Number of a run's last events that are printed with a violation.
 _STORY_LINES = 30
 
 
@@ -40,7 +40,7 @@ class Interruptions:
     """A context in which signals raise Interrupted, once; `number` is the signal that came.
 
     Python drops an exception inside a finalizer or a callback of a weak reference, so check
-    `number`, too. Python's message about the lost exception is suppressed.
+    `number`, too. Python's message about a dropped Interrupted is suppressed.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,8 @@ def _with_progress(found: Iterable[RunResult], number: int | None) -> Iterator[R
 def say_violation(result: RunResult, shrink_s: float) -> None:
     """Print a violation, with the command that shows it step by step.
 
-    Further lines show how to keep the seed, a reduction of the run, and the run's last events.
+    Lines below the violation show how to keep the seed as a test, a shrunken run, and the last
+    events of the run.
     """
     from tidelog.sim.job import Job
     from tidelog.sim.known_seeds import line_to_add

@@ -1,9 +1,9 @@
 """`tidelog sim`: a cluster of simulated brokers, seed by seed.
 
-`run` searches for violations and sums up the runs. `replay` prints one seed step by step or as a
-story. `shrink` finds a small part of the run that still shows a violation. Equal seeds give equal
-runs in every process, so the command may spread seeds over processes. `--mutant` imports modules
-from the working directory, as `python -m` does.
+`run` searches for violations and sums up the runs. `replay` prints the run of one seed, step by
+step or only the facts that matter. `shrink` finds a small part of the run that still shows a
+violation. Equal seeds give equal runs in every process, so the command may spread seeds over
+processes. `--mutant` imports modules from the working directory, as `python -m` does.
 """
 
 from __future__ import annotations
@@ -226,8 +226,9 @@ def shrink(
 ) -> None:
     """Find a small run that shows the violation of a seed.
 
-    The small run has fewer faults, clients, groups, topics and partitions, and takes less time.
-    Prints the command that shows the small run. The exit code is 1 if the seed shows no violation.
+    The shrunken run has fewer faults, clients, groups, topics and partitions, and takes less time.
+    Prints the command that shows the shrunken run. The exit code is 1 if the seed shows no
+    violation.
     """
     from tidelog.sim.job import Job
 
@@ -304,7 +305,7 @@ def check_time(option: str, value: float) -> None:
 def _jobs(
     seeds: str, seeds_file: str, profile: str, mutant: str, faults: str, minutes: float, policy: str
 ) -> tuple[Iterator[Job], int | None]:
-    """Return the jobs, and the number of jobs if no time limit decides it."""
+    """Return the jobs, and the number of jobs unless a time limit decides the number."""
     from tidelog.sim.job import Job
 
     if seeds_file:

@@ -36,7 +36,7 @@ _SHOWN_BYTES = 60
 
 app = CommandGroup("Metadata stores: move a cluster between them.")
 
-#: A function that reads all nodes of a store; the text is the store's name for errors.
+#: A function that reads all nodes of a store; its second argument names the store in errors.
 ReadTree = Callable[[MetadataStore, str], Awaitable[SavedTree]]
 StoreArgument = Annotated[
     str,
@@ -82,7 +82,8 @@ def create(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
 def accept(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
     """Accept a store restored from an older copy, so that `tidelog health` stops reporting it.
 
-    Refused while a partition without a leader waits for brokers whose logs were not compared.
+    The command is refused while a partition without a leader waits for brokers whose logs were not
+    compared.
     """
     with _named(store, timeout) as named:
         _require_store(named)
@@ -169,7 +170,7 @@ def _read(store: str, timeout: float, read_tree: ReadTree = transfer.read_tree) 
 
 
 def _use(named: NamedStore, act: Callable[[MetadataStore], Awaitable[T]]) -> T:
-    """Open a store, and return the result of a function of the store."""
+    """Open a store, call a function with the store, and return the result."""
 
     async def used() -> T:
         async with _opened(named) as opened:
@@ -187,7 +188,7 @@ def _require_store(named: NamedStore) -> None:
 
 @contextlib.contextmanager
 def _named(text: str, timeout: float) -> Iterator[NamedStore]:
-    """Yield the store that a word names; run a local cluster's ZooKeeper server for that time."""
+    """Yield the store that an argument names; a local cluster's ZooKeeper server runs meanwhile."""
     wait_key, wait_ms = "zookeeper.connection.timeout.ms", str(int(timeout * 1000))
     if text.startswith(("embedded:", "zookeeper://")):
         given = {"broker.id": "0", wait_key: wait_ms, "metadata.store": text}

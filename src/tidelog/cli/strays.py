@@ -155,7 +155,7 @@ def _is_meant(stray: StrayReplica, name: str) -> bool:
 def _by_partition(
     wanted: Sequence[StrayReplica], metadata: ClusterMetadata
 ) -> list[list[StrayReplica]]:
-    """Return the strays of each partition in the order of restoring: only each broker's latest.
+    """Return each partition's strays, the latest of each broker, in the order to restore them.
 
     The leader's stray is first, and strays of brokers in the ISR follow.
     """

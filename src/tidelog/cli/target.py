@@ -140,7 +140,7 @@ class ClusterOptions:
         return choose_target(self.bootstrap, self.directory).client(self.timeout)
 
     def printed(self, document: Any) -> bool:
-        """Print the document, or a list of them, if JSON is wanted; return whether it is."""
+        """Print a document or a list of documents if JSON is wanted; return whether it is."""
         return printed(document, self.output)
 
 
@@ -171,7 +171,7 @@ def local_cluster(directory: str) -> LocalCluster:
 
 
 def _warn_of_other(address: str) -> None:
-    """Warn that an address is not the cluster of the default directory, if there is one."""
+    """Warn if the default directory has a cluster, and an address belongs to another cluster."""
     try:
         cluster = LocalCluster.existing(DEFAULT_DIRECTORY)
     except LocalClusterError:

@@ -129,10 +129,10 @@ def alter(
 ) -> None:
     """Set and unset configurations of a topic, or change how many replicas its partitions have.
 
-    Configurations that are not named stay. A min.insync.replicas above the replication factor
-    counts as the replication factor. With --replication-factor the command moves partitions and has
-    the output of topics move. The options --save-rollback to --wait apply only with
-    --replication-factor.
+    Configurations that are not named stay unchanged. A min.insync.replicas above the replication
+    factor counts as the replication factor. With --replication-factor the command moves partitions,
+    and prints what `tidelog topics move` prints. The options --save-rollback to --wait apply only
+    with --replication-factor.
     """
     if replication_factor is not None:
         if config or delete_config:

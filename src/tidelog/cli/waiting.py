@@ -36,7 +36,7 @@ def wait_for(
 ) -> None:
     """Return when `count` reaches `total`. Raises NotYetError after `timeout_s`, naming `what`.
 
-    `left` is shown beside the progress bar.
+    The text that `left` returns is shown beside the progress bar.
     """
     deadline = time.monotonic() + timeout_s
     console = Console(stderr=True)

@@ -49,8 +49,8 @@ def audit(
     """Check every batch of every replica, and compare the replicas up to the high watermark.
 
     Reads log directories, of this project's brokers or Apache Kafka's, running or not. With the
-    address of a broker, the command also knows assignments, ISRs and compacted topics. Names damage
-    by file, byte and offset.
+    address of a broker, the command also knows assignments, ISRs and compacted topics. The report
+    names damage by file, byte and offset.
     """
     paths, asked = _what(directories or [], bootstrap, directory)
     with how.session("tidelog audit") as spark:

@@ -224,8 +224,8 @@ def compact(
 ) -> None:
     """Merge the small files of a table into larger ones, by one commit.
 
-    The merged files are counted against the files that they replace. Replaced files are deleted by
-    a compaction that runs after the time to keep them.
+    The command checks that the merged files have the records of the files that they replace.
+    Replaced files are deleted by a compaction that runs after the time to keep them.
     """
     with session("tidelog compact", cores, memory) as spark:
         from tidelog.spark.pipelines.compact import compact as run_compaction
@@ -252,7 +252,7 @@ def prove(
     memory: MemoryOption = "1g",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Count a table's records again: offsets against manifests, or a numbered column.
+    """Count a table's records again: compare offsets with manifests, or check a numbered column.
 
     The last line is the verdict; the exit code is 1 if a record is lost or doubled.
     """

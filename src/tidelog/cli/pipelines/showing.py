@@ -30,7 +30,7 @@ from tidelog.spark.pipelines.report import PipelineReport
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: The value of `prints` of every verb that shows a report.
+#: Description of the JSON document that every verb with a report prints.
 REPORT_DOCUMENT = (
     "an object with `title`, `verdict`, `holds` (false: exit code 1), `facts` by name, `tables`"
     " (each with `title`, `columns`, `rows` as objects by column, `note`) and `figures` with the"
@@ -59,7 +59,7 @@ class ReportOptions:
 def show(report: PipelineReport, output: OutputFormat, html: Path | None) -> None:
     """Print a report and write its page; raise typer.Exit(1) if the report's check failed.
 
-    The page is written last, so that an unwritable page costs no report.
+    The page is written last, so that the report is printed even if the page cannot be written.
     """
     if output is OutputFormat.JSON:
         print_json(report.to_json())
