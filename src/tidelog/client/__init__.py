@@ -3,7 +3,7 @@
 A driver makes the calls one after the other; `runtime/blocking.py` is a driver over plain sockets.
 The client has no transactions.
 
-Begin with `steps`, the calls and pauses between an operation and its driver. `bootstrap` parses
+Read `steps` first: the calls and pauses between an operation and its driver. `bootstrap` parses
 addresses, `versions` negotiates API versions, `cluster` is the Metadata response. `routing` finds
 the broker for a request, `coordinators` the coordinator of a group. `retries` decides which errors
 are retriable.

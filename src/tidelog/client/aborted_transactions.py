@@ -1,10 +1,10 @@
 """Batches of aborted transactions in one fetch, for read_committed (KIP-98).
 
 A broker responds with the aborted transactions that overlap the fetched offsets: the producer id
-and the first offset of each. A transaction ends at its marker. The predicate holds for all
-transactional batches of the producer between first offset and marker. The state belongs to one
-response: the next response lists a transaction again that is still open at its start. This module
-uses neither Arrow nor sockets.
+and the first offset of each. A transactional batch of the producer is aborted if it lies between
+the first offset and the abort marker of a transaction. Each response needs a new
+`AbortedTransactions`, because each response lists all aborted transactions that are open at its
+start. This module uses neither Arrow nor sockets.
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ class TopicAdmin:
 
 
 class _Uncertain:
-    """Whether an earlier try may have taken effect."""
+    """Whether an earlier try of a request may have taken effect."""
 
     __slots__ = ("tried",)
 

@@ -52,7 +52,7 @@ class RangeAssignor:
     def assign(
         self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
     ) -> Shares:
-        """Assign topic by topic, so that topics with equal partition counts go together."""
+        """Assign topic by topic; members get equal partition numbers of topics of equal size."""
         shares: Shares = {member: [] for member in members}
         ordered = sorted(members, key=lambda member: members[member].instance_id or member)
         for topic in sorted(partition_counts):
@@ -72,8 +72,8 @@ class CooperativeStickyAssignor:
     """The assignor that keeps partitions with their owners as far as shares stay balanced.
 
     The move of a partition takes two rebalances. In the first rebalance, the owner revokes the
-    moved partition, and no member owns it. The former owner then rejoins, and the second rebalance
-    gives the partition to another member.
+    moved partition, and no member owns it. The former owner rejoins after the first rebalance, and
+    the second rebalance gives the moved partition to another member.
     """
 
     name = "cooperative-sticky"
@@ -119,7 +119,7 @@ def _sticky(
     members: Mapping[str, MemberSubscription],
     owners: Mapping[TopicPartition, str],
 ) -> Shares:
-    """Return each member's final share: its own partitions, balanced by one move at a time."""
+    """Return each member's partitions: the owned partitions, balanced by one move at a time."""
     shares: Shares = {member: [] for member in sorted(members)}
     for tp in sorted(owners):
         shares[owners[tp]].append(tp)
@@ -135,7 +135,7 @@ def _sticky(
 
 
 def _move_one(shares: Shares, members: Mapping[str, MemberSubscription]) -> bool:
-    """Move one partition to a member with at least two fewer; return whether a partition moved."""
+    """Move a partition to a member with at least two fewer partitions; return whether it moved."""
     for giver in sorted(shares, key=lambda member: (-len(shares[member]), member)):
         for tp in reversed(shares[giver]):
             taker = _least(shares, _subscribed(tp.topic, members))

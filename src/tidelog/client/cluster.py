@@ -63,7 +63,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """A topic, or only the `error` because of which the response has no topic."""
+    """A topic; if the response has an error in place of the topic, only `error` is set."""
 
     name: str
     topic_id: TopicId = ZERO_TOPIC_ID

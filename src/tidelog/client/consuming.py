@@ -73,7 +73,7 @@ class _Progress:
     #: Records fetched ahead, and the offset after these records and after skipped records.
     ahead: deque[Record] = field(default_factory=deque)
     ahead_end: int = 0
-    #: The end of readable records in the last response; -1 before the first response.
+    #: The offset after the readable records in the last response; -1 before the first response.
     end: int = -1
 
 

@@ -1,7 +1,7 @@
 """Coordinators of groups: any broker finds them, and a rejection invalidates them.
 
 After a rejection or a broken connection, the next try looks up the coordinator again. From version
-4 on the lookup has the form of KIP-699.
+4 on FindCoordinator has the form of KIP-699.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Moves of replicas between the log directories of their broker (D11, KIP-113).
 
-Each broker moves its own replicas. An acknowledgement says that the move has begun; `PartitionAdmin
-.describe_log_dirs` shows the future replica until it replaces the current one. A request for a move
-may be repeated without a second move.
+Each broker moves its own replicas. An acknowledgement says that the move has begun;
+`describe_log_dirs` then shows the future replica until it replaces the current replica. A request
+for a move may be repeated without a second move.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class DirectoryMoveAdmin:
     ) -> Operation[list[PlannedDirectoryMove]]:
         """Return the moves that would empty log directories, without starting them (D12).
 
-        The API is tidelog's own. Raises KafkaError if the directories cannot be drained.
+        Only tidelog's brokers serve the request. Raises KafkaError if the directories cannot be
+        drained.
         """
         return self._plan(broker_id, PlanLogDirMovesRequest(list(paths)))
 
@@ -102,7 +103,8 @@ class DirectoryMoveAdmin:
         """Return the moves that would balance a broker's log directories, without starting them
         (D15).
 
-        A threshold of None means the broker's own. The API is tidelog's own. Raises KafkaError.
+        A threshold of None means the broker's own. Only tidelog's brokers serve the request. Raises
+        KafkaError.
         """
         threshold = OWN_THRESHOLD if threshold_percent is None else threshold_percent
         return self._plan(broker_id, PlanLogDirMovesRequest([], threshold))

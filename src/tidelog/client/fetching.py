@@ -43,7 +43,7 @@ _ANSWER_MARGIN_MS: Final = 5_000
 
 
 class ListedOffset(NamedTuple):
-    """A listed offset; -1 if no record is that new. `timestamp` is -1 for earliest and latest."""
+    """A listed offset, -1 if all records are older. `timestamp` is -1 for earliest and latest."""
 
     offset: int
     timestamp: int
@@ -59,7 +59,7 @@ class AbortedRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """The response for one partition; an offset is -1 if `error` hides it."""
+    """The response for one partition; an offset is -1 if `error` keeps it unknown."""
 
     high_watermark: int
     log_start_offset: int
@@ -115,7 +115,7 @@ class LogReader:
     def positions(
         self, starts: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
     ) -> Operation[dict[TopicPartition, int]]:
-        """Return offsets like `list_offsets`; return a log's end if no record is that new."""
+        """Return offsets like `list_offsets`; return a log's end if all its records are older."""
         listed = yield from self.list_offsets(starts, isolation_level)
         too_new = {tp: LATEST for tp, each in listed.items() if each.offset < 0}
         if too_new:
@@ -143,8 +143,8 @@ class LogReader:
     ) -> Operation[dict[TopicPartition, FetchedPartition]]:
         """Fetch records from each offset on, one request per leader, one after the other.
 
-        The result has the errors of partitions that are not retriable (mostly OFFSET_OUT_OF_RANGE).
-        Retriable errors are retried, then raised.
+        Non-retriable errors of partitions (mostly OFFSET_OUT_OF_RANGE) are in the result. Requests
+        with retriable errors are retried, then raise the error.
         """
         done: dict[TopicPartition, FetchedPartition] = {}
 

@@ -7,7 +7,8 @@ other members get its partitions (KIP-62). Only the next poll acts on the coordi
 so that no partition is revoked while its records are processed.
 
 `beat` may run in another thread than the polls, so `Heartbeats` has a router of its own.
-`Heartbeats` reads the membership as one value, and stores a response as one value.
+`Heartbeats` reads the membership in one step, and stores a response in one step, so the threads
+need no lock.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Heartbeats:
         return self._now_ms() >= self._due_ms
 
     def sent(self) -> None:
-        """Note the response to a heartbeat, or to a request that counts as a heartbeat."""
+        """Record the response to a heartbeat, or to a request that counts as a heartbeat."""
         self._due_ms = self._now_ms() + self._member.options.heartbeat_interval_ms
 
     def poll_begins(self) -> Heard | None:
@@ -122,4 +123,4 @@ class Heartbeats:
         try:
             yield from self._router.repeat(f"leaving group {group!r}", attempt, self._patience_ms)
         except TidelogError:
-            return  # the coordinator will miss the heartbeats
+            return  # without heartbeats, the coordinator removes the member

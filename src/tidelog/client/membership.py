@@ -113,7 +113,7 @@ class GroupMember:
     # -- joining --------------------------------------------------------------------------------
 
     def join(self) -> Operation[frozenset[TopicPartition]]:
-        """Join or rejoin until the group agrees; return the new assignment.
+        """Join or rejoin until a rebalance completes; return the new assignment.
 
         An eager member must commit its progress before `join`: another member may continue from the
         committed offsets. A cooperative member commits its revoked partitions after `join`, and
@@ -193,7 +193,7 @@ class GroupMember:
     def _shares(
         self, joined: JoinGroupResponse, known: Mapping[str, TopicMetadata], patience: Patience
     ) -> Operation[list[SyncGroupRequestAssignment]]:
-        """Return every member's share; this member is the group's leader."""
+        """Return the partitions of every member, as the leader of the group."""
         members = {}
         for each in joined.members:
             subscription = protocol.SUBSCRIPTION.decode(each.metadata)

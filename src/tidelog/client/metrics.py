@@ -17,7 +17,7 @@ from tidelog.wire.registry import DESCRIBE_METRICS
 
 @dataclass(frozen=True, slots=True)
 class MetricBucket:
-    """The observations of a histogram from the previous bound to this bound; null has no bound."""
+    """A histogram's observations from the previous bound to `upper_bound`; None means no bound."""
 
     upper_bound: int | None
     count: int

@@ -20,7 +20,7 @@ WINDOW_MS: Final = 10_000
 
 
 class MoveState(StrEnum):
-    """The step of a move."""
+    """The step that a move has reached."""
 
     #: Added replicas copy.
     ADDING = "adding"
@@ -56,7 +56,7 @@ class MoveProgress:
     left_bytes: int | None
     #: Copied bytes a second; None before the second sample.
     rate: float | None
-    #: Remaining ms at the current rate, given the growth of the leader.
+    #: Remaining ms of the move, at the current rates of the copy and of the leader's growth.
     left_ms: int | None
     #: Whether the leader grows at least as fast as its copies, so that the move cannot end.
     is_never: bool
@@ -73,7 +73,7 @@ class MoveProgress:
 
 
 def state_of(sample: MoveSample) -> MoveState:
-    """Return the step of a move."""
+    """Return the step that a move has reached."""
     move = sample.move
     if move.adding:
         in_sync = all(broker in sample.isr for broker in move.adding)

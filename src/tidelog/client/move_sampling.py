@@ -2,7 +2,7 @@
 
 The controller lists the moving partitions. The leader of a moving partition, and each broker that
 adds a replica, report their bytes (DescribeLogDirs). If a broker does not respond, its moves have
-no bytes, and the result has its error; other moves are sampled all the same.
+no byte counts, and the result has the broker's error; other moves are still sampled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SIZES_TIMEOUT_MS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class MoveSamples:
-    """Samples by partition, errors of brokers that did not report, and whether more moves come."""
+    """Samples by partition, errors of silent brokers, and whether queued moves will begin."""
 
     samples: Mapping[TopicPartition, MoveSample]
     silent: Mapping[int, str]
@@ -43,7 +43,7 @@ class MoveSampler:
         self._partitions = partitions
 
     def sample(self) -> Operation[MoveSamples]:
-        """Return one sample of each move. Raises KafkaError if the controller lists no moves."""
+        """Return one sample of each move. Raises KafkaError if the list fails."""
         moves = yield from self._moves.moves()
         moving, has_queued = moves.under_way, bool(moves.queued) and not moves.is_frozen
         if not moving:

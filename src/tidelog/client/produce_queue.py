@@ -105,21 +105,21 @@ class ProduceQueue:
         """Return the batch to send now; None while the queue waits or has no unsent batch."""
         if self._is_draining or now_ms < self.not_before_ms:
             return None
-        # The limit counts from the oldest unacknowledged batch, which brokers would forget if more
-        # batches were sent.
+        # The limit of batches in flight counts from the oldest unacknowledged batch, which brokers
+        # would forget if more batches were sent.
         for batch in islice(self.batches, self.max_in_flight):
             if batch.state is BatchState.WAITING:
                 return batch
         return None
 
     def sent(self, batch: ProduceBatch) -> None:
-        """Note that a batch was sent to the leader."""
+        """Record that a batch was sent to the leader."""
         assert batch.state is BatchState.WAITING, "a batch is in flight once at a time"
         batch.state = BatchState.IN_FLIGHT
         self.in_flight += 1
 
     def acknowledged(self, batch: ProduceBatch) -> list[ProduceBatch]:
-        """Note a batch that the leader stored; return the batches that leave the queue."""
+        """Record that the leader stored a batch; return the batches that leave the queue."""
         assert batch.state is BatchState.IN_FLIGHT, "a response is for a batch that was sent"
         batch.state = BatchState.ACKNOWLEDGED
         self._gaps = 0
@@ -131,10 +131,10 @@ class ProduceQueue:
         return done
 
     def failed(self, batch: ProduceBatch, error: TidelogError, now_ms: int) -> Refused:
-        """Note a try that failed or has an unknown outcome, and return the consequence.
+        """Record a try that failed or has an unknown outcome; return the consequence for the batch.
 
         After SPLIT the batch has been replaced by its halves. After GIVE_UP the queue must not be
-        used any more: a later batch would leave a gap.
+        used any more: a later batch would leave a gap in the sequence numbers.
         """
         assert batch.state is BatchState.IN_FLIGHT, "a try is of a batch that was sent"
         batch.state = BatchState.WAITING
@@ -157,7 +157,7 @@ class ProduceQueue:
         return Refused.RETRY
 
     def expired(self, now_ms: int) -> ProduceBatch | None:
-        """Return the oldest batch if its time is over."""
+        """Return the oldest batch if its deadline has passed."""
         if self.batches and self.batches[0].deadline_ms <= now_ms:
             return self.batches[0]
         return None

@@ -3,8 +3,8 @@
 A rejected batch was not appended; the client retries after a retriable error. A try has an unknown
 outcome when the connection broke, no response came in time, or too few replicas were in sync after
 the append. After an unknown outcome, a batch with a producer id is resent, because brokers
-recognise its sequence. A batch without a producer id raises OutcomeUnknownError instead: a resend
-could store its records twice.
+recognise its sequence. After an unknown outcome, a batch without a producer id raises
+OutcomeUnknownError: a resend could store its records twice.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Eligibility:
     """The eligible replicas of a partition, and the reason for a missing leader."""
 
     eligible: tuple[int, ...]
-    #: Kafka's LastKnownElr: the last leader of a partition without one.
+    #: Kafka's LastKnownElr: the last leader of a partition that has no leader.
     last_known: tuple[int, ...]
     #: Why there is no leader; None if there is a leader, or if the broker gives no reason.
     wait: LeaderWait | None

@@ -161,7 +161,7 @@ class ClusterRouter:
         return self._at_latest_epochs(received) is not received
 
     def _at_latest_epochs(self, received: TopicMetadata) -> TopicMetadata:
-        """Return the topic with newer known values for partitions that have an outdated leader
+        """Return the topic, in which known newer values replace partitions with an outdated leader
         epoch.
 
         Only a topic id distinguishes a recreated topic from an old response.

@@ -22,7 +22,7 @@ from tidelog.records.builder import NO_PRODUCER, NewRecord, Producer, build_batc
 
 #: The size at which a batch is sent, half of the topics' default limit.
 BATCH_BYTES: Final = 512 * KIB
-#: Bytes of a request besides one record.
+#: Bytes that a request with one record may have beside the record.
 _REQUEST_OVERHEAD_BYTES: Final = MIB
 _SEQUENCES: Final = 1 << 31
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})

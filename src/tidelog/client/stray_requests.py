@@ -1,7 +1,7 @@
 """Replicas that brokers have set aside: list, delete and restore them, broker by broker (V35).
 
 The APIs are tidelog's own: other brokers do not have them (UNSUPPORTED_VERSION). The client sends
-deletions and restores only once. If no response comes, a new list shows the outcome.
+deletions and restores only once. If no response comes, a new list of the strays shows the outcome.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ def _stored(value: ConfigValue) -> list[tuple[str, str]]:
 def outliving(throttles: Sequence[Throttle], moving: Collection[TopicPartition]) -> list[Throttle]:
     """Return the settings that no move in `moving` (under way or queued) needs.
 
-    A list is needed while a partition of its topic moves; a rate is needed while any partition
-    moves.
+    A topic's list of throttled replicas is needed while a partition of the topic moves; a rate is
+    needed while any partition moves.
     """
     topics = {tp.topic for tp in moving}
     return [

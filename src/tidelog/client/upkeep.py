@@ -165,7 +165,8 @@ class PartitionAdmin:
     def elect_leaders(
         self, election: ElectionType, partitions: Iterable[TopicPartition] | None
     ) -> Operation[dict[TopicPartition, ElectionResult]]:
-        """Elect leaders of these partitions, or of all; with all, unneeded elections are omitted.
+        """Elect leaders of these partitions, or of all; for all, omit elections that are not
+        needed.
 
         The result has errors of single partitions. Raises KafkaError if the whole request failed.
         """
@@ -257,8 +258,8 @@ class PartitionAdmin:
     def mark_log_dirs_bad(self, broker_id: int, paths: Sequence[str]) -> Operation[None]:
         """Make a broker treat log directories as failed (D12).
 
-        The API is tidelog's own. To mark a directory again has no further effect. Raises KafkaError
-        for the first directory that is refused.
+        Only tidelog's brokers serve the request. To mark a directory again has no further effect.
+        Raises KafkaError for the first directory that is refused.
         """
         message = MarkLogDirsBadRequest(list(paths))
 

@@ -89,9 +89,9 @@ def drained(state: ClusterState, leaving: AbstractSet[int], leaders_only: bool =
 
 
 def _leads_for_another(partition: PlacedPartition, able: Sequence[int]) -> bool:
-    """Return whether a replica in `able`, but not the preferred one, can lead now.
+    """Return whether a replica in `able` can lead now, but the preferred replica cannot.
 
-    The result is False if the current leader is in `able`.
+    The result is False if the current leader is in `able`, because that leader can stay.
     """
     if partition.leader in able or partition.replicas[0] in partition.isr:
         return False

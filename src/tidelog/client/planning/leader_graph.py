@@ -1,7 +1,7 @@
 """A graph of the leadership transfers between brokers that need no copy.
 
-A chain of transfers takes a leadership from its first broker to its last; every broker between
-gives one leadership and gets one.
+A chain of transfers passes one leadership from its first to its last broker; each broker in between
+keeps its number of leaderships.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LeaderGraph:
                 if partitions and other != source and other not in came:
                     came[other] = (min(partitions), broker)
                     queue.append(other)
-        # Brokers that were reached in fewer steps come first.
+        # Among equal brokers, `min` takes the first in `came`, to which the chain is shortest.
         last = min(came, key=lambda each: leaders.get(each, 0), default=source)
         if leaders.get(last, 0) > leaders.get(source, 0) - 2:
             return []

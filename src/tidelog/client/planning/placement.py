@@ -81,7 +81,7 @@ class PlannedPlacement:
         )
 
     def best_leader(self, partition: PlacedPartition, able: Sequence[int]) -> int:
-        """Return the best leader in `able`: in sync now, then with the fewest partitions."""
+        """Return the best leader in `able`: in sync if possible, then of the fewest partitions."""
         in_sync = [broker for broker in able if broker in partition.isr]
         own = self.replicas[partition.tp][0]
 

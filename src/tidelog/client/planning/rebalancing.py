@@ -26,9 +26,10 @@ from tidelog.core.wording import counted
 TOLERANCE = 0.1
 #: Smallest imbalance that is worth a copy.
 _LEAST_BYTES = 1024 * 1024
-#: Smallest part of the gap that an exchange must close to be worth two copies.
+#: Smallest part of the difference of two brokers that an exchange must remove to be worth two
+#: copies.
 _LEAST_PART = 0.02
-#: Number of replicas of each broker that are tried for an exchange, nearest to the best size.
+#: Number of replicas of each broker that are tried for an exchange: the nearest to the best size.
 _TRIED = 12
 
 
@@ -36,8 +37,8 @@ def rebalanced(state: ClusterState, tolerance: float = TOLERANCE) -> MovePlan:
     """Return the moves that balance the cluster, each with the first imbalance that it reduces.
 
     `tolerance` limits the distance of a broker's bytes from the mean, as a fraction of the mean.
-    Moving partitions count, but the plan does not move them again. Raises PlanError if a replica is
-    on a dead broker.
+    Moving partitions count in the balance, but the plan does not move them again. Raises PlanError
+    if a replica is on a dead broker.
     """
     for partition in state.partitions:
         check_replicas_alive(state, partition)
@@ -164,7 +165,7 @@ class _Balancer:
         return max(_LEAST_BYTES, self._tolerance * mean)
 
     def _uneven_pairs(self) -> Iterator[tuple[int, int]]:
-        """Yield pairs in which a broker is beyond the tolerance, the most uneven pairs first."""
+        """Yield pairs of brokers of which one is beyond the tolerance, most uneven pairs first."""
         sums = self.placement.bytes
         mean = sum(sums[each] for each in self._live) / max(1, len(self._live))
         slack = self._slack()
@@ -176,7 +177,7 @@ class _Balancer:
                     yield source, target
 
     def _best_exchange(self, source: int, target: int) -> _Exchange | None:
-        """Return the cheapest sufficient exchange, else the exchange that reduces the gap most."""
+        """Return the cheapest exchange that reaches the tolerance, else the best exchange."""
         sums = self.placement.bytes
         gap = sums[source] - sums[target]
         mean = sum(sums[each] for each in self._live) / len(self._live)
