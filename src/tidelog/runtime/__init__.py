@@ -2,13 +2,13 @@
 
 The process: `main` runs a broker. `config_files` reads its configuration. `signals`,
 `standard_streams`, `logging` with `log_floods`, `memory` and `watchdog` belong to the process.
-`parent` ends a process with its parent.
+`parent` ends a process when its parent process ends.
 
 The ports of `core.ports`: `clock`, `files` with `disk_faults`, `lanes`, `network` with `turns`.
 `interception` reads rules of tests from a directory. `stores` holds the metadata stores.
 
-The client's drivers: `broker_connection` (one socket), `blocking`, `blocking_consumer`. Several
-requests in flight: `leader_connection`, `pipelined_producer`.
+The client's drivers: `broker_connection` (one socket), `blocking`, `blocking_consumer`.
+`leader_connection` and `pipelined_producer` have several requests in flight.
 
 Help texts: `extras` returns the command that installs a missing extra.
 """

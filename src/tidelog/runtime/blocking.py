@@ -42,8 +42,8 @@ from tidelog.core.types import READ_UNCOMMITTED, TopicPartition
 from tidelog.runtime.blocking_consumer import Background, BlockingConsumer, BlockingGroupConsumer
 from tidelog.runtime.broker_connection import BrokerConnection
 
-#: Less than the 50 MiB of Kafka's consumer (`fetch.max.bytes`), because this client decodes one
-#: response at a time.
+#: Default size of a fetch, less than the 50 MiB of Kafka's consumer (`fetch.max.bytes`), because
+#: this client decodes one response at a time.
 DEFAULT_FETCH_BYTES: Final = 8 * MIB
 
 
@@ -58,7 +58,7 @@ def _monotonic_ms() -> int:
 def _runs(
     admin: Callable[[BlockingClient], A], method: Callable[Concatenate[A, P], Operation[T]]
 ) -> Callable[Concatenate[BlockingClient, P], T]:
-    """Return a method of BlockingClient that runs an operation of one of its parts.
+    """Return a method of BlockingClient that runs a method of one of the client's admin objects.
 
     The method has the arguments, the result and the errors of the operation.
     """
@@ -111,7 +111,7 @@ class BlockingClient:
     def close(self) -> None:
         """Close all connections; the client may be used again.
 
-        Open group members send no heartbeats until their next poll.
+        After the close, open group members send no heartbeats until their next poll.
         """
         for background in self._backgrounds:
             background.end()
@@ -208,7 +208,7 @@ class BlockingClient:
         max_wait_ms: int = 500,
         isolation_level: int = READ_UNCOMMITTED,
     ) -> dict[TopicPartition, FetchedPartition]:
-        """Fetch several partitions like `fetch`, one request per leader; results have errors."""
+        """Fetch several partitions, one request per leader; a result has its partition's error."""
         options = FetchOptions(
             max_bytes, partition_max_bytes, min_bytes, max_wait_ms, isolation_level
         )
@@ -294,7 +294,7 @@ class BlockingClient:
     def _call(self, call: Call) -> Response:
         connection = self._connections.pop(call.address, None)
         if connection is not None and not connection.is_idle:
-            connection.close()  # the broker has closed it: nothing was sent
+            connection.close()  # the broker has closed the connection: nothing was sent
             connection = None
         if connection is None:
             connection = BrokerConnection(call.address, self._client_id, call.timeout_ms)

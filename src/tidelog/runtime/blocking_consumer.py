@@ -63,7 +63,7 @@ class BlockingConsumer:
 
 
 class Background:
-    """A thread that calls `beat` repeatedly; its result is the pause in ms to the next call."""
+    """A thread that calls `beat` repeatedly; `beat` returns the pause in ms to the next call."""
 
     def __init__(self, beat: Callable[[], int], close: Callable[[], None]) -> None:
         self._beat = beat
@@ -114,7 +114,7 @@ class BlockingGroupConsumer(BlockingConsumer):
             self.close()
         else:
             self._background.end()
-            with contextlib.suppress(TidelogError):  # the block's own error is reported
+            with contextlib.suppress(TidelogError):  # report only the error of the block
                 self._client.run(self._consumer.member.leave())
 
     @property

@@ -115,7 +115,7 @@ class BrokerConnection:
     def _response(self, deadline: float, *, holds_frame: bool = False) -> Any:
         """Send the request and return its response, which the caller may keep.
 
-        `holds_frame` is whether the response holds views of its frame.
+        With `holds_frame`, the response has views into its received frame, which is then kept.
         """
         self._send_all(deadline)
         while self._wait(select.POLLIN, deadline):

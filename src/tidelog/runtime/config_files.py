@@ -30,9 +30,9 @@ def load_config(
 ) -> BrokerConfig:
     """Read a properties or TOML file, the environment and overrides.
 
-    `named` precedes the path in errors. If `needs_id` is false, the broker id may be missing,
-    because brokers often get it as an override. The message of a ConfigError names the source of
-    the value.
+    Errors have the text `named` before the path. If `needs_id` is false, the broker id may be
+    missing, because brokers often get it as an override. The message of a ConfigError names the
+    source of the value.
     """
     environment: dict[str, str] = {}
     given: dict[str, str] = {}
@@ -76,7 +76,7 @@ def _read(path: str, named: str) -> str:
 def _source_of(
     error: ConfigError, path: str, environment: Mapping[str, str], overrides: Mapping[str, str]
 ) -> str:
-    """Return the source of the key with which an error begins, and whose value it rejects."""
+    """Return the source (option, environment or file) of the key whose value an error rejects."""
     key = re.match(r"[\w.-]+(?==)", str(error))
     if key is not None and key[0] in overrides:
         return f"--override {key[0]}"

@@ -1,9 +1,9 @@
 """Faults of log directories for tests: a control injects faults into a broker's file calls.
 
 One file per broker, mapped into its memory, has a counter, which is 0 without a fault, and the
-faults as JSON. A fault applies to every operation that begins after `put` has returned. A broker
-without a fault only reads one byte per operation. A broker that is down gets the fault when it
-starts.
+faults as JSON. A fault applies to every operation that begins after `put` has returned. While no
+fault is set, a broker only reads one byte of the mapped file per operation. A broker that is down
+gets the fault when it starts.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class DiskFaultControl:
             raise ValueError(f"faults of {len(faults)} log directories need {len(text)} bytes")
         with _opened(self._path) as shared:
             change = shared[0] % _MOST_CHANGES + 1
-            # A broker reads the text when the counter changes, so the text must be written first.
+            # A broker reads the faults when the counter changes, so the faults must be written
+            # first.
             shared[1:] = text.ljust(_SIZE_BYTES - 1, b"\0")
             shared[0] = change
 
@@ -90,7 +91,7 @@ class DiskFaults:
             try:
                 faults = _read(self.shared)
             except ValueError:
-                continue  # the control is writing the next change
+                continue  # the test is writing the next faults
             if self.shared[0] == change:
                 self._faults, self.change = faults, change
         return self._faults.get(directory)

@@ -36,7 +36,7 @@ class CallError(OSError):
 
     @classmethod
     def of(cls, error: OSError, call: str, path: str) -> CallError:
-        """Return a CallError equal to an OSError."""
+        """Return an OSError as a CallError, with the failed call and its path."""
         made = cls(error.errno, error.strerror, path)
         made.call = call
         return made

@@ -1,13 +1,13 @@
 """Interception rules in a directory, which a test writes and its cluster's brokers read.
 
 `rules.jsonl` has a line per change: a rule, or the number of a rule that ended. `N.matched` has a
-byte for every request that matched rule N, on any broker. `N.struck` has a line for every request
-that rule N struck.
+byte for every request that matched rule N, on any broker. `N.struck` has a line for every matching
+request on which rule N acted.
 
-Each change is one appending write. A broker that is paused, killed or restarted misses no rule, and
-a rule applies to every request that begins after `add` has returned. The position of an appended
-byte is the number of its request, so no locks are needed. There is no port and no listener: any
-process that may write to the directory may intercept requests.
+Each change of the rules is one appending write. A broker that is paused, killed or restarted misses
+no rule, and a rule applies to every request that begins after `add` has returned. The position of
+an appended byte is the number of its request, so no locks are needed. There is no port and no
+listener: any process that may write to the directory may intercept requests.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class InterceptionDirectory:
             os.close(descriptor)
 
     def struck(self, rule: Rule, description: str) -> None:
-        """Record a request that a rule struck."""
+        """Record a request on which a rule acts."""
         _append(f"{self._directory}/{rule.number}.struck", description)
 
     def _read(self, size: int) -> None:
@@ -93,7 +93,7 @@ class InterceptionControl:
             return 0
 
     def struck(self, number: int) -> list[str]:
-        """Return a line for each request that a rule struck."""
+        """Return a line for each request on which a rule acted."""
         try:
             with open(f"{self._directory}/{number}.struck", encoding="utf-8") as file:
                 return file.read().splitlines()

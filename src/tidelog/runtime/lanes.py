@@ -133,7 +133,7 @@ class ThreadLane:
 
     @property
     def times(self) -> OperationTimes:
-        """The counts of writes and reads, by their time on the disk (D13)."""
+        """The counts of all and of slow writes and reads (D13)."""
         return self._times
 
     def release_buffers(self) -> None:
@@ -158,7 +158,7 @@ class ThreadLane:
         )
 
     def _open_ages(self) -> OpenAges:
-        """Return the ages of the operations under way; 1 for an operation that waits in a queue."""
+        """Return the ages in ns of operations under way; 1 for an operation still in a queue."""
         now_ns, fast, slow = time.monotonic_ns(), self._fast, self._slow
         write_ns, read_ns = fast.under_way_since_ns, slow.under_way_since_ns
         others = [worker.under_way_since_ns for worker in self._syncs]
@@ -246,7 +246,7 @@ class ThreadLane:
         return workers if self._compute is None else [*workers, self._compute]
 
     def execute(self, operation: _Operation, work: Work) -> tuple[Any, BaseException | None]:
-        """Run an operation on this thread; return its result, or an error with all facts.
+        """Run an operation on this thread; return its result, or its error with call and path.
 
         After a slow FAST operation, the loop runs no FAST operations for a while.
         """
@@ -263,7 +263,7 @@ class ThreadLane:
             if is_write:
                 end_ns, times = time.monotonic_ns(), self._times
                 took_ns = end_ns - begin_ns
-                times.writes += 1  # no function call, because every append passes here
+                times.writes += 1  # inline code, because every append passes here
                 if took_ns >= times.limit_ns:
                     times.was_slow_write(took_ns)
                 if took_ns >= SLOW_CALL_NS and voluntary_switches() != waits:
@@ -311,7 +311,7 @@ class ThreadLane:
 
     def _now_drained(self) -> None:
         drained, self._drained = self._drained, None
-        if drained is not None:  # `close` checks again for waiting operations
+        if drained is not None:  # `close` then looks for new operations
             drained.set_result(None)
 
     def _attributed(self, error: OSError) -> StorageError:

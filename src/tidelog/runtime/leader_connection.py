@@ -98,5 +98,5 @@ class LeaderConnection:
             yield sent, response
 
     def close(self) -> None:
-        """Close the connection; `in_flight` stays for the caller."""
+        """Close the connection; unanswered requests stay in `in_flight` for the caller."""
         self._connection.close()

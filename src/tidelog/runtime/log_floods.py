@@ -30,7 +30,7 @@ class _Kind:
 
 
 class Floods:
-    """The decision which log lines are written, for one thread at a time.
+    """The decision which log lines are written; only one thread at a time may use it.
 
     `clock` returns monotonic seconds.
     """
@@ -55,13 +55,13 @@ class Floods:
         return False
 
     def ended(self, everything: bool = False) -> Iterator[logging.LogRecord]:
-        """Return a summary line for each ended window that suppressed warnings.
+        """Return a summary line for each window that has ended and suppressed warnings.
 
-        With `everything`, windows that have not ended count as ended.
+        With `everything`, include windows that have not ended.
         """
         now = self._clock()
         while self._kinds:
-            # windows end in the order of their beginnings
+            # windows end in the order in which they began
             key, kind = next(iter(self._kinds.items()))
             if not everything and kind.ends > now:
                 return

@@ -3,7 +3,7 @@
 A blocked log disk must not block the loop, so a thread writes queued lines. Loggers have the names
 that Kafka's operators expect (`tidelog.server`, `.controller`, `.state_change`, `.request`).
 Control characters are escaped, because names in lines may come from peers. A flood of similar
-warnings is counted instead of written (log_floods.py). Lines go to standard error. If standard
+warnings is counted instead of written (log_floods.py). Log lines go to standard error. If standard
 error is a file, the thread reopens it by name on request, because another program may have rotated
 the file.
 """
@@ -36,7 +36,7 @@ _QUEUE_LINES = 100_000
 #: Time without a written line after which an ending process stops waiting for the thread: the
 #: reader of standard error has stopped.
 _BLOCKED_AFTER_S = 3.0
-#: Interval at which an idle thread checks for ended windows of floods.
+#: Interval at which the idle thread looks for floods of warnings that have ended.
 _SUMMARIZE_EVERY_S = 1.0
 
 
@@ -63,7 +63,7 @@ class LogFile:
     def of(cls, *descriptors: int) -> LogFile | None:
         """Return the file of the first descriptor, or None for a terminal, pipe or removed file.
 
-        Further descriptors are included if they refer to the file of the first descriptor.
+        The LogFile has every descriptor that refers to the file of the first descriptor.
         """
         link = f"/proc/self/fd/{descriptors[0]}"
         try:
@@ -75,7 +75,7 @@ class LogFile:
         return cls(path, tuple(each for each in descriptors if _leads_to(each, found)))
 
     def reopen(self) -> None:
-        """Reopen the file by name for all descriptors; an OSError leaves them unchanged."""
+        """Reopen the log file by name for all descriptors; an OSError leaves them unchanged."""
         mode = stat.S_IMODE(os.fstat(self.descriptors[0]).st_mode)
         opened = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode)
         try:

@@ -208,7 +208,7 @@ async def _has_started(starting: asyncio.Task[None]) -> bool:
 
 
 class _Reloading:
-    """The reload of a broker's configuration on a thread, with the reopening of its log."""
+    """The reload of a broker's configuration on a thread, with the reopening of its log file."""
 
     def __init__(self, start: Start, broker: Broker, log_thread: LogThread) -> None:
         self._start = start
@@ -218,7 +218,7 @@ class _Reloading:
         self._again = False
 
     def request(self) -> None:
-        """Reopen the log and reload the configuration, once a reload under way has ended."""
+        """Reopen the log file and reload the configuration, once a reload under way has ended."""
         self._log_thread.reopen()
         self._again = True
         if self._task is None or self._task.done():

@@ -7,7 +7,7 @@ and releases unused buffers and free pages at rest.
 
 A process is at rest if it used little processor time during `LOOK_MS`. Without glibc, only the
 buffers are released. A release blocks the loop, for 0.2 s with 10,000 replicas. Because light
-traffic soon needs the released memory again, releases take at most a `MIN_PAUSE`th of the loop's
+traffic soon needs the released memory again, releases take at most 1 / `MIN_PAUSE` of the loop's
 time.
 """
 
@@ -28,13 +28,14 @@ from tidelog.core.ports import Clock
 LOOK_MS: Final = 10_000
 #: Share of a processor below which the process is at rest.
 REST_LOAD: Final = 0.1
-#: Growth since the last release, below which no release is worthwhile.
+#: Growth of the process since the last release of memory, below which no release is worthwhile.
 GROWTH_BYTES: Final = 4 * MIB
-#: Pause between two releases, as a multiple of the first release's duration.
+#: Minimum pause after a release of memory, as a multiple of the release's duration.
 MIN_PAUSE: Final = 500
 _PAGE_BYTES: Final = resource.getpagesize()
-#: Arenas that all threads share. With a single one, threads wait for each other: a broker that
-#: replicates batches of 1 KiB records takes a sixth more CPU time (docs/measurements.md).
+#: Number of malloc arenas that all threads share. With a single arena, threads wait for each other:
+#: a broker that replicates batches of 1 KiB records takes a sixth more CPU time
+#: (docs/measurements.md).
 MAX_ARENAS: Final = 2
 #: Option of mallopt: the number of arenas that threads share (malloc.h of glibc).
 _M_ARENA_MAX: Final = -8
@@ -43,9 +44,9 @@ _KEPT_BYTES: Final = MIB
 
 
 def limit_arenas() -> bool:
-    """Make all threads share `MAX_ARENAS`, if called before the first thread starts.
+    """Make all threads share `MAX_ARENAS` malloc arenas, if called before the first thread starts.
 
-    Returns whether the C library has such a limit.
+    Returns whether the C library can limit the number of arenas.
     """
     try:
         return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, MAX_ARENAS))

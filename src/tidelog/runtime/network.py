@@ -85,7 +85,7 @@ class SocketStream(asyncio.BufferedProtocol):
         """Handle asyncio's notice that the connection is gone, perhaps after our `close`."""
         handler, self._handler = self._handler, None
         if handler is not None:
-            del self.get_buffer, self.buffer_updated  # breaks the cycle of stream and handler
+            del self.get_buffer, self.buffer_updated  # breaks a reference cycle
             handler.stream_lost(self._reason or str(exc or "closed by the peer"))
 
     # ByteStream
@@ -136,7 +136,7 @@ class SocketStream(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self, reason: str) -> None:
-        """Close both descriptors at once."""
+        """Close both descriptors of the connection at once."""
         self._close_out(reason)
         if self._transport is not None:
             self._transport.abort()

@@ -48,7 +48,7 @@ from tidelog.wire.messages.produce import (
 _WAIT_MS: Final = 500
 #: Minimum time in ms between two reads of metadata.
 _REFRESH_MS: Final = 50
-#: Allowance for each batch in a request beside its data: topic name and numbers.
+#: Bytes reserved for each batch in a request beside its data: topic name and numbers.
 _BATCH_OVERHEAD_BYTES: Final = 512
 _SHOWN_ROWS: Final = 5
 

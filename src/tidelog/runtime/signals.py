@@ -2,10 +2,10 @@
 
 Every signal that would end a process by default stops the broker cleanly, for example SIGTERM,
 SIGINT, SIGUSR1, SIGALRM and real-time signals. The second signal ends the wait for new leaders, and
-the third signal ends the process at once. SIGHUP reopens the log and reloads the configuration. If
-standard error is a terminal, SIGHUP means that the terminal is gone, and stops the broker. SIGQUIT
-writes the stacks of all threads, as in a JVM. SIGKILL and faults of the process itself (SIGSEGV)
-cannot be handled; a fault writes the stacks of all threads to standard error.
+the third signal ends the process at once. SIGHUP reopens the log file and reloads the
+configuration. If standard error is a terminal, SIGHUP means that the terminal is gone, and stops
+the broker. SIGQUIT writes the stacks of all threads, as in a JVM. SIGKILL and faults of the process
+itself (SIGSEGV) cannot be handled; a fault writes the stacks of all threads to standard error.
 
 The process checks at the start whether standard error is a terminal, because a terminal does not
 look like one after a hangup. If SIGHUP was ignored at the start (nohup), it never stops the broker.
@@ -73,7 +73,7 @@ class BrokerSignals:
     def __init__(self, broker_id: int | None = None) -> None:
         self.broker_id = broker_id
         self.phase = Phase.CONNECTING
-        #: An event that the first ending signal sets on the loop.
+        #: An event that the first signal to stop the broker sets on the loop.
         self.stopping = asyncio.Event()
         self._log = logging.getLogger("tidelog.server")
         self._early: list[int] = []
@@ -111,11 +111,11 @@ class BrokerSignals:
             self.came(number)
 
     def directories_open(self) -> None:
-        """Note that the broker opens its log directories, so that a stop must close them."""
+        """Record that the broker opens its log directories, so that a stop must close them."""
         self.phase = Phase.STARTING
 
     def started(self) -> None:
-        """Note that the start is complete."""
+        """Record that the start of the broker is complete."""
         self.phase = Phase.STOPPING if self.stopping.is_set() else Phase.RUNNING
 
     def _stop(self, why: str) -> None:

@@ -61,7 +61,7 @@ class Watchdog:
             stopped_ns = now_ns - previous_ns - interval_ns
             previous_ns = now_ns
             if stopped_ns > interval_ns * 2:
-                # The watchdog's thread did not run either, so the whole process was stopped.
+                # The watchdog's own thread did not run in time, so the whole process was stopped.
                 self._counts_from_ns = now_ns - interval_ns
                 continue
             silent_ms = self._ms_since(self._last_tick_ns, now_ns)

@@ -50,8 +50,8 @@ class Keeper:
         the peer's counter has not changed for longer than the session timeout, `on_peer_lost` gets
         the counter instead of None. `on_lock_delayed` reports a wait for the lock longer than a
         third of the session timeout. `on_lock_denied` reports a wait that goes on although a stuck
-        holder must have been killed. `on_failed` gets the fault by which the keeper itself has
-        ended.
+        holder must have been killed. `on_failed` gets the exception that has ended the keeper
+        thread.
         """
         self._directory = directory
         self._timeout_ms = timeout_ms

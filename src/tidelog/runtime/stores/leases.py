@@ -144,7 +144,7 @@ class ObservedLease:
     def observe(self, elapsed_ms: float) -> bool:
         """Read the counter; return whether it has not changed for the session timeout.
 
-        `elapsed_ms` is the time since the last call during which this process was running.
+        `elapsed_ms` is the running time of this process since the last call.
         """
         count = self.read_count()
         if count != self._count:

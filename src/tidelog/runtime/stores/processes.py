@@ -15,7 +15,7 @@ class ProcessId(NamedTuple):
     """A process of this machine, identified uniquely since boot."""
 
     pid: int
-    #: Clock ticks after boot, field 22 of /proc/<pid>/stat.
+    #: Start of the process in clock ticks after boot, field 22 of /proc/<pid>/stat.
     start_time: int
 
 
@@ -58,7 +58,7 @@ def watch_descriptor(process: ProcessId) -> int | None:
 def kill(process: ProcessId) -> bool:
     """Send SIGKILL to exactly this process; return False if the process has ended.
 
-    Raises PermissionError if this process may not kill it.
+    Raises PermissionError if the calling process may not kill this process.
     """
     descriptor = watch_descriptor(process)
     if descriptor is None:

@@ -151,7 +151,7 @@ class SqliteStore:
     async def checkpoint_if_large(self, above_bytes: int = CHECKPOINT_WAL_BYTES) -> bool:
         """Empty the write-ahead log if it is large; return whether it was emptied.
 
-        The process of the oldest session also empties a large log automatically. Raises
+        The process of the oldest session also empties a large write-ahead log automatically. Raises
         StoreUnavailable if the disk fails.
         """
         request = Checkpoint(self._loop.create_future(), above_bytes=above_bytes)

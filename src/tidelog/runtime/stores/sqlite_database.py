@@ -69,7 +69,7 @@ class Database:
         return self._connection is not None and not self._is_broken
 
     def open(self) -> None:
-        """Connect, and create the tables of a new database; the caller holds the lock."""
+        """Connect, and create the tables of a new database; the caller holds the store's lock."""
         if self.is_open:
             return
         self.disconnect()
@@ -118,7 +118,7 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run one writing SQL transaction; the caller holds the lock."""
+        """Run one writing SQL transaction; the caller holds the store's lock."""
         connection = self.connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -153,7 +153,8 @@ class Database:
     def start_session(self, timeout_ms: int) -> tuple[Lease, int]:
         """Start a session of this process, and end the sessions of dead processes.
 
-        Returns the session's lease and the transaction id at its start. The caller holds the lock.
+        Returns the session's lease and the transaction id at its start. The caller holds the
+        store's lock.
         """
         lease: Lease | None = None
         try:
@@ -179,17 +180,17 @@ class Database:
     def end_session(self, session_id: int) -> None:
         """End a session of this process and remove its ephemeral nodes in one transaction.
 
-        The caller holds the lock.
+        The caller holds the store's lock.
         """
         with self._transaction():
             self._remove(session_id)
         remove_session_files(self.directory, session_id)
 
     def expire(self, session_id: int, silent_count: int | None) -> str | None:
-        """End a peer's session if its process is still ended or silent; return the reason or None.
+        """End a peer's session if its process has ended or is still silent; return why, or None.
 
-        `silent_count` is the peer's counter that has not changed for too long, or None if the
-        peer's process has ended. The caller holds the lock.
+        `silent_count` is the counter of the peer's lease if it has not changed for too long, and
+        None if the peer's process has ended. The caller holds the store's lock.
         """
         with self._transaction():
             row = next((row for row in self.sessions() if row.session_id == session_id), None)
@@ -204,7 +205,7 @@ class Database:
         """Move the write-ahead log into the database and empty it.
 
         Returns False if readers prevented emptying the log: a checkpoint does not wait for readers.
-        The caller holds the lock.
+        The caller holds the store's lock.
         """
         connection = self.connection
         connection.execute("PRAGMA busy_timeout = 0")

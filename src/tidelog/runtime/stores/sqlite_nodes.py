@@ -30,8 +30,8 @@ KEPT_TRANSACTIONS = 2000
 #: The database's `PRAGMA application_id`: "tide".
 APPLICATION_ID = 0x74696465
 SCHEMA_VERSION = 1
-#: Number of paths from which one query reads all nodes. The query costs 7 µs and 1.2 µs per path;
-#: single queries cost 4.5 µs per path.
+#: Minimum number of paths for which one query reads all nodes. A query for many paths costs 7 µs
+#: plus 1.2 µs per path; a query for a single path costs 4.5 µs.
 _MANY = 4
 _PATHS_PER_QUERY = 2000
 
@@ -208,7 +208,8 @@ class SqlNodes(NodeSpace):
             for path in made
             if (old := loaded.get(path)) is not None and nodes.get(path) is not old
         ]
-        # Nodes created in this group have no key yet, so parents are written before children.
+        # A node's row has its parent's key, and new nodes have no key yet, so parents are written
+        # first.
         new = [(path, node) for path in made if (node := nodes.get(path)) and not node.key]
         new.sort(key=lambda item: item[0].count("/"))
         write = self._connection.executemany

@@ -2,8 +2,9 @@
 
 The thread serves requests in order. Waiting writes share one SQL transaction and one sync, but each
 write is atomic and has its own transaction id. Every transaction, read or write, first checks that
-the session is live and reads the commits of other processes. Watch events are delivered before the
-result (S1). Without requests, the thread checks for commits when it is woken, and every 100 ms.
+the session is live and reads the commits of other processes. A transaction delivers the watch
+events of the commits that it has read before its own result (S1). Without requests, the thread
+checks for commits when it is woken, and every 100 ms.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _NS_PER_MS = 1_000_000
 _CHECKPOINT_EVERY_MS = 1000
 #: Number of operations in one SQL transaction, which holds the lock for about 50 ms.
 _MAX_GROUP_OPS = 10_000
-#: Number of groups served before lost peers and sessions are checked again.
+#: Number of groups of requests served before the thread checks for lost peers and sessions again.
 _MAX_RUNS_PER_TURN = 16
 
 Deliver = Callable[[Sequence[Call]], None]
@@ -124,7 +125,7 @@ class StoreThread:
     # called by the keeper
 
     def _peer_lost(self, session_id: int, silent_count: int | None) -> None:
-        """Note that a peer's lease is released or silent."""
+        """Record that a peer has released its lease, or no longer renews its lease."""
         self._lost_peers.append((session_id, silent_count))
         os.eventfd_write(self._wake, 1)
 
@@ -142,7 +143,7 @@ class StoreThread:
         self._deliver(failures(given_up, error))
 
     def _keeper_failed(self, error: BaseException) -> None:
-        """Fail the store and report the error, because its session needs the keeper thread."""
+        """Fail the store after an error of the keeper thread, which keeps the session alive."""
         self._deliver([self._failed(error)])
 
     # the thread
@@ -163,7 +164,7 @@ class StoreThread:
             self._database.close()
 
     def _turn(self) -> None:
-        """Serve the queued requests, then check for commits if a check is due."""
+        """Serve the queued requests, then look for commits of other processes if that is due."""
         for _ in range(len(self._lost_peers)):
             self._expire(*self._lost_peers.popleft())
         served = 0
@@ -345,7 +346,8 @@ class StoreThread:
         except (sqlite3.Error, OSError) as error:
             self._unreachable(error)
             unavailable = StoreUnavailable(str(error))
-            # Fired watches are already removed, so deliver their events; the requests fail.
+            # Watches that fired are already removed, so deliver their events although the requests
+            # fail.
             del answers[fired:]
             answers.extend(failures(requests, unavailable))
         else:

@@ -2,8 +2,8 @@
 
 The lock is a `flock` on `store.lock`, for which processes wait in the kernel's queue. While the
 lock is held, the file names the holder: pid, start time, session, and the number of the
-acquisition. By the acquisition's number, a peer that waits longer than a session timeout
-distinguishes a stuck holder from a moving queue. The waiting peer kills exactly the stuck holder,
+acquisition. A peer that waits longer than a session timeout compares acquisition numbers, to
+distinguish a stuck holder from a moving queue. The waiting peer kills exactly the stuck holder,
 because a process that is stopped inside a transaction must not block the cluster.
 """
 
@@ -88,7 +88,8 @@ class StoreLock:
             return None
         for line in lines:
             fields = line.split()
-            # number: FLOCK ADVISORY WRITE pid place start end; a waiting lock has "->" after it:
+            # A lock in /proc/locks: "number: FLOCK ADVISORY WRITE pid place start end"; a waiting
+            # lock has one field more, "->".
             if len(fields) == 8 and fields[1] == "FLOCK" and fields[5] == place:
                 start_time = start_time_of(int(fields[4]))
                 if start_time is not None:
@@ -109,7 +110,7 @@ class HolderWatch:
     def check(self, elapsed_ms: float) -> None:
         """Check the holder; called periodically while the store's thread waits.
 
-        `elapsed_ms` is the time since the last call during which this process was running.
+        `elapsed_ms` is the running time of this process since the last call.
         """
         holding = self._lock.holding()
         if holding is None or holding != self._suspect:

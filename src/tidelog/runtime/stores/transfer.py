@@ -42,8 +42,8 @@ _FORMAT = "tidelog metadata"
 _VERSION = 1
 _OPS_PER_TRANSACTION = 500
 _BYTES_PER_TRANSACTION = MAX_TRANSACTION_BYTES // 2
-#: Limit of skipped ids for a store whose transaction ids rise only by transactions, some 10,000 per
-#: second.
+#: Maximum number of transaction ids to skip in a store where only transactions raise the id, some
+#: 10,000 per second.
 MAX_RAISED_IDS = 2_000_000
 _RAISED_AT_ONCE = 1000
 #: Number of attempts to read a store twice with equal results while brokers run.
@@ -155,10 +155,10 @@ def _tree_of(found: _Found, where: str) -> SavedTree:
 
 
 async def accept_older(store: MetadataStore, where: str) -> bool:
-    """Remove the mark of a store restored from an older copy (E8); return whether it existed.
+    """Remove the node that marks a store as an older copy (E8); return whether the node existed.
 
     Raises TransferError if the store has no cluster, or has partition states that the next
-    controller would trust without the mark.
+    controller would trust if the store were not marked.
     """
     tree = _tree_of(await _persistent_nodes(store), where)
     mark = next((node for node in tree.nodes if node.path == layout.STORE_WENT_BACK), None)
@@ -181,14 +181,14 @@ async def accept_older(store: MetadataStore, where: str) -> bool:
 
 
 def _counts_by_mark_only(node: SavedNode, mark: SavedNode) -> bool:
-    """Return whether a node is a state that the controller would trust without the mark (E8)."""
+    """Return whether a node is a partition state that only the node `mark` keeps untrusted (E8)."""
     if not is_state(node.path) or node.mzxid > mark.mzxid:
         return False
     stat = Stat(version=0, czxid=0, mzxid=node.mzxid, ephemeral_owner=NO_OWNER)
     try:
         state = layout.decode_partition_state(node.path, node.data, stat)
     except LayoutError:
-        return False  # the controller ignores an unreadable state
+        return False  # the controller ignores a partition state that it cannot read
     return bool(state.isr) and not (state.is_unproven or state.removed)
 
 
@@ -246,7 +246,7 @@ async def _bare_nodes(store: MetadataStore, where: str) -> list[str]:
     bare = dict.fromkeys((*layout.PERSISTENT_ROOTS, layout.CLUSTER_ID, layout.CONTROLLER_EPOCH))
     found = await _persistent_nodes(store)
     if not any(node.path in bare for node in found.nodes):
-        return []  # other nodes in an embedded store or a chroot are not changed
+        return []  # nodes that are not a cluster's stay unchanged
     for node in found.nodes:
         if node.path not in bare and parent_of(node.path) != layout.BROKER_STAMPS:
             raise TransferError(
@@ -280,8 +280,8 @@ async def _raise_ids(store: MetadataStore, above: int, where: str) -> None:
 def without_lives(node: SavedNode) -> bytes:
     """Return a node's data, without the `isr_epochs` of a partition's state.
 
-    A stamp keeps its transaction id, so that an import of an old export is recognized as an older
-    store (E8).
+    A broker's stamp keeps its transaction id, by which the broker recognizes an import of an old
+    export as an older store (E8).
     """
     if node.path.startswith(f"{layout.BROKER_STAMPS}/"):
         return layout.encode_stamp(_stamp_of(node))
@@ -301,7 +301,7 @@ def _stamp_of(node: SavedNode) -> int:
     try:
         return layout.decode_stamp(node.path, Node(node.data, stat))
     except LayoutError:
-        return node.mzxid  # an illegible stamp counts as written by its last change
+        return node.mzxid  # for an illegible stamp, the id of its last change
 
 
 def is_state(path: str) -> bool:

@@ -49,7 +49,8 @@ class ZookeeperStore:
     """One broker's handle of the metadata in ZooKeeper.
 
     `connect_timeout_ms` is how long `open` tries to reach a server; None means the session timeout.
-    An error names the setting `connect_timeout_name`. `log` gets warnings, on any thread.
+    The error of a failed `open` names the setting `connect_timeout_name`. `log` gets warnings, on
+    any thread.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class ZookeeperStore:
         validate_ops(ops)
         return await self._live().transact(ops)
 
-    # called by the parts of a session
+    # called by the objects of a session
 
     def _live(self) -> _Life:
         life = self._life
@@ -163,7 +164,7 @@ class ZookeeperStore:
             return  # the loop is closed, so no callback can run
 
     def _receive(self) -> None:
-        self._is_called = False  # reset first, because a later item schedules another call
+        self._is_called = False  # reset first: calls that arrive later schedule `_receive` again
         inbox = self._inbox
         while inbox:
             call = inbox.popleft()
@@ -202,7 +203,7 @@ class _Life:
         self._is_over = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._opened: asyncio.Future[None] = self._loop.create_future()
-        # If the caller that opened the session is gone, no other caller retrieves the error.
+        # Retrieve the error here, because the caller that opened the session may be gone.
         self._opened.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
         self._patience: asyncio.TimerHandle | None = None
         connect_s = store._connect_timeout_ms / 1000
@@ -396,7 +397,7 @@ class _Life:
         for callback, event in self._watches.fire(kind, wire.unchroot_path(self._chroot, path)):
             try:
                 callback(event)
-            except Exception as error:  # the other watches of the event must run, too
+            except Exception as error:  # other watches of this event must run, too
                 self._loop.call_exception_handler(
                     {"message": "a watch of the metadata store failed", "exception": error}
                 )

@@ -24,9 +24,9 @@ from tidelog.core.limits import MAX_RESPONSE_BYTES
 from tidelog.metadata.store import EventKind, StoreError
 from tidelog.runtime.stores import zookeeper_wire as wire
 
-#: Parts of the session timeout. A ping is sent after `_PING_PART` without a request, while the
-#: loop's last beat is younger than `BEAT_PART`. A server that stays silent for `_SILENCE_PART`
-#: after a request counts as dead.
+#: Fractions of the session timeout. After `_PING_PART` of the timeout without a request, a ping is
+#: sent, unless the loop's last beat is older than `BEAT_PART` of the timeout. A server that stays
+#: silent for `_SILENCE_PART` of the timeout after a request counts as dead.
 _PING_PART = 1 / 4
 BEAT_PART = 1 / 3
 _SILENCE_PART = 2 / 3
@@ -68,22 +68,22 @@ class LoopSide(Protocol):
     """The thread's calls to the loop; each runs on the loop."""
 
     def connected(self, generation: int, session_id: int, seen_zxid: int) -> None:
-        """Use a new connection; requests for it carry its generation."""
+        """Use a new connection; requests for the connection carry its number `generation`."""
 
     def answered(self, request: ServerRequest, answer: object) -> None:
-        """Take the response to the oldest unanswered request."""
+        """Handle the response to the oldest unanswered request."""
 
     def changed(self, kind: EventKind, path: str) -> None:
-        """Take the change of a watched node; the path is the server's."""
+        """Handle a change of a watched node; `path` is the server's path, including the chroot."""
 
     def dropped(self, reason: str) -> None:
-        """Note that the connection is gone."""
+        """Handle the loss of the connection."""
 
     def expired(self) -> None:
-        """Note that a server has declared the session over."""
+        """Handle the end of the session, which a server has declared."""
 
     def ended(self, error: BaseException | None) -> None:
-        """Note the thread's end; no call comes after this one."""
+        """Handle the end of the thread, which makes no call after this call."""
 
 
 @dataclass(slots=True, eq=False)
@@ -114,9 +114,9 @@ class Line:
             os.eventfd_write(self.wake, 1)
 
     def hear(self) -> None:
-        """Note that the thread is awake, before it checks the outbox.
+        """Record that the thread is awake and will check the outbox.
 
-        A request that follows wakes the thread again.
+        A request that the loop adds later wakes the thread again.
         """
         os.eventfd_read(self.wake)
         self._is_woken = False
@@ -152,7 +152,8 @@ class Conversation:
         self._wants_write = False
         now = time.monotonic()
         self._last_sent_s = now
-        #: When a response was first awaited, or when the last byte arrived after that.
+        #: Time at which the thread began to wait for a response, or received the last byte after
+        #: that.
         self._silent_since_s = now
         line.last_contact_s = now
 
@@ -184,7 +185,7 @@ class Conversation:
 
     def _take_requests(self) -> None:
         if not self._line.loop_turns:
-            return  # a request renews the session like a ping
+            return  # while the loop is stuck, no request may renew the session
         outbox = self._line.outbox
         while outbox:
             generation, request = outbox.popleft()
@@ -296,8 +297,7 @@ class Conversation:
         self._in_flight.popleft()
         if request.message is wire.CLOSE:
             line.is_stopping = True
-        # Only responses count, because a ping's zxid may be ahead of events that have not arrived
-        # yet.
+        # A ping's zxid is ignored, because it may be ahead of events that have not arrived yet.
         if header.zxid > 0:
             line.seen_zxid = header.zxid
         try:

@@ -100,7 +100,7 @@ class _Client(KazooClient):  # type: ignore[misc]
     """A never started kazoo client, which holds addresses, credentials and the session."""
 
     def _session_callback(self, state: str) -> None:
-        """Do nothing, because the thread that connects checks the state itself."""
+        """Ignore kazoo's report of the session's state, which the thread itself checks."""
 
 
 def _client(servers: Servers, timeout_ms: int, handler: _Handler) -> Any:
@@ -166,7 +166,7 @@ class ServerThread:
             self.line.rouse()
 
     def submit(self, generation: int, requests: Sequence[ServerRequest]) -> None:
-        """Send requests over the connection of a generation, unless it was replaced."""
+        """Send requests over connection `generation`, unless a newer connection replaced it."""
         self.line.outbox.extend([(generation, request) for request in requests])
         self.line.rouse()
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from tidelog.metadata.store import EventKind, WatchCallback, WatchEvent
 from tidelog.runtime.stores import zookeeper_wire as wire
 
-#: Bytes of paths in one request that sets watches again, as in ZooKeeper's own client.
+#: Maximum bytes of paths in one request that sets watches again, as in ZooKeeper's own client.
 _MAX_REQUEST_BYTES = 128 * 1024
 
 
@@ -21,14 +21,15 @@ class ZookeeperWatches:
     """Watches by path, each of which fires once."""
 
     def __init__(self) -> None:
-        # Dictionaries instead of sets, because callbacks fire in the order in which they were set.
+        # Dictionaries instead of sets, because callbacks fire in the order in which their watches
+        # were set.
         self._data: dict[str, dict[WatchCallback, None]] = {}
         self._children: dict[str, dict[WatchCallback, None]] = {}
         #: Paths in `_data` whose node was missing.
         self._missing: set[str] = set()
 
     def watch_data(self, path: str, callback: WatchCallback, exists: bool) -> None:
-        """Set a watch on a node that exists or is missing."""
+        """Set a data watch on a node; `exists` is whether the node exists."""
         self._data.setdefault(path, {})[callback] = None
         if exists:
             self._missing.discard(path)

@@ -238,7 +238,7 @@ def chroot_path(chroot: str, path: str) -> str:
 
 
 def unchroot_path(chroot: str, path: str) -> str:
-    """Return the store's path of a server's node."""
+    """Return the path of a node in the store, without the chroot in the server's path."""
     return path[len(chroot) :] or "/"
 
 
@@ -262,7 +262,7 @@ def read_node(frame: bytes, offset: int) -> tuple[Node, int]:
     length = _INT.unpack_from(frame, offset)[0]
     offset += _INT.size
     data = b""
-    if length > 0:  # -1 is null, the data of some nodes of Kafka's tools, and counts as empty
+    if length > 0:  # -1 is null, which Kafka's tools write to some nodes; it counts as empty
         data = frame[offset : offset + length]
         offset += length
     return Node(data, _read_stat(frame, offset)), offset + _STAT.size
