@@ -39,7 +39,7 @@ def encode_value(value: object) -> bytes:
 
 
 def parse_object(path: str, data: bytes) -> Fields:
-    """Return the JSON object in a node. Raises LayoutError for other content."""
+    """Return the JSON object in a node. Raises LayoutError if the node has no JSON object."""
     try:
         value = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -57,7 +57,7 @@ def parse_integers(path: str, data: bytes) -> tuple[int, ...]:
 
 
 def parse_decimal(path: str, data: bytes, maximum: int = INT32_MAX) -> int:
-    """Return the decimal number in a node. Raises LayoutError for other content."""
+    """Return the decimal number in a node. Raises LayoutError if the node has no such number."""
     if not data.isdigit() or len(data) > 19 or int(data) > maximum:
         raise LayoutError(path, f"not a decimal number up to {maximum}: {data[:40]!r}")
     return int(data)
@@ -169,7 +169,7 @@ class Fields:
         return tuple(value)
 
     def texts(self, key: str) -> list[str]:
-        """Return a list of strings."""
+        """Return the value of a key, a list of strings."""
         value = self._values.get(key)
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.fault(key, "a list of strings")
@@ -182,7 +182,7 @@ class Fields:
         return Fields(self.path, {} if value is None else value, where)
 
     def objects(self, key: str) -> list[Fields]:
-        """Return a list of objects."""
+        """Return the value of a key, a list of objects."""
         value = self._values.get(key)
         if not isinstance(value, list):
             raise self.fault(key, "a list of objects")

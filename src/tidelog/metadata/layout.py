@@ -73,10 +73,10 @@ BROKER_IDS = "/brokers/ids"
 BROKER_SEQUENCE = "/brokers/seqid"
 TOPICS = "/brokers/topics"
 #: Parent of tidelog's own stamps (E8), by which a broker notices an older store: each broker writes
-#: one when it registers and when it stops.
+#: its stamp when it registers and stops.
 BROKER_STAMPS = "/brokers/stamps"
-#: tidelog's own mark (E8), which exists while the store is an older copy than the store that a
-#: broker saw before.
+#: tidelog's own node (E8), which exists while the store is an older copy of a store that a broker
+#: saw before.
 STORE_WENT_BACK = "/brokers/store_went_back"
 CONFIG = "/config"
 CONFIG_CHANGES = "/config/changes"
@@ -141,7 +141,7 @@ def broker_path(broker_id: int) -> str:
 
 
 def broker_stamp_path(broker_id: int) -> str:
-    """Return the path of a broker's stamp (E8)."""
+    """Return the path of a broker's stamp, the node by which it notices an older store (E8)."""
     return f"{BROKER_STAMPS}/{broker_id}"
 
 

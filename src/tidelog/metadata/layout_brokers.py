@@ -36,7 +36,7 @@ _MAX_PORT = 65535
 
 
 def encode_stamp(imported: int = NO_STAMP) -> bytes:
-    """Return the data of `/brokers/stamps/N`; `imported` is the stamp from a former store."""
+    """Return the data of `/brokers/stamps/N`; `imported` is its transaction in a former store."""
     value: dict[str, object] = {"version": 1}
     if imported != NO_STAMP:
         value["imported"] = imported
@@ -44,9 +44,10 @@ def encode_stamp(imported: int = NO_STAMP) -> bytes:
 
 
 def decode_stamp(path: str, node: Node | None) -> int:
-    """Return the id of the transaction that wrote a stamp, perhaps in a former store.
+    """Return the id of the transaction that wrote a broker's stamp node (E8), perhaps in a former
+    store.
 
-    Raises LayoutError for a malformed stamp.
+    Raises LayoutError if the data of the node is malformed.
     """
     if node is None:
         return NO_STAMP

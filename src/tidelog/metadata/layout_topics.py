@@ -35,7 +35,7 @@ from tidelog.metadata.json_fields import (
 )
 from tidelog.metadata.store import Stat
 
-#: The keys of nearly all states: the keys of a partition in its usual state.
+#: The usual keys: nearly all partition states have exactly these keys.
 _PLAIN_KEYS = frozenset(
     ("controller_epoch", "leader", "version", "leader_epoch", "isr", "isr_epochs")
 )
@@ -48,8 +48,8 @@ class TopicAssignment:
     """The replicas of each partition of a topic, in the order of preference (V5).
 
     `adding` and `removing` are the replicas that a reassignment adds and removes. `original` are
-    the replicas at the beginning of a reassignment, in their order (R1). A partition without
-    adding, removing or original replicas is missing in the respective mapping. `topic_id` is
+    the replicas at the beginning of a reassignment, in their order (R1). The mappings `adding`,
+    `removing` and `original` have no entry for a partition without such replicas. `topic_id` is
     ZERO_TOPIC_ID if a tool older than topic ids created the topic.
     """
 
@@ -234,8 +234,9 @@ def _eligible_replicas(fields: Fields) -> tuple[tuple[int, ...], tuple[int, ...]
 def _plain_state(value: Mapping[str, Any], stat: Stat) -> PartitionState | None:
     """Return a valid state that has only the usual keys, None for any other content.
 
-    A new controller reads a hundred thousand states, and nearly all of them have only the usual
-    keys. The caller reads a state with unusual keys one key at a time.
+    A new controller reads up to a hundred thousand partition states, and nearly all of them have
+    only the usual keys. The caller of this function reads a state with other keys one key at a
+    time.
     """
     if value.keys() != _PLAIN_KEYS:
         return None

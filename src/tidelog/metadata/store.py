@@ -19,8 +19,8 @@ from typing import NamedTuple, Protocol
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 
-#: The expected version that matches every version. An epoch from a request must never become this
-#: value, because a stale request would then succeed (V6).
+#: The expected version that matches every version. An epoch from a request must never be passed as
+#: ANY_VERSION, because a stale request would then succeed (V6).
 ANY_VERSION = -1
 #: `Stat.ephemeral_owner` of a persistent node.
 NO_OWNER = 0
@@ -254,7 +254,7 @@ class MetadataStore(Protocol):
         """Return a node; None if it is missing: a watch then fires when the node is created."""
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Return many nodes in the order of `paths`, each as of a moment of its own."""
+        """Return many nodes in the order of `paths`, each read at its own moment."""
 
     async def children(self, path: str, watch: WatchCallback | None = None) -> list[str] | None:
         """Return the sorted names of a node's children; None, without a watch, if it is missing."""

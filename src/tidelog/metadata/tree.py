@@ -30,13 +30,12 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: A change of one node by a transaction: one of the marks below, then the path.
+#: A change of one node by a transaction: MADE, SET or REMOVED, then the path.
 Change = str
 MADE = "+"
 SET = "="
 REMOVED = "-"
-#: Mark of a node whose children differ, without the children's names; transactions never use this
-#: mark.
+#: Prefix of a change that only a comparison of two states finds: the node's children differ.
 CHILDREN_DIFFER = "*"
 
 # A named tuple's own __new__ takes twice as long as `tuple.__new__`.

@@ -76,6 +76,6 @@ class Watches(Generic[C]):
         return list(self._children)
 
     def clear(self) -> None:
-        """Drop all watches without a callback."""
+        """Drop all watches without calling back."""
         self._data.clear()
         self._children.clear()
