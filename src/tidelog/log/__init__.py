@@ -4,15 +4,15 @@ Every file operation runs on a lane, the queue of one directory's operations (`c
 This package reads clocks only through their port, does not use the wire protocol, and makes no
 decisions of replication.
 
-One directory: `log_directory` opens it, keeps its replicas and closes it. `directory_state` is the
-state that all logs of the directory share. `replica_directories`, `new_replicas`,
-`replica_departures` and `stray_replicas` create and remove replicas. `recovery` loads one replica's
-directory, and `recovery_walk` checks the order of its batches.
+One directory: `log_directory` opens and closes a log directory, and keeps its replicas.
+`directory_state` is the state that all logs of the directory share. `replica_directories`,
+`new_replicas`, `replica_departures` and `stray_replicas` create and remove replicas. `recovery`
+loads one replica's directory, and `recovery_walk` checks the order of its batches.
 
 One log: `partition_log` with `config`, its state in `log_state`. Appends: `append_validation`
 checks batches within a `loop_budget`, `append_plan` holds them, `append_queue` writes them, and
-`refused_batches` keeps sequence numbers in order. The other operations: `log_reads`, `flush`,
-`retention` and `truncation`.
+`refused_batches` keeps sequence numbers in order. Operations of a log other than appends:
+`log_reads`, `flush`, `retention` and `truncation`.
 
 Compaction: `compaction` decides which records stay; `log_cleaner` chooses a log and rewrites it.
 

@@ -36,7 +36,7 @@ class AppendInfo:
 
 
 class NotFlushedError(StorageError):
-    """An error for a stored batch whose required flush failed; `sent` as in AppendInfo."""
+    """An error for a stored batch whose required flush failed; `sent` is that of AppendInfo."""
 
     def __init__(self, error: StorageError, sent: SentBatch | None) -> None:
         super().__init__(error.directory, error.operation, error.path, error.errno, error.at_ms)

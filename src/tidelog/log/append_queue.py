@@ -5,8 +5,8 @@ One operation on the directory's lane, its queue of file operations, writes all 
 when the write is done. A short write is continued until the disk refuses. A failed write undoes its
 append and every append planned after it: offsets, producer state, leader epochs. The queue then
 removes the bytes that the failed write left at the end of the file. One write of a log is under way
-at a time. All calls are on the event loop. Rules V31 (leader epochs assigned while appends wait),
-V38, D1, D17.
+at a time. All calls are on the event loop. This module follows the rules V31 (leader epochs
+assigned while appends wait), V38, D1 and D17.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class AppendQueue:
         pin = directory.open_files.pin
         for step in operation.steps:
             pin(step.file)
-        # If any step of the write syncs names of files, the last step does.
+        # If any step of the write syncs the names of files, the last step syncs names, too.
         work = Work.SYNC if operation.steps[-1].sync_names else Work.FAST
         completion = directory.lane.submit(operation, work, "append")
         if completion.done:
@@ -197,7 +197,7 @@ class AppendQueue:
             completion.then(lambda done: self._written(operation, groups, done))
 
     def _write_operation(self, plans: list[AppendPlan]) -> tuple[WriteOperation, list[_Group]]:
-        """Split the plans over segments; the first step writes to the active segment."""
+        """Split the plans into write steps, one per segment, the active segment first."""
         log = self._log
         config = log.config
         segment = log.segments[-1]
@@ -213,8 +213,8 @@ class AppendQueue:
             ):  # fmt: skip
                 segment = Segment(log.path, _first_offset(plan), plan.now_ms)
                 position = 0
-                # If one operation creates two segments, the first segment's name is not durable
-                # yet.
+                # If one operation creates two segments, the first segment's name must become
+                # durable before the second segment is created.
                 sync_names = len(steps) > 1 or log.names_unsynced
                 step = WriteStep(segment.file, 0, create=True, sync_names=sync_names)
                 steps.append(step)
@@ -245,7 +245,7 @@ class AppendQueue:
                 created -= 1
                 self.rolled(segment)
             written = group if error is None else group[:left]
-            if written:  # the segment before a roll may get no append
+            if written:  # empty if the segment rolls before this write's first append
                 segment.last_modified_ms = now_ms
             for plan in written:
                 self._apply(plan)
@@ -275,7 +275,7 @@ class AppendQueue:
         log.end_turn()
 
     def rolled(self, segment: Segment) -> None:
-        """Make a segment whose file was created the active one, and flush the previous segment."""
+        """Make the new segment, whose file was created, active; flush the previous segment."""
         log = self._log
         log.add_segment(segment)
         log.new_snapshots[segment.base_offset] = self.producers_at(segment.base_offset)
@@ -375,8 +375,8 @@ class AppendQueue:
             def done(completion: Completion[None]) -> None:
                 log.directory.open_files.unpin(file)
                 if completion.error is not None:
-                    # If this removal of bytes fails, the next write first removes them; a failed
-                    # directory has no next write.
+                    # If the removal of the bytes of a failed write fails, the next write first
+                    # removes these bytes. A failed directory has no next write.
                     log.directory.failed(completion.error)
                 log.end_turn()
 
@@ -422,7 +422,7 @@ def _first_offset(plan: AppendPlan) -> int:
     """Return the base offset of a segment that begins with `plan`.
 
     If the plan begins after a gap, the segment begins with the gap, so that there is no gap between
-    segments. A gap too large for an index stays in front of the segment.
+    segments. If the gap is too large for the segment's index, the segment begins after the gap.
     """
     if plan.info.last_offset - plan.start_offset > MAX_RELATIVE_OFFSET:
         return plan.info.base_offset
@@ -432,8 +432,8 @@ def _first_offset(plan: AppendPlan) -> int:
 def _recent(log: LogState, plan: AppendPlan) -> Recent | None:
     """Return the last append as a copy for followers that wait at the log end.
 
-    The caller checks that a read in this directory reached a log end lately. Returns None if a copy
-    would cost more than a read.
+    The caller checks that a reader of this directory has reached a log end lately. Returns None if
+    a copy would cost more than a read.
     """
     info, directory = plan.info, log.directory
     if info.size_bytes > RECENT_BYTES:

@@ -1,11 +1,11 @@
 """Validation of appends, and the plans of valid appends; a rejected append changes nothing.
 
 A client's append must be one complete batch of magic 2 with a valid CRC and consistent header
-fields. The batch must not be too large, and must have the producer's next sequence. If the topic's
-`compression.type` names another codec, the leader recompresses the batch and checks its size again.
-Batches from a leader must continue the follower's log. A plan changes the next offset, the producer
-state and the leader epochs at once, and these changes can be undone. Rules V37, V38. Sources:
-UnifiedLog.append, LogValidator.
+fields. A client's batch must not be too large, and must begin with the producer's next sequence
+number. If the topic's `compression.type` names another codec, the leader recompresses the batch and
+checks its size again. Batches from a leader must continue the follower's log. A plan changes the
+next offset, the producer state and the leader epochs at once, and these changes can be undone.
+Rules V37, V38. Sources: UnifiedLog.append, LogValidator.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def check_on_thread(log: LogState, records: Buffer) -> Completion[Checked]:
 
 
 def demands(log: LogState) -> Demands:
-    """Return what the topic demands of each record now."""
+    """Return what each record must fulfil by the topic's current configuration."""
     config = log.config
     keys = config.compact_enabled
     before_ms, after_ms = config.timestamp_before_max_ms, config.timestamp_after_max_ms
@@ -136,8 +136,8 @@ def note_refused(refused: RefusedBatches, records: Buffer, error: ErrorCode, now
     """Note that a client's batch is refused with a retriable error.
 
     Until the client resends the batch, the log refuses the producer's later batches with the same
-    error (V38). `now_ms` is this broker's monotonic clock. Damaged records, and records of
-    producers that are not idempotent, are not noted.
+    error (V38). `now_ms` is this broker's monotonic clock. The refusal is not noted if the records
+    are damaged or their producer is not idempotent.
     """
     try:
         batch = BatchView(records, 0)
@@ -230,7 +230,7 @@ def _checked(
     try:
         batch = BatchView(view)
         size = batch.size_bytes
-        if size > len(view):  # a wrong length does not show if the batch is too large
+        if size > len(view):  # comes before the size limit: a corrupt length may be any size
             raise CorruptBatch(batch.position, f"{size} bytes long, but only {len(view)} are here")
         _check_size(topic, config, size, "")
         check_from_client(batch)
@@ -327,8 +327,8 @@ def plan_from_leader(log: LogState, records: Buffer) -> AppendPlan | None:
     plan.start_offset = end = log.next_offset
     for batch in batches:
         # If compaction removed the epoch's first records, the epoch begins at the end of this log.
-        # Otherwise a replica that compares its log with this log would keep records of an earlier
-        # epoch in the gap.
+        # If the epoch began after the gap, a replica that compares its log with this log would keep
+        # records of an earlier epoch in the gap.
         start = min(batch.base_offset, end)
         _assign_epoch(log, plan, batch.partition_leader_epoch, start)
         plan.has_gap |= batch.base_offset > end
@@ -393,7 +393,7 @@ def _assign_epoch(log: LogState, plan: AppendPlan, epoch: int, start_offset: int
         return
     if plan.epochs_before is None:
         plan.epochs_before = epochs.entries()
-    # Drop epochs from this offset on: they have no records.
+    # Drop the leader epochs from `start_offset` on, which have no records.
     epochs.truncate_from_end(start_offset)
     epochs.assign(epoch, start_offset)
 

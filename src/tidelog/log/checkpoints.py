@@ -8,9 +8,9 @@ then rebuilds the checkpoint.
 A broker periodically writes whole checkpoints of high watermarks, recovery points and log start
 offsets, and syncs them. While a write is under way, the disk has the old or the new offset, and
 `highest` returns the larger one. When a partition is truncated, or recreated under an old name, the
-disk must not keep a larger offset. So callers first write the lower offset (`lower`), and wait for
-the completion. Simultaneous calls share one write. Rules V34, V38, V39. Sources: CheckpointFile,
-LeaderEpochCheckpointFile, OffsetCheckpointFile.
+disk must not keep a larger offset. Before a truncation or recreation, callers write the lower
+offset (`lower`) and wait for the completion. Simultaneous calls of `lower` share one write. Rules
+V34, V38, V39. Sources: CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _lower(offsets: dict[TopicPartition, int], lowered: dict[TopicPartition, int
 
 
 def _nothing(files: Files) -> None:
-    """Do nothing: the caller only waits until earlier operations on the lane are done."""
+    """Do nothing: the caller only waits until the directory's earlier file operations are done."""
 
 
 def all_of(completions: Sequence[Completion[None]]) -> Completion[None]:

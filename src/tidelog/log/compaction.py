@@ -3,11 +3,11 @@
 A log is clean up to its cleaner checkpoint and dirty from there on. A run compacts only whole dirty
 segments that are flushed, not active, wholly below the high watermark, and older than
 `min.compaction.lag.ms`. The run first notes the last offset of each key in the dirty segments
-(`OffsetMap`). Then the run rewrites all segments up to the end of the map and keeps the last record
-of each key. A run removes a tombstone if `delete.retention.ms` have passed since a run first saw it
-(KIP-534). A batch without remaining records is removed, unless its producer's sequence or the end
-of the range depends on it. Transaction markers stay. Transactional records replace no earlier
-records, because their transaction may be aborted.
+(`OffsetMap`). Next, the run rewrites all segments up to the last offset in the `OffsetMap` and
+keeps the last record of each key. A run removes a tombstone if `delete.retention.ms` have passed
+since a run first saw it (KIP-534). A batch without remaining records is removed, unless its
+producer's sequence or the end of the range depends on it. Transaction markers stay. Transactional
+records replace no earlier records, because their transaction may be aborted.
 
 This module does no I/O and gets the time as an argument; `log_cleaner` carries out the decisions.
 Sources: LogCleaner, LogCleanerManager, Cleaner, SkimpyOffsetMap.
@@ -123,7 +123,7 @@ def cleanable(
             first_uncleanable = min(first_uncleanable, segment.base_offset)
             break
     # If the segment with the first dirty offset reaches beyond the bound, that segment is not
-    # compacted: the first uncleanable offset is below the first dirty offset.
+    # compacted, and the first uncleanable offset is below the first dirty offset.
     clean_bytes = cleanable_bytes = 0
     oldest_ms = now_ms
     for number, segment in enumerate(segments[:-1]):

@@ -51,8 +51,9 @@ class LogConfig:
     #: Kafka's compression level for `codec` (KIP-390); None for the codec's default.
     compression_level: int | None = None
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
-    #: Settings of compaction: how long a tombstone stays; the least and the largest age of records
-    #: that are not compacted; the share of dirty bytes above which a log is compacted.
+    #: Settings of compaction: the time for which a tombstone stays; the age from which records may
+    #: be compacted; the age from which records must be compacted; the share of dirty bytes above
+    #: which a log is compacted.
     delete_retention_ms: int = _DAY_MS
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = NEVER

@@ -1,4 +1,4 @@
-"""The disk of one log directory: its lane of file operations, and errors that fail it for good.
+"""The disk of one log directory: its queue of file operations, and errors that fail the directory.
 
 The first device error or failed fsync fails the directory for good and calls `on_failure` once (D1,
 D17). A full disk does not fail the directory, but makes it read-only (D14, `directory_space`). All

@@ -7,9 +7,9 @@ crash (rule E3).
 
 `Files.replace_file` syncs each file before the rename and the directory after the rename, which
 takes 20 s for the files of a thousand logs. `replace_all` writes all contents to temporary files,
-syncs the volume, renames the files, and syncs the volume again. A crash between these steps leaves
-old files and some temporary files, which the next start removes. Sources: MetaProperties,
-PartitionMetadataFile, CleanShutdownFileHandler.
+syncs the volume, renames the files, and syncs the volume again. A crash during `replace_all` leaves
+some old files and some temporary files; the next start removes the temporary files. Sources:
+MetaProperties, PartitionMetadataFile, CleanShutdownFileHandler.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from tidelog.core.types import (
 from tidelog.log import names
 
 META_PROPERTIES = "meta.properties"
-#: tidelog's own key in meta.properties: the broker's last stamp in its metadata store (E8).
+#: tidelog's own key in meta.properties: the broker's last transaction (stamp) in its metadata store
+#: (E8).
 _STAMP_KEY = "tidelog.store.stamp"
-#: tidelog's own key in meta.properties: the known marks of metadata stores that were restored from
-#: an older copy, the newest last.
+#: tidelog's own key in meta.properties: names of the marks that brokers set on metadata stores
+#: restored from an older copy, the newest last.
 _MARKS_KEY = "tidelog.store.marks"
 _MARK = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 PARTITION_METADATA = "partition.metadata"
@@ -51,8 +52,8 @@ class MetaProperties(NamedTuple):
     broker_id: int | None
     #: The transaction of the metadata store that wrote the broker's last stamp (E8).
     stamp: int = NO_STAMP
-    #: The known marks of a metadata store that was restored from an older copy, the newest last
-    #: (E8).
+    #: Names of the marks that brokers set on metadata stores restored from an older copy, the
+    #: newest last (E8).
     marks: tuple[str, ...] = ()
 
 

@@ -4,7 +4,7 @@ A read-only directory accepts no records and no new replicas. In a read-only dir
 retention, deletion and writes of small files go on. Small files use the reserve of free space; if
 the write of a small file fails, the writer retries as after any error. Probes check the volume and
 write a file, at growing intervals up to `PROBE_MS`, and whenever files were removed. The first
-successful probe makes the directory writable. A writable directory has no timers.
+successful test write (probe) makes the directory writable. A writable directory has no timers.
 
 A full disk is not a failed device, so the broker keeps the directory's replicas (D1). `free_space`
 decides when a directory is full. All calls are on the event loop.
@@ -28,7 +28,7 @@ from tidelog.log.free_space import PROBE_BYTES, FreeSpace
 #: Time before the first probe of a full directory; each probe doubles the time up to `PROBE_MS`.
 FIRST_PROBE_MS: Final = 50
 PROBE_MS: Final = 1_000
-#: The file that a probe writes, which the next start removes like any temporary file.
+#: The file of the test writes (probes), which the next start removes like any temporary file.
 _PROBE_FILE: Final = f"space-probe{names.TEMPORARY}"
 #: The content of the probe's file, which does not compress, so that it needs space on any file
 #: system.
@@ -181,7 +181,7 @@ def _volume_size(path: str) -> Callable[[Files], VolumeSize]:
 def _can_write(files: Files, path: str) -> bool:
     """Write and remove a file; return whether there was room. Raises OSError.
 
-    The file is not synced, because a failed sync would fail the directory (D17).
+    The test file is not synced, because a failed sync would fail the directory (D17).
     """
     written = 0
     try:

@@ -1,18 +1,18 @@
 """The watch on the speed of one log directory: slow periods, probes and hangs (D13).
 
-The directory's lane counts its file operations (`core.operation_times`), and `slow_directories`
-decides whether the directory is slow. The watch begins with a slow operation, and has a timer for
-each window. A timer also checks operations on threads, because an operation that does not end is
-slow, too. If a write takes longer than the hang limit, it counts as hanging for good, and the
-directory fails with all waiting operations. Time in which this process was stopped does not count.
-Reads have no hang limit: a leader keeps its followers during slow reads (F5), and writes reveal a
-hanging device. The time of syncs, deletions and other long operations depends on their size. When a
-long operation exceeds the hang limit, the broker only writes a small file to detect a hang.
+The directory's queue of file operations counts slow operations (`core.operation_times`), and
+`slow_directories` decides whether the directory is slow. The watch begins with a slow operation,
+and has a timer for each window of time. A timer also checks operations on threads, because an
+operation that does not end is slow, too. If a write takes longer than the hang limit, the write
+counts as hanging, and the directory fails with all waiting operations. Time in which the process
+was stopped is left out. Reads have no hang limit: a leader keeps its followers during slow reads
+(F5), and writes reveal a hanging device. The time of syncs, deletions and other long operations
+depends on their size. If a sync exceeds the hang limit, a small write serves to detect a hang.
 
-A slow directory whose leaders have moved away may have too few operations to measure its speed. If
-operations are too few, probes write, sync and read a small file. The sync makes a probe reach the
-device; the page cache would prove nothing. A failed sync of a probe fails the directory (D17). A
-probe that finds the disk full makes the directory read-only (D14). All calls are on the event loop.
+A slow directory without leaders may have too few operations to measure its speed. If operations are
+too few, probes write, sync and read a small file. The sync makes a probe reach the device, because
+the page cache would prove nothing. A failed sync of a probe fails the directory (D17), and a probe
+on a full disk makes the directory read-only (D14). All calls are on the event loop.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from tidelog.log.directory_space import DirectorySpace
 from tidelog.log.slow_directories import LEAST_OPERATIONS, SlowDirectory, SlowVerdict
 
 _NS_PER_MS: Final = 1_000_000
-#: The file of the probes, which the next start removes like any temporary file.
+#: The file that probes write to measure the disk; the next start removes it like any temporary
+#: file.
 _PROBE_FILE: Final = f"speed-probe{names.TEMPORARY}"
 _PROBE: Final = bytes(4096)
 #: The file that the broker writes while an operation without a hang limit takes long.
 _TOUCHED_FILE: Final = f"hang-probe{names.TEMPORARY}"
-#: Number of checks of open operations in each window.
+#: Number of checks of open operations in each window of time.
 _LOOKS_PER_WINDOW: Final = 4
 _LOOKS_PER_HANG: Final = 10
 
@@ -80,21 +81,21 @@ class DirectorySpeed:
         #: Time from which the ages of open operations count, because this process was stopped
         #: before.
         self._counts_from_ms = 0
-        #: Whether a write to detect a hang is under way. `_touched_ms` is when the last write to
-        #: detect a hang began.
+        #: Whether a write to detect a hang is under way. `_touched_ms` is the start time of the
+        #: last write that was to detect a hang.
         self._is_touching = False
         self._touched_ms = 0
-        #: The counts of operations when the current window began.
+        #: The counts of operations when the current window of time began.
         self._began = OperationCounts()
         self._probes_left = 0
         self._slow_since_ms = 0
-        #: The counts of operations in the last window.
+        #: The counts of operations in the last window of time.
         self.last = OperationCounts()
         #: Number of times that the directory has become slow in this process.
         self.periods = 0
         #: Called when the directory becomes slow, and when it becomes fast again.
         self.on_change: Callable[[], None] | None = None
-        #: Called after each window in which the directory stays slow.
+        #: Called after each window of time in which the directory stays slow.
         self.on_still_slow: Callable[[], None] | None = None
         disk.lane.times.on_slow = self._met_slow_operation
         disk.lane.times.on_open = self._operation_opened
@@ -125,7 +126,7 @@ class DirectorySpeed:
         return self._disk.lane.times.is_stuck
 
     def configure(self, threshold_ms: int, window_ms: int, hang_ms: int = 0) -> None:
-        """Set the threshold of slow operations, 0 to end the watch, and the length of windows.
+        """Set the threshold of slow operations (0 ends the watch) and the length of windows.
 
         `hang_ms` is the age of an open write from which the directory fails; 0 for no limit.
         """
@@ -135,7 +136,7 @@ class DirectorySpeed:
             return
         self.threshold_ms = threshold_ms
         times.limit_ns = threshold_ms * _NS_PER_MS if threshold_ms else NO_LIMIT_NS
-        # Operations before this change were counted with another threshold.
+        # Operations before the new threshold were counted as slow or not by the old threshold.
         was_slow = self.is_slow
         self._decision.reset()
         self._began, times.longest_ns = times.counts, 0
@@ -151,7 +152,7 @@ class DirectorySpeed:
         if self._is_watching or self._is_over() or not self.threshold_ms:
             return
         now, before = self._disk.lane.times.counts, self._began
-        # Slow operations before the watch count in its first window.
+        # Slow operations before the watch count in the first window of the watch.
         writes, reads = now.slow_writes - before.slow_writes, now.slow_reads - before.slow_reads
         self._began = OperationCounts(
             now.writes - writes, before.slow_writes, now.reads - reads, before.slow_reads,
@@ -280,7 +281,7 @@ class DirectorySpeed:
             self.on_change()
 
     def _probe(self) -> None:
-        """Begin as many probes as a window needs for a decision, unless the disk is full."""
+        """Begin as many test writes (probes) as a decision needs, unless the disk is full."""
         if not self._probes_left and not self._space.is_full:
             self._probes_left = LEAST_OPERATIONS
             self._next_probe()

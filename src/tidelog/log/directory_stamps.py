@@ -1,9 +1,10 @@
 """Writes of a broker's stamp, a transaction of the metadata store, to its log directories (E8).
 
-Each directory has at most one write under way; a newer stamp is written after it. A directory that
-hangs delays neither the other directories nor the broker's registration. A directory that cannot
-write a stamp, for example on a full disk, keeps its last stamp. An old stamp in a directory is
-harmless, because a metadata store counts as restored only if its own stamp is older.
+Each directory has at most one write of a stamp under way, after which a newer stamp is written. A
+directory that hangs delays neither the other directories nor the broker's registration. A directory
+that cannot write a stamp, for example on a full disk, keeps its last stamp. An old stamp in a
+directory is harmless, because a metadata store counts as restored only if the store has a still
+older stamp.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tidelog.log.directory_files import META_PROPERTIES, format_meta_properties
 
 
 class DirectoryStamps:
-    """The stamps of one broker in its log directories."""
+    """The writer of a broker's last metadata-store transaction (stamp) to its log directories."""
 
     def __init__(self, directories: Callable[[], Sequence[DirectoryDisk]]) -> None:
         """`directories` returns the log directories in use, without failed ones."""
@@ -30,7 +31,7 @@ class DirectoryStamps:
         self._is_written: Completion[None] | None = None
 
     def keep(self, cluster_id: str, broker_id: int, stamp: int, marks: Sequence[str] = ()) -> None:
-        """Begin durable writes of a stamp and the store's marks to all directories; do not wait."""
+        """Begin to write a stamp and the names of marked metadata stores to all directories."""
         if stamp == NO_STAMP:
             return
         self._data = format_meta_properties(cluster_id, broker_id, stamp, marks)

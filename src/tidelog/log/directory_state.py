@@ -71,8 +71,8 @@ class DirectoryState(DirectoryDisk):
         #: The budget for checks of clients' batches on the event loop.
         self.loop_budget = LoopBudget(clock)
         self.recent: Recent | None = None
-        #: Number of further appends that `recent` keeps without another read that reaches a log
-        #: end.
+        #: Number of further appends of which `recent` keeps a copy; a read that reaches a log end
+        #: resets this number.
         self.recent_wanted = 0
         #: The watch on free space: the directory is read-only while its disk is full.
         self.space = DirectorySpace(self, reserve_bytes)
@@ -146,7 +146,8 @@ class DirectoryState(DirectoryDisk):
     def lower(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
         """Lower a partition's entry in all checkpoints on disk to `offset`; -1 removes the entry.
 
-        Required before a log is truncated to `offset`, or a replica is recreated under an old name.
+        The caller must lower the entry before a log is truncated to `offset`, or before a replica
+        is recreated under an old name.
         """
         return all_of(
             [checkpoint.lower(topic_partition, offset) for checkpoint in self.checkpoints.values()]
@@ -209,8 +210,8 @@ class DirectoryState(DirectoryDisk):
             if finished.result():
                 self.log_note(logging.WARNING, finished.result())
             if not segment.file.doomed:
-                # A removed segment's files may already be those of the segment that replaced it, so
-                # these indexes are not used.
+                # The loaded indexes of a removed segment are not used, because its files may
+                # already be those of the segment that replaced it.
                 segment.index, segment.time_index = scratch.index, scratch.time_index
                 if segment.sealed:
                     self.indexes.used(segment)

@@ -2,9 +2,10 @@
 
 A crash may come between any two steps of a flush, so the order of the steps matters. The flush
 first syncs the records. Next, the flush writes the indexes and producer snapshots of rolled
-segments and the leader epochs. Last, the flush syncs the directory with the names of files. The
-recovery point may rise only after the last step, because recovery does not check files below the
-recovery point (V39). A failed fsync is an error of the device and is never retried (D17).
+segments and the leader epochs. Last, the flush syncs the directory, which makes the names of files
+durable. The recovery point may rise only after the last step of the flush, because recovery does
+not check files below the recovery point (V39). A failed fsync is an error of the device and is
+never retried (D17).
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Flushes:
         return operation.replacements
 
     def start_for_roll(self) -> None:
-        """Flush up to the rolled segment's end, or let the flush that waits for its start do so."""
+        """Flush the rolled segment now, or let the next waiting flush include the segment."""
         if self._running is None and not self._log.is_truncating:
             self._run(self._log.active_segment.base_offset)
         elif self._next is None:
@@ -168,9 +169,10 @@ class Flushes:
         return completion
 
     def _work(self, operation: FlushOperation) -> Work:
-        """Return the kind of work: flushes for which producers wait run beside other logs' flushes.
+        """Return the kind of work that a flush is for the directory's queue.
 
-        A flush that replaces files runs in order with the other operations on the directory.
+        A flush for which producers wait runs in parallel with flushes of other logs. A flush that
+        replaces files runs in order with the other operations on the directory.
         """
         changes_names = operation.replacements or operation.sync_directory
         if self._log.config.flush_before_ack and not changes_names:
@@ -193,8 +195,8 @@ class Flushes:
         The captured state is still valid, because truncations wait for the flush under way.
         """
         log = self._log
-        # If a roll follows a gap, the flush ends above the log end until the new segment's first
-        # append is applied.
+        # If a gap precedes the new segment of a roll, this segment begins above the log end until
+        # its first append is applied.
         end = max(log.log_end_offset, log.base_offsets[-1])
         assert target <= end, f"{log.path}: flushed up to {target}, the log ends at {end}"
         log.recovery_point = max(log.recovery_point, target)

@@ -8,8 +8,8 @@ the reserve free, so that a directory at the limit does not flap.
 A check of the volume costs a system call, so checks depend on the bytes written since the last
 check. At most half of the room above the reserve is written between two checks. Because other
 programs write to the volume, too, a write causes a check if the last check is older than `LOOK_MS`.
-This module reads no clock and makes no system call. Source: D14 (open ground); Kafka fails the
-directory.
+This module reads no clock and makes no system call. Kafka fails a full directory, so the rules are
+tidelog's own (D14).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.core.ports import VolumeSize
 _LARGEST_SHARE: Final = 20
 #: Age of the last check from which the next write causes another check.
 LOOK_MS: Final = 10_000
-#: Number of bytes that a probe must be able to write before the directory counts as writable.
+#: Number of bytes that a test write (probe) must write before the directory counts as writable.
 PROBE_BYTES: Final = 64 * 1024
 
 

@@ -114,9 +114,9 @@ class FutureLogs:
     ) -> Completion[PartitionLog]:
         """Create a future replica that begins at `start_offset`, with a durable name.
 
-        `producers` is the state before `start_offset`. Raises KafkaError INVALID_TOPIC_EXCEPTION
-        for a name that is too long. Raises ValueError if the directory already has a current or
-        future replica. The completion's error is a StorageError.
+        `producers` is the producer state before `start_offset`. Raises KafkaError
+        INVALID_TOPIC_EXCEPTION for a name that is too long. Raises ValueError if the directory
+        already has a current or future replica. The completion's error is a StorageError.
         """
         directory = self._directory
         if topic_partition in self._logs or topic_partition in self.found:
@@ -197,10 +197,10 @@ class FutureLogs:
             directory.lane.submit(rename, Work.SLOW, "discard future replicas").then(renamed)
 
     def remove(self, topic_partition: TopicPartition) -> Completion[None]:
-        """Rename a future replica as deleted, to be removed soon; done when the name is durable.
+        """Rename a future replica as a deleted replica, whose files are removed soon.
 
-        Does nothing if the partition has no future replica. The completion's error is a
-        StorageError.
+        The completion is done when the new name is durable. Does nothing if the partition has no
+        future replica. The completion's error is a StorageError.
         """
         log = self.taken(topic_partition)
         if log is None:

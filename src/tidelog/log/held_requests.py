@@ -18,7 +18,7 @@ L = TypeVar("L")
 
 
 class HeldRequests(Generic[L]):
-    """The requests on one log during one replacement, in the order of their arrival."""
+    """The flushes and truncations that wait for the end of a log's replacement, in order."""
 
     __slots__ = ("_going_on", "_waiting")
 

@@ -7,7 +7,7 @@ The cleaner keeps its reads and writes below a rate.
 A run compacts one log on the directory's slow thread, as `compaction` decides. Each slice of a run
 reads at most `slice_bytes` (or one larger batch), so that a queued fsync or disk read waits only
 for milliseconds. The run pins files while it reads them. The log does not change before the swap of
-segments, which excludes other operations on the log, like a truncation. If the log is truncated,
+segments. Like a truncation, the swap excludes other operations on the log. If the log is truncated,
 deleted or closed during a run, the run is void, and the next run or start removes its files. After
 the swap, readers may still use the replaced segments. Source: LogCleaner, LogCleanerManager,
 Cleaner.
@@ -50,7 +50,8 @@ from tidelog.records.batch import (
     size_of_batch,
 )
 
-#: A function called after each slice with the number of bytes that the slice read and wrote.
+#: A function called after each slice (one part of a run) with the bytes that the slice read and
+#: wrote.
 Pace = Callable[[int], Awaitable[None]]
 
 
@@ -96,7 +97,7 @@ def _read_chunk(files: Files, file: OpenFile, position: int, end: int, slice_byt
 
 @dataclass(slots=True)
 class _MapSlice:
-    """An operation that notes a slice's keys; returns the next position, -1 for a full map."""
+    """An operation that adds keys to the map; returns the next position, -1 if the map is full."""
 
     file: OpenFile
     position: int
@@ -134,7 +135,7 @@ class _Cleaned:
 
 @dataclass(slots=True)
 class _FilterSlice:
-    """An operation that copies the kept records of one slice; its result is the next position."""
+    """An operation that copies the kept records of a run's slice; returns the next position."""
 
     source: OpenFile
     position: int
@@ -372,7 +373,7 @@ class Cleaning:
     def _give_up(self, cleaned: _Cleaned) -> None:
         """Remove the unfinished segment, because the disk may be full.
 
-        If the log is closed, the next start removes the unfinished segment instead.
+        The unfinished segment of a closed log stays until the next start removes it.
         """
         log, segment = self._log, cleaned.segment
         if log.is_closed or log.directory.failure is not None:
@@ -461,7 +462,7 @@ class CleanerSettings:
 
     dedupe_buffer_bytes: int = 128 * MIB
     load_factor: float = 0.9
-    #: Bytes that one slice reads before other operations on the disk get their turn.
+    #: Bytes that one slice of a run reads before other operations use the disk.
     slice_bytes: int = 256 * KIB
     #: Limit of the bytes that the cleaner reads and writes, together.
     max_bytes_per_second: float = float("inf")
@@ -482,7 +483,7 @@ class Cleaner:
         self.settings = settings
         self._clock = clock
         self._sleep = sleep
-        #: Monotonic time until which the rate limit delays the next slice.
+        #: Monotonic time until which the rate limit delays the next slice of a run.
         self._paid_ms = 0.0
         #: Logs with illegible batches, with each log's number of truncations when they were found.
         self._uncleanable: dict[LogState, int] = {}

@@ -1,17 +1,18 @@
 """Plans of moves that balance the volumes of a broker's log directories with few bytes (D15).
 
 The fill of a volume is the share of its bytes that is used, or soon will be used by growth and by
-pending moves. A replica's expected growth moves with the replica. Balancing begins when the fills
-of two volumes differ by more than a threshold. Balancing ends when all fills differ by at most half
-of the threshold, so that the volumes may drift apart for a while before the next balancing.
+pending moves. A moved replica's expected growth counts on its new volume. Balancing begins when the
+fills of two volumes differ by more than a threshold. Balancing ends when all fills differ by at
+most half of the threshold, so that the volumes may drift apart before the next balancing.
 
 Each move goes from the fullest volume to the emptiest volume. The move takes the smallest replica
-that brings the fill of one of these volumes near the mean fill, or else the largest replica that is
-not too large. A replica is too large if a volume would pass the mean fill by more than an eighth of
-the threshold, or has too little room. Each move thus lowers the sum of all volumes' squared fills,
+that brings the fill of the fullest or the emptiest volume near the mean fill. If no replica does
+so, the move takes the largest replica that is not too large. A replica is too large if its move
+would bring a volume past the mean fill by more than an eighth of the threshold, or if the replica
+does not fit on the emptiest volume. Each move lowers the sum of all volumes' squared fills,
 weighted by size, so that no sequence of plans returns to an earlier state. The mean fill leaves out
-volumes that can neither give nor take a replica. Directories on one volume share its free space, so
-the plan has no moves between them. This module does no I/O. Source: D15 (open ground).
+volumes that can neither give nor take a replica. Directories on one volume share its space, so no
+moves go between them. This module does no I/O. Source: D15 (open ground).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedReplica
 #: The part of the threshold to which balancing lowers the difference of two volumes.
 _GOAL_PART: Final = 0.5
 #: The part of the goal (`_GOAL_PART` of the threshold) by which a move may bring a volume's fill
-#: past the mean fill. If this part were one half, a move could exchange the fills of two volumes.
+#: past the mean fill. If `_PASSING_PART` were one half, a move could exchange the fills of two
+#: volumes.
 _PASSING_PART: Final = 0.25
 
 
@@ -73,9 +75,9 @@ def plan(
 ) -> list[PlannedReplicaMove]:
     """Return the moves that balance the volumes, in the order in which they should begin.
 
-    `replicas` are the replicas that are not moving yet. `is_under_way` says that an earlier plan
-    was interrupted, so that balancing continues to the goal even below the threshold. The plan
-    leaves out volumes of unknown size and drained directories.
+    `replicas` are the replicas that are not moving yet. If `is_under_way`, an earlier plan was
+    interrupted, and balancing continues to the goal even if the fills differ by less than the
+    threshold. The plan leaves out volumes of unknown size, and directories that are being drained.
     """
     threshold = threshold_percent / 100
     goal = threshold * _GOAL_PART

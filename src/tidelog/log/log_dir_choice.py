@@ -9,8 +9,9 @@ replicas, then to the earlier directory in `log.dirs`.
 
 The expected size of a new replica is the mean size of the broker's replicas. The expected size is
 at least a thousandth of the smallest volume's usable bytes, or one segment if a segment is smaller.
-This minimum spreads the new replicas of one command over equal disks. This module does no I/O.
-Source: D2 (open ground); Kafka chooses the directory with the fewest replicas.
+The minimum of the expected size spreads the new replicas of one command over equal disks. This
+module does no I/O. Kafka chooses the directory with the fewest replicas; the choice by bytes is
+tidelog's own (D2).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Final
 
 from tidelog.core.dataclass import dataclass
 
-#: The smallest volume's usable bytes, divided by this, are the minimum expected size of a replica.
+#: Divisor of the smallest volume's usable bytes; the quotient is the minimum expected size of a
+#: replica.
 _SMALLEST_PART: Final = 1_000
 
 

@@ -23,8 +23,8 @@ def plan(
 ) -> list[PlannedReplicaMove]:
     """Return the move of each replica, largest first; a replica that fits nowhere has no target.
 
-    `directories` are all online directories, including drained ones. Moves in `refused` are not
-    planned again.
+    `directories` are all online directories, including the directories to drain. Moves in `refused`
+    are not planned again.
     """
     states = {each.path: each.counting_what_comes() for each in directories}
     planned = []

@@ -35,7 +35,7 @@ class LogDirState:
     steady_growth_bytes: int = 0
     #: Reason why no replica may move to the directory; empty if replicas may.
     closed: str = ""
-    #: Whether the directory is drained, so that balancing ignores it.
+    #: Whether the directory is being drained (emptied), so that balancing ignores it.
     is_draining: bool = False
 
     def expecting(self, size_bytes: int) -> LogDirState:

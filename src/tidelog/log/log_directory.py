@@ -1,14 +1,16 @@
 """One log directory: how it opens and closes, and how replicas are created and removed.
 
 The broker refuses a directory of another cluster or broker. If the directory has the clean-shutdown
-marker, its files are trusted; otherwise, each partition is recovered (`recovery`). The marker is
-removed durably before the first write to a log, so that a later crash is an unclean shutdown (E3).
-An illegible checkpoint counts as empty, so that recovery begins at the start of each log.
+marker, its files are trusted; otherwise, each partition is recovered (`recovery`). The
+clean-shutdown marker is removed durably before the first write to a log, so that a later crash is
+an unclean shutdown (E3). An illegible checkpoint counts as empty, so that recovery begins at the
+start of each log.
 
 A clean shutdown waits for the operations of each log and removes the bytes of failed writes. For
 each changed log, the shutdown writes the last segment's indexes and a producer snapshot. The
 shutdown syncs the volume only once, because syncs of each file would take minutes with thousands of
-logs. The clean-shutdown marker is written last. Rules V34, V35 and V45 (strays), V38, V39, E3.
+logs. The clean-shutdown marker is written last. This module follows the rules V34, V35 and V45
+(strays), V38, V39 and E3.
 """
 
 from __future__ import annotations
@@ -95,8 +97,8 @@ class Opened:
     aside: list[str] = field(default_factory=list)
     #: Names of the strays that wait for an operator's decision (V35).
     held: list[str] = field(default_factory=list)
-    #: Names of the directories of future replicas; the recovered future replicas (`futures`); the
-    #: names of future replicas to remove (`useless`).
+    #: Names of the directories of future replicas. `futures` are the recovered future replicas, and
+    #: `useless` the names of future replicas to remove.
     future_names: list[str] = field(default_factory=list)
     futures: list[FoundFuture] = field(default_factory=list)
     useless: list[str] = field(default_factory=list)
@@ -317,8 +319,8 @@ def _check_owner(files: Files, root: str, cluster_id: str, broker_id: int) -> No
 def _begin(files: Files, root: str, *, loaded: bool) -> None:
     """Remove the clean-shutdown marker, so that a later crash counts as an unclean shutdown.
 
-    If all partitions are `loaded` and durable, the noted topic ids are removed too, because each
-    partition has its own.
+    If all partitions are `loaded` and durable, the file with the topic ids of new replicas is
+    removed, too, because each partition has its own topic id on disk.
     """
     gone = (CLEAN_SHUTDOWN, names.NEW_REPLICAS) if loaded else (CLEAN_SHUTDOWN,)
     for name in gone:
@@ -389,7 +391,7 @@ class LogDirectory(DirectoryState):
         #: Monotonic time of the last write of high watermarks, or of the start.
         self._high_watermarks_written_ms = clock.monotonic_ms()
         #: Broker epochs from the marker of a clean shutdown before this start; None after an
-        #: unclean one (E3).
+        #: unclean shutdown (E3).
         self.clean_shutdown: CleanEpochs | None = None
         #: Whether the broker has had several log directories, at this start or earlier (D6).
         self.is_one_of_several = False
@@ -471,8 +473,8 @@ class LogDirectory(DirectoryState):
             try:
                 await self.checkpoint()
             except StorageError as error:
-                # The old recovery points stay on disk and are lower, so the next recovery only
-                # reads more.
+                # The old, lower recovery points stay on disk, so the next recovery reads more
+                # batches than necessary.
                 if not error.is_full:
                     raise
         self.tracer.event(
@@ -481,7 +483,7 @@ class LogDirectory(DirectoryState):
         )  # fmt: skip
 
     async def _write_high_watermarks_at_start(self) -> None:
-        """Write the valid high watermarks; without room for the write, remove the checkpoint.
+        """Write the loaded high watermarks; on a full disk, remove a checkpoint of larger values.
 
         Raises StorageError.
         """
@@ -631,7 +633,7 @@ class LogDirectory(DirectoryState):
         is_due = 0 < at_least_every_ms <= now_ms - self._high_watermarks_written_ms
         if new != checkpoint.offsets or is_due:
             self._high_watermarks_written_ms = now_ms
-        # The probes of a full disk already show whether the disk works.
+        # The test writes (probes) to a full disk already show whether the disk works.
         return self._write(checkpoint, new, even_unchanged=is_due and not self.space.is_full)
 
     def flush_due(self, now_ms: int) -> Completion[None]:
@@ -649,9 +651,9 @@ class LogDirectory(DirectoryState):
     async def close(self, epochs: CleanEpochs) -> None:
         """Write all state to disk, then the clean-shutdown marker (E3); accept no more operations.
 
-        `epochs` are the broker epochs of the registrations, up to the current registration, since
-        which the broker has lost no records. If a write fails, raises StorageError and leaves no
-        marker.
+        `epochs` are the broker epochs of the registrations since which the broker has lost no
+        records, including the current registration. If a write fails, raises StorageError and
+        leaves no marker.
         """
         self.is_closed = True
         try:

@@ -2,8 +2,8 @@
 
 A read by offset first tries the page cache, on the event loop. If the read from the page cache
 would block, the directory's thread reads. A read by time starts at the batch that the time index
-names, and scans headers up to the first batch with a large enough timestamp. The read then searches
-the records of that batch, because only records have exact times.
+names, and scans headers up to the first batch with a large enough timestamp. Last, a read by time
+searches the records of the batch that it found, because only records have exact times.
 
 If a read finds an error, the whole segment is checked (`recheck`). A damaged index is rebuilt and
 the read is repeated. Damage of batches is reported with the offset from which on the log is not
@@ -162,7 +162,7 @@ def _read_segment(
 def _read_from_disk(
     log: LogState, segment: Segment, operation: ReadOperation, end_offset: int
 ) -> Completion[LogSlice]:
-    """Read from the disk. `end_offset` may lie in a later segment; the caller pins the file."""
+    """Read from the disk. `end_offset` may lie in a later segment. The caller pins the file."""
     completion: Completion[LogSlice] = Completion()
     truncations = log.truncations
 
@@ -324,8 +324,8 @@ def _fail(
 ) -> None:
     """Fail a read with the reason.
 
-    A truncation or deletion that the event loop does not know of yet may have removed missing
-    bytes, which are then neither damage nor a failure of the disk.
+    Bytes may be missing because of a truncation or deletion that the event loop does not know of
+    yet. Such missing bytes are neither damage nor a failure of the disk.
     """
     if log.truncating_to is not None and is_loss(error):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -34,7 +34,7 @@ class Damage(NamedTuple):
 
     #: The first offset that cannot be trusted.
     offset: int
-    #: The file, the position in the file, and the error there.
+    #: The damaged file, the position of the damage, and the error at this position.
     reason: str
 
 
@@ -137,11 +137,11 @@ class LogState(LogOffsets):
         self.truncation_unsynced = False
         #: Wall-clock time of the first append after the last flush began.
         self.oldest_unflushed_ms = 0
-        #: (truncations, log end) at the last write of indexes and snapshot; closing may skip it.
+        #: (truncations, log end) at the last write of indexes and snapshot, to skip equal writes.
         self.closed_state: tuple[int, int] | None = None
         #: Whether `partition.metadata` may not have reached the disk.
         self.metadata_unsynced = False
-        #: The log end after the truncation under way, the limit of checkpoints and reads; or None.
+        #: The log end after the truncation under way, a limit of checkpoints and reads; or None.
         self.truncating_to: int | None = None
         #: Number of truncations, by which an operation notices a truncation after its begin.
         self.truncations = 0
@@ -332,7 +332,7 @@ class LogState(LogOffsets):
             self.directory.open_files.forget(segment.file)
             self.directory.indexes.forget(segment)
         self.directory.indexes.used(new)
-        # Remembered read ends are positions in the replaced files.
+        # Remembered read ends are positions in the replaced files, so they are no longer valid.
         self.read_ends.clear()
         merged = self.base_offsets[first + 1]
         self.snapshots = [

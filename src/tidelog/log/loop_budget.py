@@ -1,10 +1,10 @@
 """The budget for checks of clients' batches on the event loop; a thread does costlier checks.
 
 One batch of a few KiB can decompress to 100 MB, and a hundred such batches can arrive in one turn
-of the event loop. So the checks of one log directory share a budget of decompressed bytes: each
-check on the event loop spends from the budget, and time refills the budget. When this budget is
-used up, the directory's COMPUTE thread checks compressed batches and batches of many records. Each
-partition's batches keep their order (`broker/replicas/hosting/late_appends`).
+of the event loop. The checks of one log directory therefore share a budget of decompressed bytes:
+each check on the event loop spends from the budget, and time refills the budget. When the event
+loop's budget is used up, a thread of the directory checks compressed batches and batches of many
+records. Each partition's batches keep their order (`broker/replicas/hosting/late_appends`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tidelog.core.ports import Buffer, Clock
 from tidelog.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, HEADER_BYTES
 from tidelog.records.checking import RECORD_EFFORT_BYTES, Effort
 
-#: The fields of a batch header from the attributes on: attributes and record count.
+#: The format of a batch header from the attributes on, which reads only attributes and record
+#: count.
 _ATTRIBUTES_AND_COUNT = struct.Struct(">h34xi")
 
 

@@ -3,9 +3,9 @@
 The file names every log directory that may still have an older copy: the directory from which the
 replica moved, and directories where an earlier removal failed. If a start finds two copies of a
 replica, and the `moved-from` file of one copy names the directory of the other copy, the copy with
-that file is newer. Lengths do not matter, because the newer copy may have been truncated. If a
-replica moved away and back, two copies may name each other; then the number of moves decides. The
-file is removed when no older copy is left.
+that file is newer. The lengths of the copies do not show which copy is newer, because the newer
+copy may have been truncated. If a replica moved away and back, two copies may name each other; the
+copy with the larger number of moves is newer. The file is removed when no older copy is left.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def after_move(source: str, before: MovedFrom | None, target: str) -> MovedFrom:
 
 
 def format_moved_from(content: MovedFrom) -> bytes:
-    """Return the content as bytes."""
+    """Return the bytes of a `moved-from` file."""
     return "".join(f"{line}\n" for line in (*content.paths, content.moves)).encode()
 
 

@@ -29,7 +29,7 @@ STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
 #: A file of a log directory that lists its strays that wait for an operator's decision.
 HELD_STRAYS = "held-strays"
-#: A file of a log directory with the topic ids of replicas created since its start.
+#: A file of a log directory with the topic ids of replicas created since the broker's start.
 NEW_REPLICAS = "new-replicas"
 #: A file of a moved replica that names the log directories of older copies.
 MOVED_FROM = "moved-from"
@@ -56,7 +56,7 @@ def offset_name(offset: int, suffix: str) -> str:
 
 
 def parse_offset_name(name: str) -> tuple[int, str] | None:
-    """Return (offset, suffix) of a name from `offset_name`, or None for any other name."""
+    """Return (offset, suffix) of a name as `offset_name` makes it; None if `name` is not such."""
     match = _OFFSET.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
@@ -95,7 +95,7 @@ def future_name(topic_partition: TopicPartition, now_ms: int, number: int) -> st
 
 
 def future_partition(name: str) -> TopicPartition | None:
-    """Return the partition of a future replica's directory, or None for any other name."""
+    """Return the partition of a directory, or None if it is not a future replica's directory."""
     aside = parse_aside_name(name)
     if aside is None or aside.suffix != FUTURE_SUFFIX:
         return None
@@ -117,6 +117,6 @@ def aside_name(topic_partition: TopicPartition, now_ms: int, number: int, suffix
 
 
 def parse_aside_name(name: str) -> AsideName | None:
-    """Return the parts of a renamed directory's name, or None for any other name."""
+    """Return the parts of a directory's name, or None if it was not renamed by tidelog."""
     match = _SET_ASIDE.fullmatch(name)
     return AsideName(match[1], int(match[2][:16], 16), match[3]) if match else None

@@ -1,15 +1,16 @@
 """The file with the topic ids of replicas created since the start, synced once per command.
 
 Syncing each new `partition.metadata` would take 4 s for a thousand replicas. Without a sync, a
-power loss before the log's first flush can destroy the file and with it the topic id. A topic id
-cannot be looked up by name, because the topic may have been deleted and created again (V23).
-Instead, the creation of replicas appends their topic ids to one file in the log directory's root
-and syncs that file. The next start of the broker copies the topic ids from this file to replica
-directories without a readable `partition.metadata`, syncs the volume, and removes the file.
+power loss before the log's first flush can destroy `partition.metadata` and with it the topic id. A
+topic id cannot be looked up by name, because the topic may have been deleted and created again
+(V23). Instead of these syncs, the creation of replicas appends their topic ids to one file in the
+log directory's root and syncs that file. The next start of the broker copies the topic ids from
+this file to replica directories without a readable `partition.metadata`, syncs the volume, and
+removes the file.
 
-Each line is a directory's name and its topic id. The last line of a name counts; a line without an
-id revokes the earlier lines of the name. A line that a failed write left incomplete is skipped,
-because each append begins with a line end.
+Each line is a directory's name and its topic id. If several lines have the same directory's name,
+the last line counts. A line without a topic id revokes the earlier lines with the same name. A line
+that a failed write left incomplete is skipped, because each append begins with a line end.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tidelog.core.ports import Files
 from tidelog.core.types import TopicId, TopicPartition, topic_id_from_text, topic_id_to_text
 from tidelog.log import names
 
-#: Size from which the file is emptied after a sync of the volume, about 20,000 replicas.
+#: Size (about 20,000 replicas) from which the broker syncs the volume and then empties the file.
 MAX_BYTES = 1 << 20
 #: The text in place of the topic id in a line that revokes earlier lines.
 _NONE: Final = "-"

@@ -2,9 +2,9 @@
 
 As in Kafka, `meta.properties` names the cluster and the broker. A line of tidelog's own has the
 broker's last *stamp*: the transaction in which the broker last wrote its node in the metadata
-store. If the store has an older stamp of the broker, the store is older than the logs. A broker
-reads the owners before it opens a directory or creates a node in the store; `directory_stamps`
-writes them. This module accesses no store.
+store. If the metadata store has an older stamp of the broker than a log directory, the store is
+older than the logs. A broker reads the owners before it opens a directory or creates a node in the
+store; `directory_stamps` writes the owners. This module does not access the metadata store.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ async def read_owners(lanes: Mapping[str, Lane]) -> dict[str, MetaProperties]:
 
 
 def last_stamp(owners: Mapping[str, MetaProperties]) -> int:
-    """Return the largest stamp; a directory that was absent for a while has an older stamp."""
+    """Return the broker's last stamp: a directory that was absent may have an older stamp."""
     return max((owner.stamp for owner in owners.values()), default=NO_STAMP)
 
 
 def known_marks(owners: Mapping[str, MetaProperties]) -> tuple[str, ...]:
-    """Return the marks of the store in any of the directories, sorted by transaction (E8)."""
+    """Return the names of all known marks of restored metadata stores, in order (E8)."""
     marks = dict.fromkeys(mark for owner in owners.values() for mark in owner.marks)
     return tuple(sorted(marks, key=lambda mark: [int(part) for part in mark.split("-")]))
 

@@ -7,8 +7,8 @@ the written records; only records below it can be read.
 
 `PartitionLog` offers the operations of `append_validation`, `append_queue`, `log_reads`, `flush`,
 `retention` and `truncation` on one log's state (`log_state`). All calls are on the event loop. The
-log does not deal with replication: its owner knows the leader and the high watermark. Rules V31 (no
-file operation in `assign_epoch`), V38, V39, D1, D17.
+log does not deal with replication: its owner knows the leader and the high watermark. This module
+follows the rules V31 (no file operation in `assign_epoch`), V38, V39, D1 and D17.
 """
 
 from __future__ import annotations
@@ -114,8 +114,9 @@ class PartitionLog(LogState):
 
         No offset may be below `next_offset`; compaction on the leader causes gaps. Raises
         KafkaError and changes nothing: CORRUPT_MESSAGE for bytes that are no batch or have a wrong
-        CRC, OFFSET_OUT_OF_RANGE for offsets below `next_offset`. Other errors are those of
-        `plan_leader_append`. The memory must stay valid until the completion is done.
+        CRC, OFFSET_OUT_OF_RANGE for offsets below `next_offset`. As `plan_leader_append`, the
+        method also raises an error if the log accepts no appends now. The memory must stay valid
+        until the completion is done.
         """
         self._check_open()
         plan = plan_from_leader(self, records)
@@ -135,8 +136,8 @@ class PartitionLog(LogState):
     def _settle_gaps(self) -> None:
         """Flush the log and write the recovery-point checkpoint.
 
-        If a log is no longer compacted, recovery would mistake its gaps beyond the recovery point
-        for lost records.
+        Without this flush, recovery of a log that is no longer compacted would mistake gaps beyond
+        the recovery point for lost records.
         """
 
         def flushed(done: Completion[None]) -> None:
@@ -194,9 +195,9 @@ class PartitionLog(LogState):
         """Return at most `count` offsets at which segments begin, in descending order.
 
         Only segments that were last written at or before `timestamp_ms` count; -1 means all
-        segments, -2 the first one. The log end counts as the beginning of one more segment, written
-        now, unless the last segment is empty. Source: UnifiedLog.legacyFetchOffsetsBefore
-        (ListOffsets version 0).
+        segments, -2 the first one. Unless the last segment is empty, the log end counts as the
+        beginning of one more segment, whose time is `now_ms`. Source:
+        UnifiedLog.legacyFetchOffsetsBefore (ListOffsets version 0).
         """
         return log_reads.offsets_before(self, timestamp_ms, count, now_ms)
 
@@ -289,7 +290,7 @@ class PartitionLog(LogState):
         self.forget_damage_before_start()
         return True
 
-    # replacement by a future log
+    # methods for the replacement of this log by a future log
 
     def producers_at_end(self) -> bytes:
         """Return a snapshot of the producer state without the planned appends."""

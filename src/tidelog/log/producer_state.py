@@ -1,8 +1,8 @@
 """Idempotent producers of a partition: their epochs and their last five batches.
 
 The producer state decides whether a client's batch is new, a duplicate, or out of order (KIP-98).
-The log applies a batch to the state when it plans the append. The log undoes this change of
-producer state if the write fails (`undo`) or the log is truncated (V38). Entries are immutable
+The log applies a batch to the state when it plans the append. The log undoes a batch's change of
+the producer state if the write fails (`undo`) or the log is truncated (V38). Entries are immutable
 values, so an undo restores the old entry. The number of entries is bounded; the producer that was
 silent longest is forgotten first. This module accesses no files and handles the `.snapshot` format
 as bytes. Sources: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
@@ -128,7 +128,7 @@ class ProducerState:
     def before(self, offset: int) -> ProducerState:
         """Return the state of the producers whose remembered batches all lie below an offset.
 
-        A replay of the records from `offset` on does not restore these producers.
+        A replay of the log from `offset` on does not restore producers without later batches.
         """
         other = ProducerState(self._limit)
         other._entries = {
@@ -260,10 +260,10 @@ class ProducerState:
     def truncate_to(self, offset: int) -> bool:
         """Forget batches at or beyond `offset`; return False if that needs the log's batches (V38).
 
-        A producer first seen at or beyond `offset` is forgotten. Producers seen earlier keep their
-        remembered batches before `offset`. If the remembered batches of a producer do not reach
-        back to `offset`, this method changes nothing, and the caller rebuilds the state from a
-        snapshot and the log's batches.
+        A producer first seen at or beyond `offset` is forgotten. A producer first seen before
+        `offset` keeps its remembered batches before `offset`. If the remembered batches of a
+        producer do not reach back to `offset`, this method changes nothing, and the caller rebuilds
+        the state from a snapshot and the log's batches.
         """
         changed: dict[int, ProducerEntry | None] = {}
         for producer_id, entry in self._entries.items():

@@ -8,7 +8,7 @@ files are made durable, so that a second crash loses no more records. Checkpoint
 recovery ignores checkpointed leader epochs at or beyond the recovery point or the log end (V39).
 
 All records below the recovery point were flushed, so a crash cannot have damaged them. Recovery
-never truncates below the recovery point, because other replicas may rely on these records, and
+never truncates below the recovery point, because other replicas may rely on flushed records, and
 valid records may follow the damage. Below the recovery point, invalid batches, falling offsets, or
 the end of the log keep the broker from starting; the error names file and position. Compaction,
 current or earlier, causes gaps below the recovery point. This module runs inside an operation on
@@ -112,8 +112,8 @@ class LoadedLog:
 def load(files: Files, request: LoadRequest) -> LoadedLog:
     """Load a partition's directory. Raises OSError, DamagedLog.
 
-    After an unclean shutdown, the log may be used only after `put_in_place` of the files in
-    `beside`.
+    After an unclean shutdown, the caller must put the files in `LoadedLog.beside` in place
+    (`put_in_place`) before it uses the log.
     """
     return _Loader(files, request).load()
 
@@ -127,7 +127,8 @@ class _Loader:
         self.epochs_known = True
         #: Whether the active segment's indexes were read from their files.
         self.resumed = False
-        #: Whether the disk had room for the files that later starts trust.
+        #: Whether the disk had room for the rebuilt indexes and leader epochs, which later starts
+        #: trust.
         self.has_room = True
 
     def load(self) -> LoadedLog:
@@ -298,8 +299,8 @@ class _Loader:
         segment = self._new_segment(segment_file)
         position = self._resume_from_index(segment, segment_file.size_bytes)
         if segment.index is not None and segment.index.last_offset() >= segment_end:
-            # The index is from before the truncation, so its last batch may lie after the first
-            # batch to remove.
+            # The index was written before the truncation, so its last entry may name a batch after
+            # the first batch to remove.
             position = 0
         self.resumed = False
         handle = self.files.open(segment.file.path, write=True)

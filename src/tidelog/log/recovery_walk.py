@@ -56,7 +56,7 @@ class SegmentEnd(NamedTuple):
     offset: int
     #: Reason why the valid batches end before the file does, or None.
     problem: str | None
-    #: Whether later segments may stay.
+    #: Whether the segments after this segment may stay in the log.
     goes_on: bool
 
 
@@ -79,18 +79,21 @@ class Walk:
     ) -> SegmentEnd:
         """Note each batch in the segment; return where and why the valid batches end.
 
-        `behind` is a known problem at the end of the scan. Raises DamagedLog for an invalid batch
-        below the recovery point, and DoubtfulBatch for a batch that the next batch contradicts.
+        `behind` is the reason, if known, why the batch after the scanned range is invalid. Raises
+        DamagedLog for an invalid batch below the recovery point, and DoubtfulBatch for a batch that
+        the next batch contradicts.
         """
         interval = self.index_interval_bytes
-        # If the scan resumes at the last index entry, the index already has the first batch.
+        # If the scan resumes at the last index entry, the index already has the first scanned
+        # batch.
         resumed = scan.position > 0
         epochs = self.epochs
         end = segment.base_offset
         latest_epoch = -1
         stale = False
-        #: Position of the last batch, with the log end and the leader epoch before it: in `rise` if
-        #: the batch raises the epoch, in `gap` if offsets before it are missing.
+        #: Position of the last batch, log end before the batch, and leader epoch before the batch.
+        #: `rise` is set if the batch raises the epoch, `gap` if offsets before the batch are
+        #: missing.
         rise: tuple[int, int, int] | None = None
         gap: tuple[int, int, int] | None = None
         batches = iter(scan)

@@ -3,15 +3,16 @@
 A producer has several batches in flight. If the broker refuses a batch (a full disk, an ISR below
 the minimum, no leadership), the producer's later batches skip sequence numbers. The error
 OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its epoch and resend batches that other
-partitions have stored. So all batches after a refused batch get the same error, stored or not, and
-the producer resends them in order (V38). An append with REQUEST_TIMED_OUT counts as refused, too.
+partitions have stored. All batches after a refused batch therefore get the same error, even batches
+that are already stored, and the producer resends them in order (V38). An append with
+REQUEST_TIMED_OUT counts as refused, too.
 
-A gap is a range of refused sequence numbers. A gap ends when its batches are stored or
-acknowledged, by a newer producer epoch, or `REFUSED_BATCH_AWAITED_MS` after the last refusal; later
-batches then get OUT_OF_ORDER_SEQUENCE_NUMBER. An expired gap continues from the earliest batch that
-was refused because of the gap and is still resent. The gaps of a partition survive a demotion, and
-their number is bounded. A new leader also expects batches that the former leader refused
-(`check_skipped`). Source: rd_kafka_handle_idempotent_Produce_error, TransactionManager.
+A gap is a range of refused sequence numbers of one producer. A gap ends when its batches are stored
+or acknowledged, by a newer producer epoch, or `REFUSED_BATCH_AWAITED_MS` after the last refusal;
+later batches then get OUT_OF_ORDER_SEQUENCE_NUMBER. An expired gap continues from the earliest
+batch that was refused because of the gap and is still resent. The gaps of a partition survive a
+demotion, and their number is bounded. A new leader also expects batches that the former leader
+refused (`check_skipped`). Source: rd_kafka_handle_idempotent_Produce_error, TransactionManager.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from tidelog.core.limits import (
 )
 from tidelog.records.batch import MAX_SEQUENCE, BatchView
 
-#: Half the range of sequence numbers, which wrap. A sequence number at a larger distance after
-#: another number precedes that number.
+#: Half the range of sequence numbers, which wrap. If the distance from `a` to `b` is larger than
+#: this half, `b` precedes `a`.
 _HALF: Final = MAX_SEQUENCE // 2
 
 
@@ -59,10 +60,11 @@ class SequenceGap(NamedTuple):
     #: Sequence number after the last refused record.
     end: int
     error: ErrorCode
-    #: Monotonic time of the last refusal of a batch for another reason than this gap.
+    #: Monotonic time of the last refusal of a batch that was not refused because of earlier refused
+    #: batches.
     refused_ms: int
-    #: Sequence number of the earliest batch that was refused only because of the gap, or -1.
-    #: `behind_ms` is the monotonic time at which the batch `behind` was last refused.
+    #: Sequence number of the earliest batch that was refused only because it comes after the gap,
+    #: or -1. `behind_ms` is the monotonic time at which the batch `behind` was last refused.
     behind: int = -1
     behind_ms: int = 0
 
@@ -124,8 +126,8 @@ class RefusedBatches:
 
         A leader also refuses batches in its log, if the ISR is below the minimum or the followers
         did not copy a batch in time. If the leader acknowledged later batches, the producer would
-        send new batches before it resends the refused batch. The leader, which remembers few
-        batches of a producer, would then not recognize the resent batch as a duplicate.
+        send new batches before it resends the refused batch. The leader remembers few batches of a
+        producer, so after new batches it would not recognize the resent batch as a duplicate.
         """
         gap = self._live(batch.producer_id, now_ms)
         if gap is None or gap.producer_epoch != batch.producer_epoch:
@@ -139,7 +141,8 @@ class RefusedBatches:
     def check_next(self, batch: BatchView, now_ms: int) -> None:
         """Raise EarlierBatchRefusedError if a producer's next batch comes after a refused batch.
 
-        The refused batch is in this log, for example because the former leader replicated it.
+        Although the batch was refused, it is in this log, for example because the former leader
+        replicated the batch.
         """
         gap = self._live(batch.producer_id, now_ms)
         if gap is None or gap.producer_epoch != batch.producer_epoch:
@@ -152,7 +155,7 @@ class RefusedBatches:
         self._another_led_ms = now_ms
 
     def _holds_up(self, gap: SequenceGap, batch: BatchView | SentBatch, now_ms: int) -> bool:
-        """Return whether a gap of refused batches whose first batch is stored blocks `batch`.
+        """Return whether earlier refused batches, the first of which is in the log, block `batch`.
 
         If another leader may have acknowledged the refused batch, the gap blocks later batches for
         only `STORED_BATCH_AWAITED_MS`.
@@ -168,7 +171,7 @@ class RefusedBatches:
         return rest is not None and self._holds_up(rest, batch, now_ms)
 
     def _passed_on(self, producer_id: int, gap: SequenceGap, now_ms: int) -> SequenceGap | None:
-        """Let an expired gap continue from the earliest batch that was refused because of the gap.
+        """Restart an expired gap at the earliest batch that was refused because of the gap.
 
         Returns None if the producer has not recently resent a batch that was refused because of the
         gap.
@@ -195,11 +198,11 @@ class RefusedBatches:
         """Raise SkippedBatchesError if the producer may still send the batches that `batch` skips.
 
         The former leader may have refused the skipped batches. librdkafka may send a later batch to
-        the new leader before it resends the skipped batches. The thread of librdkafka for the
-        former leader marks a refused batch as answered before it queues the batch's records again.
-        Between these two steps, another thread of librdkafka may send later batches to the new
-        leader. `expected` is the producer's next sequence number in the batch's epoch. The caller
-        adds the batch to the refused batches. Sources: rdkafka_request.c
+        the new leader before it resends the skipped batches. The client librdkafka marks a refused
+        batch as answered before it queues the batch's records again. After the answer and before
+        the queueing, another thread of librdkafka may send later batches to the new leader.
+        `expected` is the producer's next sequence number in the batch's epoch. If this method
+        raises, the caller adds `batch` to the refused batches. Sources: rdkafka_request.c
         (rd_kafka_msgbatch_handle_Produce_result), rdkafka_broker.c
         (rd_kafka_toppar_producer_serve).
         """
@@ -213,10 +216,10 @@ class RefusedBatches:
             )
 
     def _is_known_first(self, batch: BatchView) -> bool:
-        """Return whether this broker earlier refused the batch as the first of a gap.
+        """Return whether this broker has refused the batch before, as the first batch of its gap.
 
-        The first refused batch of a producer skips no sequence number, even if the log expects
-        another: the producer's earlier records were removed from the log.
+        A batch that this broker refused as the first batch of a gap skips no sequence number. If
+        the log expects another number, the producer's earlier records were removed from the log.
         """
         gap = self._gaps.get(batch.producer_id)
         return (
@@ -228,7 +231,7 @@ class RefusedBatches:
     def _refuse_behind(
         self, gap: SequenceGap, batch: BatchView | SentBatch, expected: int, now_ms: int
     ) -> None:
-        """Add the batch to the gap without a later expiry, and raise EarlierBatchRefusedError."""
+        """Add the batch to the gap, whose expiry stays, and raise EarlierBatchRefusedError."""
         first, end = _union(gap, batch.base_sequence, _after(batch.last_sequence))
         gap = gap._replace(first=first, end=end)
         if gap.behind < 0 or _ahead(first, batch.base_sequence) <= _ahead(first, gap.behind):
@@ -241,7 +244,7 @@ class RefusedBatches:
         )
 
     def stored(self, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
-        """Remove an appended batch from the producer's gap; end a filled or outdated gap.
+        """Remove an appended batch from the producer's gap; end the gap if filled or outdated.
 
         A batch before the gap, which a follower may still copy, does not change the gap.
         """
@@ -290,6 +293,6 @@ def _ahead(start: int, sequence: int) -> int:
 
 
 def _union(gap: SequenceGap, first: int, end: int) -> tuple[int, int]:
-    """Return the start and the end of the union of a gap and the range `first` to `end`."""
+    """Return start and end of the smallest range that has a gap and the range `first` to `end`."""
     start = first if _ahead(gap.first, first) > _HALF else gap.first
     return start, max(gap.end, end, key=lambda sequence: _ahead(start, sequence))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Replacement:
-    """One attempt at a replacement, whose steps are the public methods in their order."""
+    """One attempt to replace a log by its future log; the public methods are the steps."""
 
     __slots__ = ("_current", "_future", "_held", "_source", "_target", "is_over")
 
@@ -86,7 +86,7 @@ class Replacement:
             await log.flushes.idle()
 
     async def write_down(self) -> None:
-        """Make the future log durable with the current log's state. Raises StorageError.
+        """Make the future log and the state that it takes over durable. Raises StorageError.
 
         Raises KafkaError KAFKA_STORAGE_ERROR if the current log is closed by an error. The producer
         state of a log closed by an error is unknown, so the new log would accept appends of unknown
@@ -113,7 +113,7 @@ class Replacement:
         await target.checkpoint()
 
     async def _keep_ages(self) -> None:
-        """Give copied segments without timestamps their originals' age; raise StorageError.
+        """Give copied segments without timestamps the age of their originals; raise StorageError.
 
         The modification time of a future log's segment becomes the time when its last record was
         written to the current log. A power loss soon after this change of time may restore the time
@@ -189,7 +189,8 @@ class Replacement:
     def switch(self) -> PartitionLog:
         """Replace the old log by the renamed log in memory, and return the renamed log.
 
-        The caller must refer to the new log before it calls `go_on`.
+        Before it calls `go_on`, the caller must replace its references to the old log by references
+        to the new log.
         """
         current, source, target = self._current, self._source, self._target
         key = current.topic_partition
@@ -213,7 +214,7 @@ class Replacement:
         key = log.topic_partition
         gone = source.delete(key)
         current.end_turn()
-        if len(target.moved_from[key].paths) == 1:  # else an older copy may still exist elsewhere
+        if len(target.moved_from[key].paths) == 1:  # more paths: more old copies may exist
             gone.then(lambda done: None if done.error else target.forget_moved_from(key))
 
     def give_up(self) -> None:

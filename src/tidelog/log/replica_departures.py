@@ -36,7 +36,7 @@ class Departure(NamedTuple):
     path: str
     #: The directory's new name.
     name: str
-    #: Wall-clock time of the first attempt.
+    #: Wall-clock time of the first attempt to rename the directory.
     since_ms: int
     #: Time until the renamed replica is removed; None for a stray, which is kept.
     delay_ms: int | None
@@ -68,7 +68,7 @@ class ReplicaDepartures:
         #: Partitions whose refused rename will be retried by a timer.
         self._scheduled: dict[TopicPartition, None] = {}
         self._names_given = 0
-        #: Names of directories that were renamed since the start or before it.
+        #: Names of directories that this process or an earlier process has renamed.
         self._names_taken: dict[str, None] = {}
 
     def name_taken(self, name: str) -> None:
@@ -190,7 +190,7 @@ class ReplicaDepartures:
 
 
 def _state_of(log: PartitionLog, high_watermark: int) -> bytes:
-    """Return the state from which a stray can be restored, because the checkpoints will lose it."""
+    """Return the state from which a stray can be restored after the checkpoints drop its log."""
     compacted = log.directory.cleaner_offset(log.topic_partition) or 0
     return format_state(
         StrayState(

@@ -78,7 +78,7 @@ class ReplicaDirectories:
             directory.remove_later([f"{directory.path}/{name}"], 0)
         elif aside.suffix == names.STRAY_SUFFIX:
             # If tidelog renamed the stray's directory, the new name contains the time of the
-            # renaming. A stray's directory with a name of another form counts as renamed now.
+            # renaming. If the name contains no valid time, the stray counts as renamed now.
             since_ms = aside.since_ms if 0 < aside.since_ms <= now_ms else now_ms
             self._strays.add(name, aside.partition_name, since_ms)
 

@@ -32,7 +32,7 @@ def segments_to_delete(
     size_bytes: int,
     now_ms: int,
 ) -> int:
-    """Return the number of the oldest segments to remove."""
+    """Return how many segments are to be removed, from the oldest on."""
     excess = size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
     count = 0
     for segment in segments:
@@ -140,8 +140,8 @@ def _keep_producers(
     """Write a producer snapshot at the first segment that stays, then call `then` (V64).
 
     After a crash, a start without this snapshot would know producers only from the remaining
-    records. Without the snapshot, the broker would reject a resent batch whose response was lost
-    (OUT_OF_ORDER_SEQUENCE_NUMBER).
+    records. Without the producer snapshot, the broker would reject a resent batch whose response
+    was lost (OUT_OF_ORDER_SEQUENCE_NUMBER).
     """
     first = log.segments[count].base_offset
     if first in log.snapshots or not len(log.producers):
@@ -193,7 +193,7 @@ def _keep_producers(
 def _remove(log: LogState, count: int, high_watermark: int, completion: Completion[int]) -> None:
     """Remove the oldest segments from the log, then from the directory.
 
-    In this order, no new read opens a file that is being renamed.
+    The log drops its segments first, so that no new read opens a file that is being renamed.
     """
     gone = log.segments[:count]
     log.drop_oldest(count)

@@ -130,8 +130,8 @@ class Segment:
     def _jitter_ms(self, below_ms: int) -> int:
         """Return how long before its age limit this segment rolls.
 
-        The jitter depends on the file's path. Segments that began together thus roll at different
-        times, and a restart does not change the jitter.
+        The jitter depends on the file's path. Because of the jitter, which a restart does not
+        change, segments that began together roll at different times.
         """
         return zlib.crc32(self.file.path.encode()) % below_ms
 

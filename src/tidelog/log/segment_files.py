@@ -6,11 +6,11 @@ are only hints, because readers verify the checksums of the batches that they fi
 state would go unnoticed, so batches are verified before they change it (V68).
 
 A compacted segment replaces its source segments as in LocalLog.replaceSegments. The new segment's
-files end in `.cleaned` while they are written and synced. Next, all files are renamed to `.swap`
-and the directory is synced. Until the directory is synced, the old segments are valid; from then
-on, the new segment is valid. After the sync, the old files are renamed to `.deleted`. After another
-sync, because names may reach the disk in any order, the suffix `.swap` is removed. `finish_swaps`
-completes an interrupted swap after a crash, like Kafka's LogLoader.
+files end in `.cleaned` while they are written and synced. Next, the new segment's files are renamed
+to `.swap` and the directory is synced. Until the directory is synced, the old segments are valid;
+from then on, the new segment is valid. After the sync, the files of the old segments are renamed to
+`.deleted`. After another sync, because names may reach the disk in any order, the suffix `.swap` is
+removed. `finish_swaps` completes an interrupted swap after a crash, like Kafka's LogLoader.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class IndexEntry(NamedTuple):
 def last_entry(files: Files, segment: Segment) -> IndexEntry | None:
     """Return the last entry of a segment's index file.
 
-    The result is None if the file is missing. If the file has no entry, the result is an entry
-    before the segment. Raises OSError.
+    The result is None if the file is missing. If the file has no entry, the result is an entry with
+    the offset before the segment's base offset. Raises OSError.
     """
     path = segment.path(names.INDEX)
     if not files.exists(path):
@@ -119,7 +119,8 @@ def ends_at_entry(files: Files, segment: Segment, entry: IndexEntry) -> tuple[bo
     """Return whether a log file agrees with its last index entry, and the largest timestamp.
 
     The log file agrees with the entry if its batches from the entry on are complete and reach the
-    entry's offset. The returned timestamp is the largest in these batches, or -1. Raises OSError.
+    entry's offset. The returned timestamp is the largest in the batches from the entry on, or -1.
+    Raises OSError.
     """
     if entry.position >= segment.size_bytes:
         return not segment.size_bytes and entry.offset < segment.base_offset, -1
@@ -187,8 +188,9 @@ def producers_at(
     """Return the producer state at `end_offset`, from the newest valid snapshot and later batches.
 
     Snapshots before the log's first segment are ignored. Retention has removed the records between
-    an older snapshot and the first segment, so a producer that wrote these records would be
-    rejected for ever; an unknown producer is accepted. Raises OSError, DamagedSegment.
+    an older snapshot and the first segment. With the older snapshot, a producer of these records
+    would be rejected for ever, while an unknown producer is accepted. Raises OSError,
+    DamagedSegment.
     """
     state = ProducerState()
     start = 0
@@ -313,8 +315,8 @@ def finish_swaps(files: Files, directory: str) -> list[str]:
         notes.append(_take_place(files, directory, present, swaps))
     if cleaned:
         notes.append("a compaction that was not finished is undone")
-        # The removal of the swap files must be durable before the cleaned files are removed, or a
-        # crash could restore swap files without them.
+        # The removal of the swap files must be durable before the cleaned files are removed,
+        # because a crash must not restore swap files without the cleaned files.
         files.fsync_directory(directory)
         for name in cleaned:
             files.unlink(f"{directory}/{name}")

@@ -38,8 +38,8 @@ from tidelog.records.reader import read_columns
 
 #: Size up to which an append is kept as `Recent` for followers that wait at the log end.
 RECENT_BYTES = 16 * KIB
-#: Number of a directory's appends that are kept as `Recent`, each replacing the previous one, after
-#: a read that reached a log end.
+#: Number of appends to a directory's logs of which `Recent` keeps a copy, one at a time, after a
+#: read that reached a log end.
 RECENT_APPENDS = 64
 _SEARCH_BYTES = 8 * KIB
 _MIN_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
@@ -81,9 +81,9 @@ class LogSlice:
 class Recent(NamedTuple):
     """The last append in a directory, if it is small.
 
-    Followers that wait at the log end get this append without a read of the file. A truncation does
-    not make this copy of the append wrong: the log reaches the copy's end again only by another
-    append, which replaces the copy.
+    Followers that wait at the log end get this append without a read of the file. The copy stays
+    valid after a truncation, because the log reaches the copy's end again only by another append,
+    which replaces the copy.
     """
 
     #: The log of the append, used only for comparison.
@@ -103,7 +103,7 @@ class Recent(NamedTuple):
 
 @dataclass(slots=True)
 class ReadOperation:
-    """An operation that reads batches from the one with `offset` on, below `end_offset`."""
+    """An operation that reads the batches below `end_offset`, from the batch with `offset` on."""
 
     file: OpenFile
     offset: int
@@ -206,8 +206,8 @@ class ReadOperation:
         """Return the complete batches of `data` below the end, within the size limit."""
         first, length, delta = STEP.unpack_from(data)
         if first >= self.bound_offset:
-            # No checksum covers a base offset. Without the error, the response would be empty, and
-            # clients would repeat the fetch for ever.
+            # No checksum covers a base offset. Without an error for a batch with a wrong base
+            # offset, the response would be empty, and clients would repeat the fetch for ever.
             raise CorruptBatch(position, f"offset {first}, where none reach {self.bound_offset}")
         if first >= self.end_offset:
             return LogSlice(b"")
@@ -255,8 +255,8 @@ def verify(data: Buffer, position: int, offset: int, end_offset: int) -> bool:
 
     The batches must be complete with valid checksums, and their offsets must rise. The first batch
     must reach `offset`, and no batch may exceed `end_offset`. Returns whether offsets are missing
-    from `offset` on. If offsets are missing, the base offset after them, which no checksum covers,
-    is valid only if the next batch comes after it (`verify_next`).
+    from `offset` on. No checksum covers the base offset after a gap, so the caller must check that
+    the next batch comes after that offset (`verify_next`).
     """
     view = memoryview(data)
     size_bytes = len(view)
@@ -344,7 +344,7 @@ class Recheck:
 
 @dataclass(slots=True)
 class TimestampSearch:
-    """A search for a segment's first record from `start_offset` on with at least this timestamp."""
+    """A search for a segment's first record from `start_offset` and `timestamp_ms` on."""
 
     file: OpenFile
     base_offset: int

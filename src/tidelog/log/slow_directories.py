@@ -1,16 +1,16 @@
 """Decisions whether a log directory is slow or fast again (D13).
 
 The p99 of a kind of operations is over the threshold if more than one in a hundred operations took
-that long. To decide, the module needs only counters of all operations and of slow operations, and
-no times. Writes and reads are counted separately, because thousands of fast writes into the page
-cache must not hide slow reads.
+that long. The decision needs only counters of all operations and of slow operations, and no times.
+Writes and reads are counted separately, because thousands of fast writes into the page cache must
+not hide slow reads.
 
 A window is extended until it has enough operations for a decision. The slower a disk is, the fewer
-operations end in a window. A window is also over the threshold if slow operations took half of its
-time; operations under way count with their age. A directory becomes slow after `SLOW_WINDOWS`
-consecutive windows over the threshold, and fast after `FAST_WINDOWS` under it. The return to fast
-needs more windows, so that a directory at the threshold does not flap. A fast directory is watched
-only from its first slow operation to its first window under the threshold.
+operations end in a window. A window of time is also over the threshold if slow operations took half
+of its time, including the ages of operations under way. A directory becomes slow after
+`SLOW_WINDOWS` consecutive windows over the threshold, and fast after `FAST_WINDOWS` under it. A
+directory needs more windows to become fast, so that a directory at the threshold does not flap. A
+fast directory is watched from its first slow operation to its first window under the threshold.
 
 This module reads no clock and makes no system call. Source: D13 (open ground).
 """
@@ -22,26 +22,27 @@ from typing import Final
 
 from tidelog.core.operation_times import OperationCounts
 
-#: Number of operations of one kind that a window needs. A single slow operation among so few
-#: operations puts the p99 over the threshold.
+#: Number of operations of one kind that a window needs for a decision. Among ten operations, a
+#: single slow operation puts the p99 over the threshold.
 LEAST_OPERATIONS: Final = 10
 SLOW_WINDOWS: Final = 3
 FAST_WINDOWS: Final = 6
-#: Number of windows without a slow operation after which a watch ends, because an idle directory is
-#: not slow.
+#: Number of windows of time without a slow operation after which a watch ends, because an idle
+#: directory is not slow.
 MOST_UNDECIDED: Final = 6
 #: The p99 is over the threshold if more than one in this number of operations is slow.
 _ONE_IN: Final = 100
 
 
 class SlowVerdict(Enum):
-    """The result of a window."""
+    """The decision about a log directory at the end of a window of time."""
 
-    #: The directory stays under watch for another window.
+    #: The watch on the directory continues for another window of time.
     WATCH = "watch"
-    #: The window lacks operations, so the watch goes on, with probes if the directory is slow.
+    #: The window of time had too few operations for a decision: the watch continues, with probes
+    #: (test writes) if the directory is slow.
     UNDECIDED = "undecided"
-    #: The watch ends until the next slow operation.
+    #: The watch on the directory ends, and begins again with the next slow operation.
     REST = "rest"
     TURNED_SLOW = "turned slow"
     TURNED_FAST = "turned fast"
@@ -54,15 +55,15 @@ class SlowDirectory:
 
     def __init__(self) -> None:
         self.is_slow = False
-        #: Number of consecutive windows that contradict `is_slow`.
+        #: Number of consecutive windows of time whose operations contradict `is_slow`.
         self._run = 0
         #: Number of consecutive windows without enough operations and without a slow operation.
         self._undecided = 0
-        #: Operations since the last window with enough operations.
+        #: Operations since the last window of time with enough operations for a decision.
         self._counts = OperationCounts()
 
     def ended(self, window: OperationCounts, window_ns: int = 0) -> SlowVerdict:
-        """Decide by the operations of a window that ended, and by its length unless that is 0."""
+        """Decide by the operations of an ended window, and by its length (0 if unknown)."""
         counts = self._counts = OperationCounts(
             *(before + now for before, now in zip(self._counts, window, strict=True))
         )
@@ -82,13 +83,14 @@ class SlowDirectory:
         return SlowVerdict.TURNED_SLOW if self.is_slow else SlowVerdict.TURNED_FAST
 
     def reset(self) -> None:
-        """Forget all windows; the directory counts as fast."""
+        """Forget all windows of operations; the directory counts as fast."""
         self.is_slow = False
         self._run = self._undecided = 0
         self._counts = OperationCounts()
 
     def _lacks_operations(self, window: OperationCounts) -> SlowVerdict:
-        # If each operation takes longer than a window, a window may have too few operations.
+        # A window of time with slow operations does not count as undecided: it may have too few
+        # operations because each operation takes longer than a window.
         is_stuck = window.slow or window.slow_write_ns or window.slow_read_ns
         self._undecided = 0 if is_stuck else self._undecided + 1
         if self.is_slow or self._undecided < MOST_UNDECIDED:
@@ -98,7 +100,7 @@ class SlowDirectory:
 
 
 def is_over(counts: OperationCounts) -> bool:
-    """Return whether the p99 of a kind of operations is over the threshold, if there are enough."""
+    """Return whether the p99 of a kind with enough operations is over the threshold."""
     return _is_kind_over(counts.writes, counts.slow_writes) or _is_kind_over(
         counts.reads, counts.slow_reads
     )

@@ -315,7 +315,7 @@ class StrayReplicas:
         request = self._request(new, state, config, clean=True)
 
         def rename(files: Files) -> LoadedLog:
-            # The last noted topic id of this name may be of another topic.
+            # The last line of this name in the file of new replicas may have another topic's id.
             new_replicas.append(files, root, [(key, state.topic_id)])
             files.rename(old, new)
             files.fsync_directory(root)

@@ -348,7 +348,7 @@ def _restore_producers(log: LogState, done: Completion[None]) -> None:
             done.fail(_begun_again(log, completion.error))
             return
         producers = completion.result()
-        producers.refused = log.producers.refused  # no file contains refused batches (V38)
+        producers.refused = log.producers.refused  # refused batches are only in memory (V38)
         log.producers = producers
         done.resolve(None)
 
