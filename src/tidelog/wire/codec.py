@@ -280,9 +280,9 @@ def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int,
     """Return correlation id and response of a complete frame without its size.
 
     `api_key` and `version` are those of the request. An ApiVersions response with
-    UNSUPPORTED_VERSION may have version 0 for any version of the request (KIP-511). If an
-    UNSUPPORTED_VERSION response can be decoded in neither version, the returned response names no
-    version ranges. Raises ProtocolError.
+    UNSUPPORTED_VERSION may have version 0 for any version of the request (KIP-511). If such an
+    UNSUPPORTED_VERSION response can be decoded neither in version 0 nor in `version`, the returned
+    response names no version ranges. Raises ProtocolError.
     """
     codec = _codec(_RESPONSES, api_key, version)
     try:

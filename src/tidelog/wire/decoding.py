@@ -65,7 +65,7 @@ def _bad_tag(what: str) -> ProtocolError:
 
 @cache
 def _run_readers(flexible: bool, codes: str) -> list[Callable[[Any, int], tuple[Any, ...]]]:
-    """Return readers of n integers and of the fields `codes`, indexed by the array's length."""
+    """Return, by the length n of a short array, the reader of n integers and the fields `codes`."""
     readers: list[Callable[[Any, int], tuple[Any, ...]]]
     readers = [struct.Struct(f">{n}i{codes}").unpack_from for n in range(SHORT_ARRAY + 1)]
     if not flexible:
@@ -338,7 +338,7 @@ class _DecoderBuilder:
         return f"-1 <= {length} <= 0" if nullable else f"{length} == 0"
 
     def empty(self, value: _DecodedValue) -> str:
-        """Return an expression for the value of a length that `is_empty` accepts."""
+        """Return an expression for an empty value of the field: None or an empty list."""
         if value.spec.kind == "string":
             return "None"
         if not self.nullable(value.spec):

@@ -1,13 +1,13 @@
 """The generator of encoders: straight-line Python code for one message at one version.
 
 The generated function `encode(m, out, parts)` appends chunks of bytes to `out`. A record buffer of
-OWN_PART_BYTES or more becomes an element of `parts` without a copy, and so do the joined chunks
-before it. A run is one call of a precompiled Struct's pack. A run holds fixed-width fields, the
-length of the next variable field, and the integers of that field if it is a short array. A run is
-packed at once if all its fields that are declared rare are empty; otherwise the run is packed field
-by field. A field that the version lacks must have its default unless it is ignorable, or a
-SchemaError is raised. Values of wrong types raise Python's errors (struct.error, AttributeError,
-...), which `codec.py` turns into SchemaError.
+OWN_PART_BYTES or more becomes an element of `parts` without a copy; the chunks before the buffer
+are joined to one element. A run is a group of fields that one call of a precompiled Struct packs. A
+run holds fixed-width fields, the length of the next variable field, and the integers of that field
+if it is a short array. A run of fields is packed at once if all its fields that are declared rare
+are empty; otherwise its fields are packed one by one. A field that the version lacks must have its
+default unless it is ignorable, or a SchemaError is raised. Values of wrong types raise Python's
+errors (struct.error, AttributeError, ...), which `codec.py` turns into SchemaError.
 """
 
 from __future__ import annotations
@@ -41,17 +41,18 @@ def _pack_int32s(values: Sequence[int]) -> bytes:
 
 @cache
 def _run_packers(codes: str) -> list[Callable[..., bytes]]:
-    """Return packers of the fields `codes` and of n integers after them, indexed by n."""
+    """Return, by the length n of a short array, the packer of the fields `codes` and n integers."""
     return [struct.Struct(f">{codes}{n}i").pack for n in range(SHORT_ARRAY + 1)]
 
 
-#: Element types of arrays that, if short, are packed together with the size of their tagged field.
+#: Element types of tagged arrays; a short array is packed together with the size of its tagged
+#: field.
 _TAG_ARRAYS: Final = ("int8", "int16", "int32")
 
 
 @cache
 def _tag_packers(element: str) -> tuple[int, list[Callable[..., bytes]]]:
-    """Return an element's size in bytes, and packers of two lengths and n elements, by n."""
+    """Return an element's size in bytes and, by n, the packer of two lengths and n elements."""
     code = FIXED_FORMATS[element]
     packers = [struct.Struct(f">BB{n}{code}").pack for n in range(SHORT_ARRAY + 1)]
     return struct.calcsize(f">{code}"), packers
@@ -113,8 +114,8 @@ class _EncoderBuilder:
         #: Fields of the current run, not emitted yet: (struct code, expression or "" for a pad
         #: byte).
         self.run: list[tuple[str, str]] = []
-        #: Rare fields of the current run with their expressions, by the index of their length in
-        #: `run`.
+        #: Rare fields of the current run with their expressions; the key is the index in `run` of
+        #: the field's length.
         self.rare: dict[int, tuple[str, FieldSpec]] = {}
         self.in_tag = False
         self.source.namespace.update(

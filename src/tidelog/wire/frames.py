@@ -121,7 +121,7 @@ class FrameReader:
     def pending_frame(self) -> tuple[int, int] | None:
         """Return size and first two bytes (a request's API key) of the incomplete frame.
 
-        Returns None if fewer bytes have arrived.
+        Returns None before the size and the API key have arrived.
         """
         start = self._start
         if self._end - start < SIZE_BYTES + 2:
@@ -139,7 +139,7 @@ class FrameReader:
     def shrink(self) -> None:
         """Continue with the smallest buffer, unless the current buffer has part of a frame.
 
-        To be called only between two reads.
+        The caller may call this method only between two reads of the stream.
         """
         if self._end == self._start and len(self._buffer) > FIRST_BUFFER_BYTES:
             self._expected = 0

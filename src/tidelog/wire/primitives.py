@@ -1,9 +1,9 @@
 """Functions for the protocol's primitive encodings: varints, zigzag, compact lengths.
 
-The generated codecs inline the common cases and call these functions for other cases. Headers and
-tests use the functions directly. Decoders take a buffer and a position and return (value, next
-position). Decoders raise ProtocolError for values that the protocol forbids. Decoders may raise
-IndexError at the buffer's end, which `codec` turns into a ProtocolError.
+The generated codecs inline the common cases and call these functions for other cases. `codec` (for
+headers) and tests call the functions directly. Decoders take a buffer and a position and return
+(value, next position). Decoders raise ProtocolError for values that the protocol forbids. Decoders
+may raise IndexError at the buffer's end, which `codec` turns into a ProtocolError.
 """
 
 from __future__ import annotations

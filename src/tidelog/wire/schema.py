@@ -22,7 +22,7 @@ from tidelog.core.errors import TidelogError
 ZERO_UUID: Final = bytes(16)
 _OPEN_END: Final = 0x7FFF
 _METADATA_KEY: Final = "wire"
-#: The first flexible version of a message without flexible versions, above all versions.
+#: The value of `first_flexible_version` for a message without flexible versions.
 NEVER_FLEXIBLE: Final = _OPEN_END + 1
 
 #: Fixed-width types and their struct codes (big endian on the wire).
@@ -274,7 +274,7 @@ def absent_fields(struct_class: type, version: int) -> list[NamedField]:
 
 
 def is_frozen(struct_class: type) -> bool:
-    """Return whether instances are immutable, so that messages can share one as a default."""
+    """Return whether the class is frozen, so that messages can share an instance as a default."""
     params = getattr(struct_class, "__dataclass_params__")  # noqa: B009 - untyped attribute
     return bool(params.frozen)
 
@@ -327,17 +327,17 @@ class Api:
         return version >= self.first_flexible_version
 
     def request_header_version(self, version: int) -> int:
-        """Return 2 for flexible versions, else 1; for ControlledShutdown 0 (no client id) 0."""
+        """Return the header version: 2 if flexible, else 1; 0 for ControlledShutdown version 0."""
         if self.key == CONTROLLED_SHUTDOWN_KEY and version == 0:
             return 0
         return 2 if self.is_flexible(version) else 1
 
     def response_header_version(self, version: int) -> int:
-        """Return 1 for flexible versions and 0 for others; always 0 for ApiVersions (KIP-511)."""
+        """Return the header version: 1 if flexible, else 0; always 0 for ApiVersions (KIP-511)."""
         return 1 if self.is_flexible(version) and self.key != API_VERSIONS_KEY else 0
 
 
-#: API keys whose headers are exceptions: of ApiVersions responses, and of ControlledShutdown 0
-#: requests.
+#: API keys with exceptional headers: ApiVersions in its responses, and ControlledShutdown in its
+#: requests of version 0.
 API_VERSIONS_KEY: Final = 18
 CONTROLLED_SHUTDOWN_KEY: Final = 7

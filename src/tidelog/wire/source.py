@@ -27,7 +27,7 @@ class Source:
 
     @contextmanager
     def block(self, header: str) -> Iterator[None]:
-        """Add `header`, and indent the lines added within the context, at least one."""
+        """Add `header`, and indent all lines that are added in the `with` block."""
         self.line(header)
         self._depth += 1
         yield

@@ -31,7 +31,7 @@ class FrameTransport:
         "_send_parts", "_share", "_stream", "get_buffer", "peer", "queued_bytes",
     )  # fmt: skip
 
-    #: The method of the `FrameReader`, which returns the buffer for the next bytes of the stream.
+    #: The method `get_buffer` of the `FrameReader`: it returns room for the stream's next bytes.
     get_buffer: Callable[[int], memoryview]
 
     def __init__(

@@ -1,7 +1,7 @@
 """Structs that are encoded as two bytes of version followed by the version's fields.
 
-Kafka uses this form for the keys and values of internal topics. Clients use this form, too, for the
-data that they exchange through a group's coordinator. The structs are declared like messages
+Keys and values of Kafka's internal topics begin with a version in two bytes, and so does the data
+that clients exchange through a group's coordinator. The structs are declared like messages
 (`schema.py`), and their codecs are generated at first use and kept. Any bytes decode to a struct or
 raise a ProtocolError.
 """
@@ -47,8 +47,8 @@ def version_of(data: Buffer, what: str) -> int:
 class Versioned(Generic[T]):
     """The codec of a struct with its known versions.
 
-    `open_ended` says that later versions only add fields at the end. Data of a newer version is
-    then read as the newest known version, and later bytes are ignored.
+    `open_ended` says that later versions only add fields at the end. If `open_ended`, data of a
+    newer version is read as the newest known version, and the bytes after its fields are ignored.
     """
 
     __slots__ = (

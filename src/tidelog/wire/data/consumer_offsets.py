@@ -94,7 +94,7 @@ _KEYS: Final[dict[int, Versioned[Any]]] = {
 _OFFSET_COMMIT_KEY_VERSION: Final = 1
 _GROUP_METADATA_KEY_VERSION: Final = 2
 _VALUE_VERSION: Final = 3
-#: The only version whose offsets have their own expiry.
+#: The only version of OffsetCommitValue in which an offset has its own expiry.
 _EXPIRING_VALUE_VERSION: Final = 1
 
 

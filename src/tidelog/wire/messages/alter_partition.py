@@ -25,7 +25,7 @@ MINIMUM_TAG = 20_003
 
 @dataclass(slots=True)
 class BrokerState:
-    """An ISR member under the broker epoch at which it caught up; -1 skips the check."""
+    """An ISR member and its broker epoch when it caught up; -1 skips the check of the epoch."""
 
     broker_id: int = int32("3+")
     broker_epoch: int = int64("3+", -1)
@@ -41,12 +41,13 @@ class RequestPartitionData:
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
     leader_recovery_state: int = int8("1+")
     partition_epoch: int = int32("0+")
-    #: Members that the new ISR lacks. `causes` has a ShrinkCause for each member in `shrunk`, in
-    #: the same order (`core.shrink_causes`).
+    #: Replicas that the requested ISR no longer has. `causes` has a ShrinkCause for each replica in
+    #: `shrunk`, in the same order (`core.shrink_causes`).
     shrunk: Sequence[int] = array("int32", "0+", ignorable=True, tag=SHRUNK_TAG)
     causes: Sequence[int] = array("int8", "0+", ignorable=True, tag=CAUSES_TAG)
-    #: The effective minimum by which the leader commits records (V60). The controller's effective
-    #: minimum may differ while `min.insync.replicas` is changed on one broker after the other (E1).
+    #: The effective minimum of the ISR, min(min.insync.replicas, number of replicas), by which the
+    #: leader commits records (V60). The controller's effective minimum of the ISR may differ while
+    #: `min.insync.replicas` is changed on one broker after the other (E1).
     minimum: int = int32("0+", 1, ignorable=True, tag=MINIMUM_TAG)
 
 

@@ -63,8 +63,8 @@ class AlterPartitionReassignmentsRequest:
     timeout_ms: int = int32("0+", 60000)
     allow_replication_factor_change: bool = boolean("1+", True)
     topics: list[ReassignableTopic] = array(ReassignableTopic, "0+")
-    #: tidelog's own field (R8): whether the reassignments go to the queue and begin as its limits
-    #: allow.
+    #: tidelog's own field (R8): whether the reassignments go to the queue and begin as the queue's
+    #: limits allow.
     queued: bool = boolean("0+", ignorable=True, tag=QUEUED_TAG)
     #: tidelog's own field (R11): 1 freezes reassignments, so that none begins, 2 ends the freeze. A
     #: request that freezes reassignments or ends the freeze names no partitions.

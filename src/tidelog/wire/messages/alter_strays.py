@@ -30,7 +30,7 @@ class AlterStraysRequest:
 
 @dataclass(slots=True)
 class AlteredStray:
-    """The outcome for one stray; a restored stray has its offsets."""
+    """The outcome for one stray, with the offsets of a restored stray."""
 
     log_dir: str = string("0+")
     name: str = string("0+")

@@ -1,7 +1,7 @@
 """ControlledShutdown (key 7), versions 0 to 3: a stopping broker transfers its leaderships.
 
 Version 0 is the only request without a client id in its header. Version 2 brought the broker epoch
-(KIP-380); version 3 is the first flexible one. Kafka 3.9 sends version 3 without negotiation.
+(KIP-380); version 3 is the first flexible version. Kafka 3.9 sends version 3 without negotiation.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class CreatableTopicConfig:
 
 @dataclass(slots=True)
 class CreatableTopic:
-    """A topic to create; with `assignments`, its two counts must be -1."""
+    """A topic to create; with `assignments`, `num_partitions` and `replication_factor` are -1."""
 
     name: str = string("0+")
     num_partitions: int = int32("0+")

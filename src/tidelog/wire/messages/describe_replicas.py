@@ -29,7 +29,7 @@ class DescribeReplicasRequest:
 
 @dataclass(slots=True)
 class AwaitedMember:
-    """A member of a partition without a leader; `status` is a MemberStatus (`core.leader_wait`)."""
+    """A replica that may lead a partition without a leader; `status` is a MemberStatus."""
 
     broker_id: int = int32("0+")
     status: int = int8("0+")

@@ -58,8 +58,8 @@ class DescribeTopicPartitionsResponsePartition:
     eligible_leader_replicas: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
     last_known_elr: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
     offline_replicas: Sequence[int] = array("int32", "0+", ignorable=True)
-    #: Members that may lead a partition without a leader, with their statuses, as in
-    #: UpdateMetadata.
+    #: Replicas that may lead a partition without a leader; `statuses` has a MemberStatus for each,
+    #: as in UpdateMetadata.
     awaited: Sequence[int] = array("int32", "0+", ignorable=True, tag=AWAITED_TAG)
     statuses: Sequence[int] = array("int8", "0+", ignorable=True, tag=STATUSES_TAG)
     quorum: int = int32("0+", ignorable=True, tag=QUORUM_TAG)

@@ -24,7 +24,7 @@ class AlterableConfig:
 
 @dataclass(slots=True)
 class AlterConfigsResource:
-    """A resource; `resource_type` is 2 for a topic, 4 for a broker, 8 for its loggers."""
+    """A resource; `resource_type` is 2 for a topic, 4 for a broker, 8 for a broker's loggers."""
 
     resource_type: int = int8("0+")
     resource_name: str = string("0+")

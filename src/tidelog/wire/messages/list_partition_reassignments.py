@@ -19,7 +19,7 @@ REQUEST_TAG = 20_025
 THROTTLE_TAG = 20_026
 PAUSED_TAG = 20_027
 WENT_BACK_TAG = 20_028
-#: The value of `request_id` if no node requested the reassignment.
+#: The value of `request_id` if the reassignment has no node `/admin/reassignments/T/P`.
 NO_REQUEST = -1
 
 
@@ -90,8 +90,8 @@ class ListPartitionReassignmentsResponse:
     error_code: int = int16("0+")
     error_message: str | None = string("0+", None, nullable="0+")
     topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment, "0+")
-    #: tidelog's own field: whether the controller supports queue and freeze, which Kafka's
-    #: controller ignores.
+    #: tidelog's own field: whether the controller can queue and freeze reassignments, unlike
+    #: Kafka's controller.
     knows_queue: bool = boolean("0+", ignorable=True, tag=KNOWS_QUEUE_TAG)
     #: tidelog's own field (R11): whether reassignments are frozen, so that none begins.
     frozen: bool = boolean("0+", ignorable=True, tag=FROZEN_TAG)

@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch (key 23), versions 2 to 4: where a leader epoch ends in the log.
 
 Followers and consumers detect divergence by this request (KIP-101, KIP-320). Version 2 fences by
-the current leader epoch, version 3 names the requester (-2: any, beyond the high watermark),
-version 4 is flexible.
+the current leader epoch, version 3 names the requesting replica (-2 for a tool, which may look
+beyond the high watermark), version 4 is flexible.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ OWN_THRESHOLD = -1
 class PlanLogDirMovesRequest:
     """The request for a plan of replica moves between log directories.
 
-    With `log_dirs`, the plan drains these directories. Without `log_dirs`, the plan balances the
-    volumes by `threshold_percent`.
+    With `log_dirs`, the plan drains (empties) the named directories. Without `log_dirs`, the plan
+    balances the volumes by `threshold_percent`.
     """
 
     log_dirs: Sequence[str] = array("string", "0+")

@@ -22,8 +22,8 @@ class RelinquishedPartition:
     #: The first damaged offset of the sender's log (V68); -1 if its reads are slow.
     damaged_offset: int = int64("0+", -1)
     #: Whether the replica's log directory is full (D14) or slow (D13), so that the replica should
-    #: not lead. A controller of an earlier version treats an unfit replica like a replica with slow
-    #: reads.
+    #: not lead. A controller that does not know this field treats the replica like a replica with
+    #: slow reads.
     is_unfit: bool = boolean("0+", tag=0)
 
 

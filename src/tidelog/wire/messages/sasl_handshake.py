@@ -1,6 +1,7 @@
 """SaslHandshake (key 17), versions 0 and 1: the SASL mechanism that a client wants to use.
 
-From version 1 on, the client then sends its tokens by SaslAuthenticate. No version is flexible.
+From version 1 on, the client sends its tokens by SaslAuthenticate after the handshake. No version
+is flexible.
 """
 
 from __future__ import annotations

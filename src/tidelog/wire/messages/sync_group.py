@@ -1,7 +1,8 @@
 """SyncGroup (key 14), versions 0 to 5: the leader sends assignments, each member gets its own.
 
 Version 1 brings the throttle time, version 3 static members (KIP-345). Version 4 is flexible,
-version 5 carries protocol type and name both ways, to be compared (KIP-559).
+version 5 has protocol type and name in request and response, so that both sides compare them
+(KIP-559).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """UpdateFeatures (key 57), versions 0 and 1: change finalized features (KIP-584).
 
-Version 1 separates safe downgrades from unsafe ones, and validates without a change (KIP-778).
+Version 1 distinguishes safe and unsafe downgrades, and can validate a request without a change
+(KIP-778).
 """
 
 from __future__ import annotations

@@ -42,14 +42,14 @@ class UpdateMetadataPartitionState:
     eligible: Sequence[int] = array("int32", "6+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
     #: The last leader of a partition without a leader (E4).
     last_leader: int = int32("6+", -1, ignorable=True, tag=LAST_LEADER_TAG)
-    #: Members that may lead a partition without a leader. `statuses` has a MemberStatus for each
-    #: member in `awaited`, in the same order (`core.leader_wait`, E6).
+    #: Replicas that may lead a partition without a leader. `statuses` has a MemberStatus for each
+    #: replica in `awaited`, in the same order (`core.leader_wait`, E6).
     awaited: Sequence[int] = array("int32", "6+", ignorable=True, tag=AWAITED_TAG)
     statuses: Sequence[int] = array("int8", "6+", ignorable=True, tag=STATUSES_TAG)
-    #: Number of members that must be registered before a member that may lack committed records may
-    #: lead (E6).
+    #: Number of replicas in `awaited` whose brokers must be registered before a replica that may
+    #: lack committed records may lead (E6).
     quorum: int = int32("6+", ignorable=True, tag=QUORUM_TAG)
-    #: Whether `leader.recovery.wait.ms` has not passed yet.
+    #: Whether the election of a leader still waits for brokers (`leader.recovery.wait.ms`).
     is_waiting: bool = boolean("6+", ignorable=True, tag=IS_WAITING_TAG)
     #: Replicas that left the ISR for a known cause. `causes` has a ShrinkCause for each replica in
     #: `shrunk`, in the same order (`core.shrink_causes`).
@@ -99,8 +99,8 @@ class UpdateMetadataRequest:
     broker_epoch: int = int64("5+", -1, ignorable=True)
     topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, "5+")
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+")
-    #: Name of the mark of a metadata store that was restored from an older copy; empty without a
-    #: mark (E8).
+    #: Name of the mark that a broker has set on a metadata store restored from an older copy; empty
+    #: without a mark (E8).
     store_mark: str = string("6+", "", ignorable=True, tag=STORE_MARK_TAG)
 
 
