@@ -14,14 +14,15 @@ topic or a removed partition.
 
 A coordinator changes durable state (offsets, assignments, ids of static members, deletions) only
 when the record of the change is committed, by the same code as in a reload. No record holds joins
-under way, as in Kafka. A change of the coordinator loses joins under way, and members join again.
+under way, as in Kafka. If another broker becomes the coordinator, joins under way are lost, and
+members join again.
 
-The modules that groups of every protocol share are the following. `asked`, `records`, `timers` and
-`settings` define the values of requests and effects. `group` is the interface of a group to its
-offsets; `sessions` and `turn` serve its members. `offsets`, `forgetting` and `listing` serve
-requests about offsets and about whole groups, and `settling` handles the outcome of an append.
-`partition` combines these modules to the coordinator of one partition, and passes requests of
-members to the protocol of their group.
+The following modules serve groups of every protocol. `asked`, `records`, `timers` and `settings`
+define requests, records, timers and settings. `group` is the interface of a group to its offsets;
+`sessions` and `turn` serve its members. `offsets`, `forgetting` and `listing` serve requests about
+offsets and about whole groups, and `settling` handles the outcome of an append. `partition` is the
+coordinator of one partition, made of the other modules, and passes requests of members to the
+protocol of their group.
 
 `classic` is the only protocol of membership so far. The next generation of Kafka's protocol
 (KIP-848) will be a package beside `classic`, with its own kind of group.

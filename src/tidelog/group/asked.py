@@ -62,8 +62,7 @@ class Asked(Generic[M]):
     client_host: str = ""
     #: Random text, the end of a new member id that the coordinator makes (JoinGroup).
     uuid: str = ""
-    #: Returns the present incarnation of a partition, as the coordinator's broker knows it
-    #: (offsets).
+    #: Returns the present incarnation of a partition, as the coordinator's broker knows it.
     incarnation_of: Callable[[TopicPartition], PartitionIncarnation] = any_incarnation
 
 

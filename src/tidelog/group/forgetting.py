@@ -3,7 +3,8 @@
 Tombstones are written before the state in memory is dropped. A group whose deletion is under way is
 Dead and accepts no requests; the group becomes usable again if its tombstones cannot be written. A
 large group is deleted in several appends, each small enough for the log, with the group's own
-tombstone last. A reload between two of these appends finds a smaller group.
+tombstone last. A coordinator that loads the group between two appends of its deletion finds only
+the remaining offsets.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ class Ended:
         )
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for equal contents."""
+        """Return a hashable value, equal for the same ended topics and partitions."""
         topics = tuple((name, tuple(sorted(ids))) for name, ids in sorted(self.topics.items()))
         incarnations = tuple(
             (partition, tuple(sorted(ended)))
@@ -158,7 +159,8 @@ class Ended:
     def holds(self, key: TopicPartition, incarnation: PartitionIncarnation) -> bool:
         """Return whether a partition has ended in this incarnation.
 
-        An unknown incarnation has ended if the partition ended while this broker knew it.
+        An unknown incarnation counts as ended if a topic of this name was deleted, or if the
+        partition was removed.
         """
         if incarnation in self.incarnations.get(key, ()):
             return True
@@ -179,8 +181,8 @@ def ended(turn: Turn, group: Group, gone: Ended) -> None:
     if gone.is_empty:
         return
     keys = [key for key, offset in group.offsets.items() if gone.holds(key, offset.incarnation)]
-    # The coordinator accepted these commits before it learned that their partitions no longer
-    # exist.
+    # Commits under way may name ended partitions, because the coordinator accepted them before it
+    # learned that these partitions no longer exist.
     under_way = [key for key in group.uncommitted if gone.holds(key, UNKNOWN_INCARNATION)]
     _forget_all(turn, group, list(dict.fromkeys((*keys, *under_way))))
 

@@ -58,7 +58,7 @@ class Group(ABC):
     def session_of(self, member_id: str) -> tuple[MemberSession, int] | None:
         """Return a member's session and its timeout in ms, None for an unknown member."""
 
-    # Commits and deletions of offsets, and the end of the group.
+    # Methods for commits and deletions of offsets, and for the deletion of the group.
 
     @abstractmethod
     def commit_error(self, message: OffsetCommitRequest) -> ErrorCode:

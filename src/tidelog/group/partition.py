@@ -101,7 +101,7 @@ class GroupPartition:
     def incarnation_ended(
         self, partition: TopicPartition, incarnation: PartitionIncarnation
     ) -> None:
-        """Delete loaded offsets of an incarnation after the load; called only during the load."""
+        """Note, during the load, an ended incarnation whose offsets are deleted after the load."""
         assert self.phase is CoordinatorPhase.LOADING, "later ends are published"
         self._ended_while_loading.incarnations.setdefault(partition, set()).add(incarnation)
 
@@ -143,7 +143,7 @@ class GroupPartition:
     # Requests.
 
     def ask(self, asked: Asked[Any], now: Now) -> Effects:
-        """Decide a request for one of the groups; a later effect may carry the answer."""
+        """Decide a request for one of the groups; a later call may return the answer."""
         error = self._refuses(asked)
         if error is not ErrorCode.NONE:
             return (Reply(asked.ticket, refusal(asked, error)),)
@@ -303,7 +303,7 @@ class GroupPartition:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for coordinators that will decide alike.
+        """Return a value that is equal for coordinators that will make the same decisions.
 
         The model checker compares states by this value, which ignores the order of groups.
         """
@@ -321,8 +321,8 @@ class GroupPartition:
 def _while_loading(asked: Asked[Any]) -> Any:
     """Return the answer to a request while the partition loads.
 
-    A heartbeat succeeds, so that members stay. A SyncGroup makes the member rejoin, because no
-    record holds a rebalance under way.
+    During the load, a heartbeat succeeds, so that members stay. A SyncGroup during the load makes
+    the member rejoin, because no record holds a rebalance under way.
     """
     match asked.message:
         case HeartbeatRequest():

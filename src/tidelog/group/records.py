@@ -56,7 +56,7 @@ class PartitionIncarnation(NamedTuple):
         )
 
     def ended_with(self, ended: PartitionIncarnation) -> bool:
-        """Return whether this incarnation is `ended` or an earlier one; True if it is unknown."""
+        """Return whether this incarnation is unknown, equal to `ended`, or earlier than `ended`."""
         if self.topic_id == ZERO_TOPIC_ID:
             return True
         return (
@@ -114,14 +114,14 @@ class GroupSnapshot:
 
 
 class OffsetRecord(NamedTuple):
-    """A committed offset, or with None as its value a tombstone of an offset."""
+    """A committed offset, or the tombstone of an offset if the value is None."""
 
     key: OffsetKey
     value: CommittedOffset | None
 
 
 class GroupRecord(NamedTuple):
-    """A finished generation, or with None as its value a tombstone of the group."""
+    """A finished generation, or the tombstone of a group if the value is None."""
 
     key: GroupKey
     value: GroupSnapshot | None

@@ -1,4 +1,4 @@
-"""Settings of groups for operators, and bounds on what clients can make grow.
+"""Settings of groups for operators, and limits of the memory that clients can occupy.
 
 Defaults are Kafka's. The caller passes in the function that reads a consumer's subscription from
 its metadata, because those bytes belong to the wire format.

@@ -184,7 +184,7 @@ def _refuse(turn: Turn, group: ClassicGroup, entry: Unsettled, error: ErrorCode)
 
 
 def moved_away(entry: Unsettled) -> tuple[int, Any] | None:
-    """Return ticket and answer of the request that waits for an append of a lost partition."""
+    """Return ticket and answer of a request that waits for an append when leadership ends."""
     error = ErrorCode.NOT_COORDINATOR
     if entry.is_overdue:
         return None

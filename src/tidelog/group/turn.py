@@ -55,7 +55,7 @@ class ForgetOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """A group's deletion, whose tombstones are appended; `ticket` is None if the group expired."""
+    """A group's deletion by tombstones; `ticket` is None if no request waits for the deletion."""
 
     ticket: int | None
     is_last: bool
@@ -67,7 +67,8 @@ class Unsettled:
 
     group_id: str
     records: tuple[Record, ...]
-    #: What follows when the append is settled: a class of this module or of `classic.waits`.
+    #: The purpose of the append, which says what follows when the append is settled: an instance of
+    #: a class in this module or in `classic.waits`.
     purpose: Hashable
     #: Whether the waiting request was answered with a timeout.
     is_overdue: bool = False
@@ -100,7 +101,7 @@ class Ledger:
         return found
 
     def settle(self, number: int, *, in_order: bool) -> Unsettled:
-        """Remove and return a settled append; the log commits appends in their order."""
+        """Remove and return a settled append; appends settle in the order of the log."""
         found = self.look(number)
         if in_order and number != next(iter(self._unsettled)):
             raise InvariantError(f"append {number} is committed before an earlier one is settled")
@@ -139,7 +140,7 @@ class Ledger:
 
 
 class Turn:
-    """The decision on one request, one fired timer or one outcome of an append."""
+    """The decision of a coordinator on one request, one fired timer or one outcome of an append."""
 
     __slots__ = ("effects", "groups", "leader_epoch", "ledger", "member_count", "now", "settings")
 

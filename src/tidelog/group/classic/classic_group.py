@@ -38,7 +38,7 @@ from tidelog.wire.messages.offset_commit import OffsetCommitRequest
 #: Type of classic groups (ListGroups version 5).
 GROUP_TYPE = "classic"
 #: Protocol type of consumer groups. The coordinator reads members' subscriptions only in groups of
-#: this type.
+#: this protocol type.
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
@@ -72,9 +72,9 @@ _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
 class InitialDelay:
     """Delay of the first rebalance for more members (`group.initial.rebalance.delay.ms`)."""
 
-    #: Time by which the delay may still be extended.
+    #: Time in ms by which the coordinator may still extend the initial delay.
     remaining_ms: int
-    #: Whether a member joined since the delay began.
+    #: Whether a member joined since the initial delay began or was last extended.
     has_newcomer: bool = False
 
 
@@ -256,7 +256,7 @@ class ClassicGroup(Group):
         member = self.members.get(member_id)
         return None if member is None else (member.session, member.session_timeout_ms)
 
-    # Commits and deletions of offsets, and the end of the group.
+    # Methods for commits and deletions of offsets, and for the deletion of the group.
 
     def commit_error(self, message: OffsetCommitRequest) -> ErrorCode:
         """Return the error of an OffsetCommit, NONE if the client may commit."""
@@ -394,7 +394,7 @@ class ClassicGroup(Group):
     def _check(self) -> None:
         """Assert the invariants of a group, whenever the group enters a state.
 
-        Each check looks at every member, as a transition does anyway.
+        The check visits every member, which costs little, because a transition does so anyway.
         """
         members = self.members
         assert self.has_members or self.state not in _OF_MEMBERS, "such a group has members"

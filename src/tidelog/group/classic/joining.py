@@ -3,8 +3,8 @@
 A new member is given its id first (KIP-394). Static members keep their place under a new id
 (KIP-345). A static leader that returns need not compute the assignment (KIP-814). `group.max.size`
 limits the members. A static member that returns to a stable group changes the group's record. While
-this record is being written, other joins that would change the group's record wait: no record may
-hold outdated member ids.
+a changed record is being written, other joins that would change the group's record wait, because no
+record may hold outdated member ids.
 """
 
 from __future__ import annotations
@@ -302,8 +302,9 @@ def static_member_stored(
 ) -> None:
     """Complete a static member's join after its new id is in the log.
 
-    If the group changed meanwhile, the join is decided again. If a later join of the same static
-    member was decided meanwhile, the later join fences this one.
+    If the group changed while the new id was being written, the join is decided again. If a later
+    join of the same static member was decided during that write, the later join fences the earlier
+    join.
     """
     asked = purpose.asked
     assert asked.message.group_instance_id is not None
@@ -332,8 +333,9 @@ def _returned(
 ) -> JoinGroupResponse:
     """Return the join answer of a static member that returned under a new member id.
 
-    A leader that returns must not compute an assignment: no member waits for it. Before version 9,
-    the response can prevent the assignment only by naming the member's old id as the leader.
+    A returning leader must not compute an assignment, because no member waits for an assignment.
+    Before version 9, the response names the returning leader's old id as the leader, so that the
+    returning leader computes no assignment.
     """
     answer = rebalancing.current_generation(group, member)
     if version < SKIP_ASSIGNMENT_VERSION:

@@ -116,7 +116,7 @@ class Member:
         )
 
     def described(self, protocol_name: str | None) -> DescribedGroupMember:
-        """Return the member as DescribeGroups shows it; bytes are empty without a protocol."""
+        """Return the member as DescribeGroups shows it; without a protocol, metadata is empty."""
         return DescribedGroupMember(
             self.member_id,
             self.instance_id,

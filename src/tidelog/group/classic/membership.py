@@ -45,7 +45,7 @@ def heartbeat(turn: Turn, asked: Asked[HeartbeatRequest]) -> None:
 
 
 def leave(turn: Turn, asked: Asked[LeaveGroupRequest]) -> None:
-    """Decide a LeaveGroup request: each member by itself, then one rebalance for all of them."""
+    """Decide a LeaveGroup request: remove its members, then begin one rebalance for them all."""
     group = classic(turn.groups.get(asked.group_id))
     if group is not None and group.state is GroupState.DEAD:
         turn.reply(asked.ticket, LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))

@@ -4,8 +4,8 @@ During the preparation every member must rejoin, until all members have rejoined
 timeout is over. In the first rebalance of an empty group, the coordinator waits for new members
 (`group.initial.rebalance.delay.ms`). To complete the rebalance, the coordinator removes members
 that did not join (static members stay). The coordinator then chooses a leader and a protocol,
-raises the generation, and answers the joins. Each member then requests its assignment by SyncGroup;
-members that do not sync within the rebalance timeout are removed.
+raises the generation, and answers the joins. In the new generation, each member requests its
+assignment by SyncGroup; members that do not sync within the rebalance timeout are removed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def complete_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
 
 
 def join_timer_fired(turn: Turn, group: ClassicGroup) -> None:
-    """End the time to join; the first rebalance is extended while new members arrive."""
+    """Complete the rebalance, or extend the initial delay if new members have joined."""
     group.join_deadline_ms = None
     delay = group.initial_delay
     if delay is not None and delay.has_newcomer and delay.remaining_ms:

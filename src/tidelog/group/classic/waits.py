@@ -1,8 +1,8 @@
 """Requests in which members wait, and the timers that end these waits.
 
 A member waits in a JoinGroup until the rebalance is over, then in a SyncGroup until its assignment
-is in the log. This module also defines why classic groups append records (`StoreAssignment`,
-`StoreStaticMember`, `StoreEmpty`).
+is in the log. `StoreAssignment`, `StoreStaticMember` and `StoreEmpty` are the purposes for which
+classic groups append records.
 """
 
 from __future__ import annotations
