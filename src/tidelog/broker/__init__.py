@@ -1,6 +1,6 @@
 """The composition of a broker: connections, APIs, replicas, fetchers, channels, session.
 
-Real processes (`tidelog.runtime`) and simulated nodes (`tidelog.sim`) start the same composition.
+Real processes (`tidelog.runtime`) and simulated nodes (`tidelog.sim`) start the same broker code.
 This package does I/O only through the protocols in `tidelog.core.ports` and the port of the
 metadata store.
 

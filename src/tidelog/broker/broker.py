@@ -111,7 +111,7 @@ class Broker:
         )
         self.server = Server(
             services.config,
-            # the limit can change while the broker runs (V25)
+            # `max.connections` can change while the broker runs (V25)
             lambda: services.config.max_connections,
             services.ports,
             services.timers,
@@ -319,7 +319,7 @@ class Broker:
             raise errors[0]
 
     async def _wait_for_stamps(self) -> None:
-        """Wait until the log directories hold the stamp; skip a directory that hangs (D13)."""
+        """Wait until the log directories store the broker's stamp; skip one that hangs (D13)."""
         services = self.services
         limit_ms = services.store.session_timeout_ms
         try:
@@ -418,7 +418,7 @@ class Broker:
         self.replicas.stop_leading(reason)
 
     def registered(self, stamp: int) -> None:
-        """Keep the broker's stamp in each log directory, as soon as each is writable (E8)."""
+        """Store the registration's stamp in each log directory as soon as the disk allows (E8)."""
         identity, marks = self.services.identity, self.store_history.marks
         self.stamps.keep(identity.cluster_id, self.broker_id, stamp, marks)
 

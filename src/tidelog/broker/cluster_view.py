@@ -189,7 +189,7 @@ class ClusterView:
         return None
 
     def apply(self, request: UpdateMetadataRequest) -> Gone:
-        """Apply an UpdateMetadata request; return the topics and partitions that the request ended.
+        """Apply an UpdateMetadata request; return the topics and partitions that it removes.
 
         A full request may list a topic without partitions: the controller could not read that
         topic, and the view keeps its known state (V35). The view also keeps the known state of a
@@ -283,7 +283,7 @@ class ClusterView:
         topic = self.topics.get(name)
         if topic is not None and topic.topic_id != topic_state.topic_id:
             if any(state.leader == LEADER_DURING_DELETE for state in topic_state.partition_states):
-                return  # the state deletes an earlier topic of this name
+                return  # the request deletes an earlier topic of this name
             self._drop(topic)
             topic = None
         for state in topic_state.partition_states:

@@ -72,9 +72,8 @@ class HeldAnswers:
     ) -> None:
         """Start without any ended broker.
 
-        `max_ms` returns how long a response may wait. `look` reports connections that have ended
-        before the event loop reports them. `request_failed` returns the response of a failed
-        request.
+        `max_ms` returns how long a response may wait. `look` finds ended connections early, before
+        the event loop reports the end. `request_failed` returns the response of a failed request.
         """
         self._view = view
         self._clock = clock
@@ -88,14 +87,14 @@ class HeldAnswers:
         self._held: dict[_Held, None] = {}
         #: Partitions that the waiting responses name.
         self._held_partitions = 0
-        #: Topics that a just-ended broker leads, with the set of brokers for which they were found;
-        #: None if they must be found again.
+        #: The set of brokers that have just ended, and the topics that these brokers lead; None if
+        #: the topics must be found again.
         self._waiting_topics: tuple[frozenset[int], frozenset[str]] | None = None
 
     def __len__(self) -> int:
         return len(self._held)
 
-    # signs of an ended or a running broker
+    # signs that a broker has ended, or that it runs
 
     def lost(self, broker_id: int) -> None:
         """Note that a connection to a broker was reset or refused."""
@@ -152,7 +151,7 @@ class HeldAnswers:
         return held.pending
 
     def _arm(self, held: _Held, at_ms: int, now_ms: int) -> None:
-        """Set a timer that examines a response by `at_ms`; timers fire up to one bucket late."""
+        """Set a timer that examines a response by `at_ms`; timers fire up to `BUCKET_MS` late."""
         self._timers.after(at_ms - BUCKET_MS - now_ms, lambda: self._due(held))
 
     def _due(self, held: _Held) -> None:
@@ -193,7 +192,7 @@ class HeldAnswers:
     # leaders
 
     def _expected_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when a new leader for the response is expected; None if none may change."""
+        """Return until when a new leader for the response is expected; None if no leader is."""
         return max(
             self._ended_until_ms(question, now_ms),
             self._commanded_until_ms(question, now_ms),

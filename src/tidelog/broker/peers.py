@@ -166,7 +166,7 @@ class PeerConnection:
             self._peers.lost(self._broker_id)
 
     def _fell_silent(self) -> None:
-        """Report a peer that owes a response; a peer that owes none may close the connection."""
+        """Report the peer of a closed connection if the peer still owes a response."""
         if self._broker_id is not None and self._peer.in_flight:
             self._peers.fell_silent(self._broker_id)
 
@@ -290,7 +290,7 @@ class Peers:
         return self._silent_ms.get(broker_id)
 
     def look(self) -> None:
-        """Report the brokers whose connections have ended before the event loop reports them."""
+        """Find ended connections before the event loop reports the end; report the brokers."""
         for connection in self._connections.values():
             connection.look()
 

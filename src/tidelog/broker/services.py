@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Identity:
     """The identity of this broker: its configured id, the epoch of its registration, its cluster.
 
-    The session writes the identity; every part reads it.
+    `membership.session` sets these fields, and every part of the broker reads them.
     """
 
     __slots__ = (
@@ -48,8 +48,8 @@ class Identity:
         #: registration.
         self.broker_epoch = NO_BROKER_EPOCH
         #: Epoch of the latest registration of this process; fetches carry it even after the
-        #: registration expired. A fetch without an epoch would count for the next registration,
-        #: whichever that is (V63).
+        #: registration expired. A leader would count a fetch without a broker epoch for whatever
+        #: registration comes next (V63).
         self.fetching_epoch = NO_BROKER_EPOCH
         #: The cluster's id; empty until the session is open.
         self.cluster_id = ""
@@ -73,10 +73,10 @@ class Identity:
         self.broker_epoch = self.fetching_epoch = broker_epoch
 
     def lost_while_registering(self, broker_epoch: int) -> None:
-        """Note a registration that expired before this broker learned of it.
+        """Note a registration that expired before the broker learned that it had registered.
 
-        A controller may have recorded the expired registration, and this process had its logs
-        throughout (E7).
+        A controller may have recorded the expired registration, during which this process lost no
+        record (E7).
         """
         self.clean_epochs = self.clean_epochs.followed_by(broker_epoch)
 
@@ -88,8 +88,8 @@ class Identity:
     def store_is_older(self, stamp: int) -> bool:
         """Note that the store, with this stamp, is older than the logs; return whether that is new.
 
-        An older store gives out transaction ids a second time, so no former registration proves
-        anything (E8).
+        An older store gives out transaction ids a second time, so an earlier broker epoch does not
+        prove an earlier registration of this broker (E8).
         """
         is_news = self.older_stamp != stamp
         self.older_stamp = stamp

@@ -1,7 +1,7 @@
 """The APIs that brokers refuse, with the versions and the error of each.
 
-A broker responds to a request of a refused API with an error. The error is that of a Kafka 3.9
-broker with PLAINTEXT listeners and without an authorizer, or an error that clients take as final. A
+A broker responds to a request of a refused API with an error. Clients take the error as final, or a
+Kafka 3.9 broker with PLAINTEXT listeners and without an authorizer responds with the same error. A
 client reports the error and stops; after a closed connection the client would reconnect and ask
 again.
 """
@@ -40,7 +40,7 @@ NO_LOGIN: Final = "no authentication: listeners are PLAINTEXT"
 _NO_TRANSACTIONS: Final = "no transactions"
 _NO_ACLS: Final = "no access control"
 _CLASSIC: Final = "groups of the classic protocol only (KIP-848)"
-#: FindCoordinator refuses transactional ids with the same error.
+#: The error for a transactional id; FindCoordinator also refuses transactional ids with this error.
 _NO_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 #: Clients on PLAINTEXT listeners are not authenticated, so they get no delegation token.
 _NO_TOKEN: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED

@@ -22,7 +22,7 @@ from tidelog.controller.events import Event
 _FIRST_LOOK_MS: Final = 5_000
 #: Pause between two rebalancing steps, in milliseconds, in which clients find the new leaders.
 _STEP_MS: Final = 1_000
-#: A percentage that no imbalance exceeds, so no leadership returns.
+#: An imbalance percentage that no broker exceeds, so no leadership returns to a preferred replica.
 _EVERYTHING: Final = 100
 
 

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 #: Pause in milliseconds before a command is sent again (as in Kafka's RequestSendThread).
 RETRY_MS = 100
-#: Pause in milliseconds before the first retry of a command; later pauses are longer, because only
-#: a starting broker may not listen or know its epoch yet.
+#: Pause in milliseconds before the first retry of a command. It is short, because a starting broker
+#: soon listens and knows its epoch.
 FIRST_RETRY_MS = 20
 #: Pause in milliseconds before a role is sent again to a broker whose disk was full; the disk may
 #: have room by then.
@@ -384,8 +384,8 @@ class Channel:
     ) -> bool:
         """Pass on the log ends of a broker (E6); return False if the broker must be asked again.
 
-        The controller must ask again if the broker responded for another registration, or could not
-        read some logs.
+        The controller must request the log ends again if the broker responded for another
+        registration, or could not read some logs.
         """
         if answer.broker_epoch != self.info.broker_epoch:
             self._report(request, f"an answer of broker epoch {answer.broker_epoch}")
@@ -488,9 +488,9 @@ class Channels:
     def when_acknowledged(self, callback: Callable[[], None], limit_ms: int) -> None:
         """Call back once, when every broker has acknowledged the commands sent so far.
 
-        The callback also runs after `limit_ms`, or if the term ends earlier. The wait excludes a
-        broker that has left commands unacknowledged for `limit_ms` already. So a hanging broker
-        delays one client request, and no later request.
+        The callback also runs after `limit_ms`, or if the term ends earlier. The controller does
+        not wait for a broker that has left commands unacknowledged for `limit_ms` already. So a
+        hanging broker delays one client request, and no later request.
         """
         awaited = [each for each in self._channels.values() if each.behind_ms < limit_ms]
         if len(awaited) < len(self._channels):

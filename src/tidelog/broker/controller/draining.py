@@ -1,8 +1,8 @@
 """The wait for consumer groups to read partitions before their removal (V71).
 
 The wait runs during a controller's term while partitions are waiting for their removal. `drains`
-asks the coordinators for the progress of their groups. A check counts only if leaders and
-coordinators stayed the same meanwhile.
+asks the coordinators for the progress of their groups. A check of the groups' progress counts only
+if leaders and coordinators stayed the same during the check.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ _HEARD_LIMIT_MS = 1_000
 _LOOK_AGAIN_MS = 5_000
 
 
-#: The event of each request that goes to the controller unchanged. The flag is true if the response
-#: to the request waits until the brokers have acknowledged the commands, for a second at most.
+#: The controller event for each type of request, and a flag. If the flag is true, the response
+#: waits until the brokers have acknowledged the commands, for a second at most.
 _EVENTS: Final[dict[type, tuple[Callable[[int, Any], Event], bool]]] = {
     AllocateProducerIdsRequest: (ProducerIdsAsked, False),
     AlterPartitionReassignmentsRequest: (ReassignmentsAsked, True),
@@ -175,7 +175,7 @@ class ControllerRuntime:
         self._claim_changed = True
         self._wake.set()
 
-    # configuration changes for a controller
+    # configuration changes, which the controller on this broker reads
 
     def configs_changed(self, topics: Iterable[str]) -> None:
         """Have a controller read the changed configuration of these topics (V13)."""
@@ -202,7 +202,7 @@ class ControllerRuntime:
     # requests
 
     def ask(self, request: Any, refusal: Refusal) -> Pending | Any:
-        """Pass a request of `_EVENTS` to the controller; `refusal` is as in `alter_partition`."""
+        """Pass a request to the controller; `refusal` makes the response of a non-controller."""
         event, when_acknowledged = _EVENTS[type(request)]
         return self._ask(lambda ticket: event(ticket, request), refusal, when_acknowledged)
 
@@ -330,8 +330,8 @@ class ControllerRuntime:
     def _restart_flow(self) -> None:
         """End a task that waits for an outcome that never comes, and end its term.
 
-        The task that follows finds the nodes that the ended task left in the store, `/controller`
-        first.
+        The broker then starts a new controller task, which finds the nodes that the ended task left
+        in the store, first `/controller`.
         """
         self.services.tracer.mark("controller_stalled")
         self.services.tracer.event("controller_stalled", epoch=self.controller_epoch)
@@ -352,7 +352,7 @@ class ControllerRuntime:
         self._activity.moved()
 
     async def _run(self) -> None:
-        """Wait for a vacancy, race and serve, until the broker stops."""
+        """Wait until no controller exists, stand for election, serve if elected; repeat."""
         while not self._closing:
             try:
                 claim = await self._race()

@@ -1,9 +1,9 @@
 """The nodes of a controller's writes, and how to check afterwards whether a write was made.
 
 A `Unit` is a group of operations that go into one transaction together. The unit's witness is the
-node that shows the outcome when it is read back. A unit was written, can still be written, or
-conflicts with another client's write (V15, S2). The controller recognizes its own data by the
-controller epoch or fresh topic id in it, and by the node's version. This module does no I/O.
+node that shows the outcome when it is read back. The nodes of a `Unit` were written, can still be
+written, or conflict with another client's write (V15, S2). The controller recognizes its own data
+by the controller epoch or fresh topic id in it, and by the node's version. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: Limits of a transaction, in operations and bytes, without the check of the controller epoch.
+#: Limits of a transaction's writes, in operations and bytes; the rest of the store's limits is for
+#: the check of the controller epoch.
 MAX_OPS = limits.MAX_TRANSACTION_OPS - 1
 MAX_BYTES = limits.MAX_TRANSACTION_BYTES - 1024
 _OP_OVERHEAD_BYTES = 64
@@ -68,13 +69,14 @@ class Unit:
     __slots__ = ("alone", "ops", "parents", "witness", "write")
 
     def __init__(self, write: int, witness: str, ops: list[Op]) -> None:
-        #: Index of the write to which this unit belongs.
+        #: Index of the controller's write to which this group of operations belongs.
         self.write = write
         self.witness = witness
         self.ops = ops
-        #: Nodes that must exist before the unit; the unit creates missing nodes.
+        #: Parent nodes of the written nodes; the transaction also creates the missing parents.
         self.parents: tuple[str, ...] = ()
-        #: Whether later units depend on this unit, so that its transaction holds no other unit.
+        #: Whether later operations depend on this `Unit`, so that its transaction holds no other
+        #: `Unit`.
         self.alone = False
 
     @property
@@ -83,13 +85,13 @@ class Unit:
         return sum(_size_of(op) for op in self.ops)
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return the unit's outcome, judged by its witness node as read back from the store."""
+        """Return the outcome of the operations, judged by `node` as read back from the store."""
         raise NotImplementedError
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the unit after an operation failed for a reason that the witness does not show.
+        """Adjust the operations after a failure for a reason that the read-back node does not show.
 
-        Returns False if the unit cannot be adjusted.
+        Returns False if the operations cannot be adjusted.
         """
         return False
 
@@ -145,12 +147,12 @@ class StateUnit(Unit):
         return Conflict(state=found)
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the unit to a parent node that another client created meanwhile."""
+        """Adjust the operations to a parent node that another client created meanwhile."""
         return self._drop_existing(failure)
 
 
 class TopicUnit(Unit):
-    """The nodes of a new topic with its first partitions; the topic node is the witness."""
+    """The nodes of a new topic with its first partitions; the topic's node shows the outcome."""
 
     __slots__ = ("_data",)
 
@@ -170,7 +172,7 @@ class TopicUnit(Unit):
         )
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return the outcome; the topic id is fresh, so equal data means this very topic."""
+        """Return the outcome; equal data proves this creation, because its topic id is fresh."""
         if node is None:
             return PENDING
         return Written(node.stat.mzxid) if node.data == self._data else Conflict()
@@ -208,7 +210,7 @@ class AssignmentUnit(Unit):
         return Conflict(reason="the topic's node has changed")
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the unit to a parent created meanwhile, or to a request withdrawn meanwhile."""
+        """Adjust the operations to a parent node now created, or a request node now deleted."""
         if isinstance(failure.error, NoNode | NotEmpty):
             kept = [
                 op
@@ -248,7 +250,7 @@ class RemovalRequestUnit(Unit):
         return Written() if done else PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the unit to a request, or its parent, that was created or deleted meanwhile."""
+        """Adjust the operations to a request node, or its parent, created or deleted meanwhile."""
         error, path = failure.error, self.witness
         if error.path != path:
             return self._drop_existing(failure)
@@ -277,7 +279,7 @@ class RequestUnit(Unit):
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written if the node exists, or is gone, as wanted; any client may have done it."""
+        """Return written if the node exists or is gone as wanted, whichever client did that."""
         return Written() if (node is not None) == self._present else PENDING
 
 
@@ -334,7 +336,7 @@ class AcceptedUnit(Unit):
         return PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the unit to an accepted request, or a parent node, that came or went meanwhile."""
+        """Adjust the operations to a request or parent node created or deleted meanwhile."""
         error = failure.error
         deletes = any(isinstance(op, Delete) for op in self.ops)
         if isinstance(error, NoNode) and deletes:
@@ -392,7 +394,7 @@ class ProducerIdsUnit(Unit):
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written, pending, or a conflict with a block that another controller granted."""
+        """Return written, pending, or a conflict with another controller's producer id block."""
         version = -1 if node is None else node.stat.version
         if version == self._expected:
             return PENDING
@@ -487,7 +489,7 @@ def _assignment(topic: Topic) -> TopicAssignment:
 
 
 def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
-    """Return a unit with the topic's node and the requests that fit, then more units.
+    """Return the write of the topic's node with the requests that fit, then further writes.
 
     A removal request that outlives the first transaction names a partition that no longer exists.
     """
@@ -534,7 +536,7 @@ def _with_states(
 
 
 def batches(units: Sequence[Unit]) -> list[list[Unit]]:
-    """Return the units in order, packed into transactions up to the store's limits."""
+    """Return the operation groups, packed in order into transactions up to the store's limits."""
     packed: list[list[Unit]] = []
     ops = size_bytes = 0
     sealed = True

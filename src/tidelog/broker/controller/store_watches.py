@@ -67,7 +67,7 @@ class StoreWatches:
         self._wake.set()
 
     def _take(self, reading: Reading) -> bool:
-        """Return whether `reading` is due, and count it as done, because the caller reads now."""
+        """Return whether a read is due; count the read as done, because the caller reads now."""
         is_due = reading in self._due
         self._due.pop(reading, None)
         return is_due
@@ -96,7 +96,7 @@ class StoreWatches:
         self._mark(Reading.TOPICS)
 
     def read_states_again(self) -> None:
-        """Read unreadable states again, because an administrator may have repaired them."""
+        """Reread unreadable partition states, which an administrator may have repaired."""
         self._mark(Reading.STATES)
 
     # reading

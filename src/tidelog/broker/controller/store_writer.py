@@ -94,7 +94,7 @@ class StoreWriter:
                 return
 
     async def _transact(self, ops: Sequence[Op]) -> list[OpResult]:
-        """Return the results of `ops`; the index of a failure counts within `ops`."""
+        """Run a transaction; return the results of `ops`, or raise the failure of one of `ops`."""
         write = partial(self._store.transact, [self._epoch_check, *ops])
         try:
             return (await self._patiently(write, (StoreUnavailable,)))[1:]
@@ -110,7 +110,7 @@ class StoreWriter:
         outcomes: dict[int, Outcome],
         failure: TransactionFailed | None,
     ) -> list[Unit]:
-        """Read back the outcome of each unit; return the units that must still be written."""
+        """Read back the outcome of each `Unit`; return the units that must still be written."""
         nodes = await self._read([layout.CONTROLLER_EPOCH, *(unit.witness for unit in units)])
         epoch = nodes[0]
         if epoch is None or epoch.stat.version != self._epoch_check.version:
@@ -134,7 +134,7 @@ class StoreWriter:
         return left
 
     async def _adapt(self, unit: Unit, failure: TransactionFailed) -> bool:
-        """Adjust a unit, or the store, to a failed operation; return whether to retry the unit."""
+        """Adjust a `Unit` or the store after a failed operation; return whether to retry."""
         if isinstance(failure.error, NotEmpty) and failure.error.path == unit.witness:
             await self._empty(unit.witness)
             return True
@@ -246,7 +246,7 @@ class StoreWriter:
 
 
 def _known_below(write: RemoveTopic) -> list[str]:
-    """Return the nodes below a topic as the controller's image has them, children first."""
+    """Return the nodes below a topic's node that the controller knows, children before parents."""
     if write.topic is None:
         return []
     paths: list[str] = []
@@ -271,6 +271,6 @@ def _all_written(
 
 
 def _note(unit: Unit, outcome: Outcome, outcomes: dict[int, Outcome]) -> None:
-    """Note a unit's outcome: a conflict fails the write, and the first unit gives the zxid."""
+    """Note a `Unit`'s outcome: any conflict fails the write; the first `Unit` gives the zxid."""
     if isinstance(outcome, Conflict) or unit.write not in outcomes:
         outcomes[unit.write] = outcome

@@ -54,8 +54,7 @@ _MAX_AWAITED_LOGGED = 20
 #: How many partitions the log names for each broker that left ISRs.
 _MAX_SHRUNK_LOGGED = 5
 
-#: Makes the response to a request if this broker is not the controller; the API's handler provides
-#: it.
+#: A function of an API's handler that makes the response of a broker that is not the controller.
 Refusal = Callable[[], Any]
 Log = Callable[[int, str], None]
 
@@ -89,7 +88,7 @@ class Term:
         offer: Callable[[Event], None],
         verify: Callable[[], None],
     ) -> None:
-        """`offer` takes events for the controller; `verify` checks the controller's claim again."""
+        """`offer` takes events for the controller; `verify` checks again if it is elected."""
         config = services.config
         self.claim = claim
         self.controller = Controller(

@@ -66,14 +66,14 @@ class TermEvents:
             self._noticed_ms = self._now_ms()
 
     def has_read(self) -> None:
-        """Note that the controller has read the changes."""
+        """Note that the controller has read the changes that watches announced."""
         now_ms = self._now_ms()
         noticed_ms = now_ms if self._noticed_ms < 0 else self._noticed_ms
         self._noticed_ms = -1
         self._turn = TurnTimes(noticed_ms, now_ms)
 
     def begins(self) -> None:
-        """Note the beginning of a decision; without a noticed change the turn begins here."""
+        """Note the beginning of a decision, and of the turn if no watch announced a change."""
         if self._turn.decided_ms:
             now_ms = self._now_ms()
             self._turn = TurnTimes(now_ms, now_ms)

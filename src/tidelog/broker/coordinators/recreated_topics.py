@@ -45,7 +45,7 @@ def incarnation(view: ClusterView, partition: TopicPartition) -> PartitionIncarn
 
 
 async def check_topics(services: Services, core: GroupPartition, name: str) -> bool:
-    """Report to `core` the topics and partitions that ended before the load of `core` began.
+    """Report to the coordinator `core` the topics and partitions that ended before its load began.
 
     Returns False if the leadership ended meanwhile. The coordinator does not serve clients while
     this broker's metadata has an older incarnation of a topic or partition than a committed offset.
@@ -97,7 +97,7 @@ async def _judge(
     core: GroupPartition,
     suspects: _Suspects,
 ) -> bool:
-    """Report ended incarnations to `core`; return whether an offset is newer than `services.view`.
+    """Report ended incarnations to `core`; return whether some offset's is newer than the view's.
 
     Raises StoreError if the store cannot be read. If a topic's node cannot be decoded, its offsets
     stay, and clients do not get the offsets while the broker's metadata has another topic of the
@@ -167,8 +167,8 @@ def _judge_one(
     """Report an incarnation that has ended; return whether `view` has an earlier incarnation.
 
     The coordinator does not wait for a topic that the broker's metadata lacks, because the topic
-    may be about to be deleted. The coordinator also does not wait for a partition whose state the
-    controller could not read (V35), or for a topic published without its id.
+    may be about to be deleted. The coordinator waits neither for a partition whose state the
+    controller could not read (V35) nor for a topic published without its id.
     """
     if (
         stored is None

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=CoordinatorShard)
 
-#: Number of parts of one request that are asked in one turn of the event loop; so many take a few
-#: milliseconds.
+#: Number of groups of one request that are handled in one turn of the event loop; so many take a
+#: few milliseconds.
 _ASKED_PER_TURN = 500
 
 
@@ -85,7 +85,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self._unflushed: dict[LedPartition[S], None] = {}
 
     def now(self) -> Now:
-        """Return the monotonic and the wall-clock time, as shards need them."""
+        """Return the monotonic and the wall-clock time; shards need both for their decisions."""
         return time_of(self.services.clock)
 
     # Methods that each kind of coordinator defines.
@@ -117,7 +117,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         """Return the response that carries `error` for the whole request."""
 
     def check(self, asked: Any) -> ErrorCode:
-        """Return the error of a request that no coordinator accepts; NONE if acceptable."""
+        """Return the error of a request that every coordinator would refuse; else NONE."""
         return ErrorCode.NONE
 
     async def complete_load(self, led: LedPartition[S]) -> bool:

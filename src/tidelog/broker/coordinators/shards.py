@@ -1,8 +1,8 @@
 """Partitions of an internal topic that this broker coordinates, each under its leader epoch.
 
-A partition is never loaded for a leadership older than its last one (G1, G2). A partition is
-unloaded only for the leadership under which it was loaded, so a late report of an old leadership
-does no harm. The module does not detect leader changes: its caller reports them.
+A partition is never loaded for a leadership older than the last loaded leadership (G1, G2). A
+partition is unloaded only for the leadership under which it was loaded, so a late report of an old
+leadership does no harm. The module does not detect leader changes: its caller reports them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class CoordinatorShards(Generic[S]):
         """`new_shard` makes the shard of a partition for a leader epoch."""
         self._new_shard = new_shard
         #: Partition count of the existing topic, never a count from configuration; 0 while the
-        #: count is unknown. With an unknown count the broker coordinates nothing: a count other
-        #: than that of its peers would make it take over their keys.
+        #: count is unknown. Until the partition count is known, the broker coordinates nothing:
+        #: with a wrong count it would take over keys of other brokers.
         self.partition_count = partition_count
         self._loaded: dict[int, S] = {}
         self._epochs: dict[int, int] = {}

@@ -7,7 +7,7 @@ that of its last turn. After too long a gap between two turns, the broker is fen
 has applied or rejected a transaction of its session. A fenced broker begins no request, sends no
 response, and lets no timeout of a waiting request fire. The event loop's clock advances while the
 machine is suspended. The event loop's clock may stand still while a host pauses a virtual machine.
-A broker whose clock stood still serves until the store reports that its session expired.
+A broker with a stopped clock serves until the store reports that its session expired.
 
 The longest allowed gap is two thirds of the session timeout. Session renewals are up to a third of
 the session timeout apart, so the last renewal may lie that long before a gap in the event loop.
@@ -46,7 +46,7 @@ class SelfFencing:
         self._asking = False
 
     def start(self) -> None:
-        """Compare the event loop's turns from now on; the session's timeout is known."""
+        """Watch for gaps between turns from now on, because the session timeout is known."""
         self._take_limit()
         self._note_turn(self._services.clock.monotonic_ms())
         self._services.ports.on_turn(self.turned)
@@ -58,11 +58,11 @@ class SelfFencing:
         fence = self._fence
         if now_ms >= fence.late_from_ms:
             self._close(now_ms - self._last_turn_ms)
-        self._last_turn_ms = now_ms  # as in `_note_turn`, but without a call in every turn
+        self._last_turn_ms = now_ms  # `_note_turn`, inlined to save a call in every turn
         fence.late_from_ms = now_ms + self._limit_ms
 
     def _take_limit(self) -> None:
-        """Set the longest allowed gap: the store may grant a shorter session than requested."""
+        """Set the longest allowed gap between turns from the session timeout that was granted."""
         self._limit_ms = self._services.store.session_timeout_ms * 2 // 3
 
     def _note_turn(self, now_ms: int) -> None:
@@ -126,7 +126,7 @@ class SelfFencing:
         try:
             await services.store.transact([Check(path, ANY_VERSION)])
         except TransactionFailed:
-            pass  # the rejection of the check proves that the session is alive
+            pass  # the store rejects a transaction only while the session is alive
         except UNREACHED:
             await services.tasks.sleep(RETRY_MS)
             return False

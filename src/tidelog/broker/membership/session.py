@@ -71,9 +71,9 @@ class Session:
     ) -> None:
         """`on_expired` gets the reason and stops all action under the lost registration.
 
-        `on_registered` stores the registration's stamp in the log directories (E8), without a wait
-        for the directories. `on_renewed` makes the broker read the changes that it missed before it
-        registered again.
+        `on_registered` starts to store the transaction id of the registration, the stamp, in the
+        log directories (E8). `on_renewed` makes the broker read the changes that it missed before
+        it registered again.
         """
         self._services = services
         self._history = history
@@ -182,7 +182,7 @@ class Session:
         services.tasks.spawn("register again", self._register_again())
 
     async def _open_again(self) -> None:
-        """Open a new session for the broker's start, which then registers the broker."""
+        """Replace a session that expired before the starting broker had registered."""
         while self._store.session_id is None and not self._closing:
             try:
                 await self._store.open()
@@ -198,7 +198,7 @@ class Session:
             self._on_renewed()
 
     async def _until_registered(self) -> None:
-        """Register; open a new session whenever one expires before that.
+        """Register the broker; open a new session if the last expires before that.
 
         Nothing is awaited after the registration: if the session expires from now on,
         `_register_again` runs.

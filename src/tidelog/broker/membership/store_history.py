@@ -3,14 +3,15 @@
 A broker stamps the store: with each registration, and before a clean stop, it writes a node of its
 own. The broker's log directories keep the transaction id of the last stamp. A store whose stamp is
 older than that of the log directories was restored from a copy. Replicas that a restored store
-records as in sync may lack acknowledged records. After an unclean stop, or if it knows no stamp,
-the broker also compares its logs: no log may have a leader epoch above the store's.
+records as in sync may lack acknowledged records. After an unclean stop, or without a stored
+transaction id, the broker also compares leader epochs: none in its logs may be above the store's.
 
 A broker that finds an older store registers without proof of a clean shutdown, and marks the store
-in the same transaction. The marking write also fences every decision of a controller that does not
-know of the mark. The broker refuses to start if another broker already leads one of its partitions
-in the older store. A leader in the older store has continued without the lost records, so the
-starting broker would truncate its log. This module knows nothing of elections.
+in the same transaction. The transaction that marks an older store also fences a controller that
+does not know of the mark. The broker refuses to start if another broker already leads one of its
+partitions in the older store. The leader that the older store names has continued without the lost
+records, so the starting broker would truncate its log to that leader's. This module knows nothing
+of elections.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class StoreHistory:
     ) -> None:
         self._services = services
         self._hosted = hosted
-        #: Transaction id of the last stamp in the store that the log directories or this process
-        #: have seen.
+        #: Latest transaction id (stamp) in the store that the log directories or this process have
+        #: seen.
         self.seen = NO_STAMP
         #: Names of the known marks of restored stores, the newest last.
         self.marks: tuple[str, ...] = ()
@@ -84,15 +85,15 @@ class StoreHistory:
         return [*ops, *await self._marking(found, reason)]
 
     def registered(self, broker_epoch: int) -> None:
-        """Note a registration, whose transaction wrote the stamp."""
+        """Note a registration, whose transaction id is the broker's new stamp of the store."""
         self.seen = broker_epoch
         self._has_judged_logs = True
 
     def heard_of(self, mark: str) -> bool:
         """Note a mark of a restored store; return whether this broker did not know the mark.
 
-        A later copy of a marked store has the same mark. A mark from before the copy was made does
-        not cover the records that the copy lacks.
+        A later copy of a marked store has the same mark. Such an old mark says nothing about the
+        records that the later copy lacks.
         """
         if not mark or mark in self.marks:
             return False
@@ -140,8 +141,8 @@ class StoreHistory:
     async def _marking(self, found: int, reason: str) -> list[Op]:
         """Return the writes that mark the restored store; none if another broker's mark suffices.
 
-        Another broker's mark suffices if this broker has not seen it before, because it was then
-        written after the store was restored.
+        A mark that this broker has not seen before suffices, because another broker wrote that mark
+        after the store was restored.
         """
         store, services = self._services.store, self._services
         path, epoch_path = layout.STORE_WENT_BACK, layout.CONTROLLER_EPOCH
@@ -170,8 +171,8 @@ class StoreHistory:
             Create(path, data) if marker is None else SetData(path, data, marker.stat.version)
         ]
         if epoch is not None:
-            # This write of the controller epoch deposes a controller that does not know of the
-            # mark, so its next decision fails (V3).
+            # This write of the controller epoch deposes a controller that does not know that the
+            # store lost writes, so its next decision fails (V3).
             ops.append(SetData(epoch_path, epoch.data, epoch.stat.version))
         return ops
 

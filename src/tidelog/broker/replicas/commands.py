@@ -185,7 +185,7 @@ class _LeaderAndIsr:
             )
 
     def _was_refused(self, command: _Command) -> bool:
-        """Return whether the disk refused to create this replica, which was never here since.
+        """Return whether the disk refused to create this replica, and none exists here since.
 
         A replica that the disk refused to create may be created empty, because no record was
         committed while it counted in the ISR.
@@ -197,14 +197,14 @@ class _LeaderAndIsr:
         """Stop every replica that changes its role, at once.
 
         A leader that stays leader under a new epoch continues until its next role begins, if its
-        log is quiet. So clients of a leader that stays leader need no retry.
+        log is quiet. So clients need no retry while their leader stays leader under a new epoch.
         """
         broker_id, now_ms = self.services.broker_id, self.services.clock.monotonic_ms()
         for partition, (name, _, state) in self.obeyed:
             if partition.has_role_of(state.leader_epoch):
                 continue
-            # The view notes the new leader first, because the responses to requests that end here
-            # name the new leader.
+            # The broker's view notes the new leader first, because waiting requests now get
+            # responses that name the new leader.
             self.services.view.leader_commanded(name, state.leader, state.leader_epoch, now_ms)
             self.changing.append(partition)
             self.fetchers.remove(partition)
@@ -345,11 +345,12 @@ class _LeaderAndIsr:
         for topic_partition, (_, topic_id, state) in self.commands.items():
             partition = self.replicas.get(topic_partition)
             if partition is None or state.leader_epoch < 0:
-                # the controller cannot read the partition's state, and lists the partition to keep
-                # it
+                # a controller that cannot read the partition's state lists the partition, so that
+                # brokers keep the replica
                 continue
             if state.is_new and not partition.has_topic_id(topic_id):
-                # The controller creates the new topic's replica, so the old topic is deleted.
+                # The controller creates a replica of a new topic with this name, so the topic of
+                # the hosted replica is deleted.
                 found.append(topic_partition)
             elif commands.is_of_former_life(
                 own_leader_epoch=partition.leader_epoch,
@@ -386,7 +387,7 @@ class ReplicaCommands:
         partition.rest()
 
     async def release(self, partition: Partition) -> None:
-        """End a replica's role and stop hosting it; its log is unused when this method returns."""
+        """End a replica's role and stop hosting it; return when no operation runs on its log."""
         self.rest(partition)
         if self._replicas.moves.concerns(partition.topic_partition):
             await self._replicas.moves.end(partition.topic_partition, "the replica goes")
@@ -478,7 +479,7 @@ class ReplicaCommands:
 def _is_contradictory(
     broker_id: int, partition: Partition | None, state: LeaderAndIsrPartitionState
 ) -> bool:
-    """Whether the commanded state contradicts this replica, as no controller's would (V12, V13).
+    """Whether the commanded state contradicts this replica, so no controller sent it (V12, V13).
 
     A leader must be a member of its ISR; otherwise its log may lack committed records. A leader
     epoch has only one leader.

@@ -285,7 +285,7 @@ class ReplicaSet(HostedPartitions):
     def check_controller(
         self, controller_id: int, controller_epoch: int, broker_epoch: int
     ) -> ErrorCode:
-        """Return the error that refuses a whole command (V30), or take its controller epoch."""
+        """Return the error that refuses a whole command (V30); without an error, note its epoch."""
         services = self._services
         self._latest_broker_epoch = max(self._latest_broker_epoch, services.broker_epoch)
         error = commands.request_error(

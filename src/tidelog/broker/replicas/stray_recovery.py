@@ -4,8 +4,8 @@ A stray is restored while no command of the controller runs, so no command finds
 The stray's log is recovered in its own directory. `replication/strays` decides whether the stray
 may return. An empty replica in the stray's place is deleted, and one rename makes the stray the
 replica of its partition. Only the controller assigns the restored replica's role, so this broker
-requests all commands until the controller has accepted. If this broker stops before the controller
-has accepted, the controller sends all commands after the registration at the next start.
+requests all commands until the controller accepts the request. If this broker stops earlier, it
+gets all commands after the registration at its next start.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class StrayRecovery:
         if request.action not in (DELETE, RESTORE):
             response.error_code = ErrorCode.INVALID_REQUEST
             return response
-        # Mark the strays of each event as held before any stray goes; otherwise too few might be
-        # left to count as an event.
+        # First mark the strays that were set aside together; once some strays are gone, the rest
+        # may be too few to count as set aside together.
         await self._replicas.upkeep.hold_strays()
         for named in request.strays:
             result = AlteredStray(named.log_dir, named.name)
@@ -224,8 +224,8 @@ class StrayRecovery:
         self._commands.rest(partition)
         await partition.quiet()
         try:
-            # Records may have been on their way to the replica during the first check, so check
-            # again.
+            # Check again that the stray may return, because the replica in its place may have
+            # received records after the first check.
             leader_epoch = self._check(stray, follower_ends)
         except KafkaError:
             self._requests.ask("a stray is restored")

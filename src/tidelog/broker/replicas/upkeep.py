@@ -36,7 +36,8 @@ _STRAY_CHECK_MS = 60_000
 #: With several log directories, each directory is written at least once in this many milliseconds,
 #: because nothing else notices the failure of an idle disk (D1).
 _IDLE_MS = 5_000
-#: Strays that were set aside within this many milliseconds of each other belong to one event.
+#: Strays that were set aside within this many milliseconds of each other count as set aside
+#: together.
 _ONE_EVENT_MS = 60_000
 
 
@@ -287,7 +288,7 @@ def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:
 
 
 def _events(strays: Sequence[T], since_ms: Callable[[T], int]) -> list[list[T]]:
-    """Group strays, sorted by time, so that strays set aside close together share a group."""
+    """Group strays, sorted by time; strays that were set aside within a minute share a group."""
     groups: list[list[T]] = []
     for stray in strays:
         if groups and since_ms(stray) - since_ms(groups[-1][-1]) <= _ONE_EVENT_MS:

@@ -4,10 +4,10 @@ While this broker is fenced, all requests wait (V47). Requests of clients also w
 controller has sent the first full view of the cluster. A broker without a view would answer
 Metadata with an empty cluster, after which librdkafka drops every broker that it knows and never
 recovers. Two kinds of requests begin before this broker has a view of the cluster. Requests between
-brokers pass: UpdateMetadata, which brings the view, is such a request. A request also passes if a
-broker answers it from the partitions that it leads. The requests of a connection stay in order, and
-the number of waiting requests is bounded. A connection stops reading behind its first waiting
-request, and closes after `MAX_REQUEST_HOLD_MS`.
+brokers do not wait for the view, because UpdateMetadata, which brings the view, is such a request.
+A request also passes if a broker answers it from the partitions that it leads. The requests of a
+connection stay in order, and the number of waiting requests is bounded. While its first request
+waits, a connection reads no further requests; it closes after `MAX_REQUEST_HOLD_MS`.
 """
 
 from __future__ import annotations

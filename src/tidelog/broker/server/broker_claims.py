@@ -5,8 +5,8 @@ replica id of a follower: Kafka's followers send replica ids even before their f
 brokers send inter-broker requests. A claim counts if it names a registered broker, or comes with an
 inter-broker request. An inter-broker request counts even from a broker that is not registered here,
 because it may come from the next controller. A claim from the named broker's own host is stronger
-than other claims, because a client on any host can claim to be that broker. The host need not
-match, because a broker may connect from an address that it does not advertise.
+than other claims, because a client on any host can claim to be that broker. A claim also counts
+from another host, because a broker may connect from an address that it does not advertise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.core.errors import ProtocolError
 from tidelog.wire.codec import UnsupportedVersion, decode_header, decode_request
 from tidelog.wire.registry import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 
-#: Stands for a broker whose request does not name it.
+#: Stands for the broker id if a broker's request names no broker.
 UNNAMED: Final = -1
 #: APIs that followers and clients share; the replica id shows which of them sent a request.
 _OF_REPLICAS: Final = (FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
@@ -37,7 +37,7 @@ class Standing(IntEnum):
 
 
 class Members(NamedTuple):
-    """Functions about the other brokers, as far as this broker knows them."""
+    """Functions that answer questions about brokers from this broker's view of the cluster."""
 
     is_registered: Callable[[int], bool]
     #: Whether a broker has an address on a host; `UNNAMED` means any broker.

@@ -1,18 +1,18 @@
 """The limit of connections (`max.connections`), which never keeps a broker out.
 
 As in Kafka, an inter-broker listener that clients do not use accepts every connection. At the
-limit, the longest idle connection of a client is closed for the new one. If clients and brokers
-share one listener, a new connection at the limit is on trial. If its first request is a broker's
-(`broker_claims`), a connection on trial counts as a broker's, and a client's connection makes room.
-If its first request is a client's, or none comes within `TRIAL_MS`, a connection on trial is
-closed. An ApiVersions request does not decide a trial. Beyond `MAX_TRIALS` trials, the host with
-most trials loses its oldest trial; hosts of brokers come last.
+limit, the longest idle connection of a client is closed in favour of a new connection. If clients
+and brokers share one listener, a new connection at the limit is on trial until its first request,
+ApiVersions aside. If that request is a broker's (`broker_claims`), the broker closes a client's
+connection instead. A connection on trial is closed if its first request is a client's, or if no
+request comes within `TRIAL_MS`. If more than `MAX_TRIALS` connections are on trial, the host with
+most of them loses its oldest; hosts of brokers come last.
 
-Connections of brokers count toward the limit, too. If no client's connection is left, the
-connection with the weakest claim to be a broker's makes room, so the number is bounded whatever
-peers claim. Connections from other hosts than the named broker's make room for each other beyond
-`MAX_CLAIMED`. The log has one line when the limit is reached. Kafka's SocketServer.ConnectionQuotas
-and Processor.closeExcessConnections enforce the same limit.
+Connections of brokers count toward the limit, too. If no client's connection is left, the broker
+closes the connection with the weakest claim to be a broker's. At most `MAX_CLAIMED` connections may
+name a broker but come from another host; beyond that number the broker closes one of these
+connections. The broker logs one line when the number of connections reaches the limit. In Kafka,
+SocketServer.ConnectionQuotas enforces the limit.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ from tidelog.wire.registry import API_VERSIONS
 #: Milliseconds that a connection may be on trial without a request that shows its sender; brokers
 #: send such a request at once.
 TRIAL_MS: Final = 5_000
-#: Maximum number of connections on trial, each of which costs a descriptor and a small buffer. The
-#: number of trials equals a listener's backlog, which one turn of the event loop accepts. So no
-#: burst of clients ends the trial of a broker's connection before its first request is read.
+#: Maximum number of connections whose first request decides whether they stay open; each costs a
+#: descriptor and a small buffer. The number equals a listener's backlog, which one turn of the
+#: event loop accepts. So no burst of clients ends the trial of a broker's connection before its
+#: first request is read.
 MAX_TRIALS: Final = 1_024
 #: Maximum number of connections that name a broker but come from another host, enough for many
 #: brokers behind a shared address.
 MAX_CLAIMED: Final = 256
-#: The log reports the limit again after this fraction of the limit has been free.
+#: The broker logs the reached limit again only if a tenth of the connections was free in between.
 _FREE_PART: Final = 10
 #: How many hosts a log line names.
 _NAMED: Final = 3
@@ -80,7 +81,7 @@ class ConnectionLimit:
         self._trials_of: dict[str, dict[Trial, None]] = {}
         #: Connections that the limit has closed and that are still listed as open.
         self._closing: dict[Connection, None] = {}
-        #: Connections that name a broker but come from another host, and that got a place.
+        #: Open connections that name a broker but come from another host.
         self._claimed: dict[Connection, None] = {}
         self._was_reached = False
 
@@ -111,7 +112,7 @@ class ConnectionLimit:
         return len(self._connections) - len(self._trials) - len(closing)
 
     def _end_a_trial(self) -> None:
-        """End the oldest trial at the host with most trials; hosts of brokers come last."""
+        """Close the oldest connection on trial of the host with most; brokers' hosts come last."""
         is_host_of = self._members.is_host_of
         host = max(
             self._trials_of, key=lambda each: (not is_host_of(-1, each), len(self._trials_of[each]))
@@ -132,7 +133,7 @@ class ConnectionLimit:
         self.make_room(connection)
 
     def decided(self, trial: Trial) -> None:
-        """Forget a trial that has ended."""
+        """Forget a connection that is no longer on trial."""
         if self._trials.pop(trial, trial) is None:
             host = host_of(trial.connection.peer)
             del self._trials_of[host][trial]
@@ -152,8 +153,8 @@ class ConnectionLimit:
     def make_room(self, newcomer: Connection) -> None:
         """Close the longest idle connection of a client in favour of a broker's connection.
 
-        If no client is connected, the connection with the weakest claim is closed; among equal
-        claims, the longest idle.
+        If no client is connected, the connection with the weakest claim to be a broker's is closed;
+        among equal claims, the longest idle connection.
         """
         limit = self._max_connections()
         if self._open() <= limit:
@@ -213,7 +214,7 @@ class Trial:
         self._timeout: Timeout = timers.after(TRIAL_MS, self.end)
 
     def frames_received(self, frames: list[memoryview]) -> None:
-        """Pass requests on; the first request that shows its kind of sender ends the trial."""
+        """Pass requests on; the first that shows a client or a broker as sender ends the trial."""
         if not self._is_decided:
             for frame in frames:
                 is_of_broker = self._limit.is_of_broker(frame)

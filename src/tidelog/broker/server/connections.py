@@ -111,7 +111,8 @@ class Connection:
         self._fence = parts.fence
         self._clock = parts.clock
         self._idle = parts.idle
-        #: The tick of the connection's last request or response (`idle_connections`).
+        #: Number of the timer tick at the connection's last request or response
+        #: (`idle_connections`).
         self.active_tick = parts.idle.tick
         #: Name of the listener that accepted this connection.
         self.listener = listener
@@ -227,7 +228,7 @@ class Connection:
     # requests
 
     def _is_full(self) -> bool:
-        """Whether too much waits for the peer, so that no further request may begin."""
+        """Whether too many responses wait for the peer, so that no further request may begin."""
         room = self._share.room
         return (
             len(self._slots) >= room.max_in_flight
@@ -433,7 +434,7 @@ class Connection:
             parts = encode_response(
                 header.api_key, header.api_version, header.correlation_id, message
             )
-        except SchemaError as error:  # a defect; without this response the order is lost
+        except SchemaError as error:  # a defect; no later response may come first
             name = f"{API[header.api_key].name} version {header.api_version}"
             self._dispatcher.unexpected(f"the answer to {name} of {self.peer}", error)
             self.close(f"internal error in {name}")

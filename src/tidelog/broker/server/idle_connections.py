@@ -1,13 +1,13 @@
 """The closing of idle connections (`connections.max.idle.ms`), from clients and brokers alike.
 
 One timer serves all connections and ticks sixteen times within `connections.max.idle.ms`. A
-connection notes the current tick at each request and response, and every tick closes the
-connections with too old a note. So the traffic of a connection costs only a few memory accesses,
-and a connection closes late by at most a sixteenth of the limit. The timer also ticks if idle
-connections are not closed, because `max.connections` needs to know the longest idle connection.
-Time during which this broker itself did not run does not count as idle time. As in Kafka, a
-connection with a waiting request is also closed, because only received bytes show that the peer
-still exists. Kafka's Selector.IdleExpiryManager also closes idle connections.
+connection notes the number of the current tick at each request and response. Every tick closes the
+connections that noted no tick for too long. So a request or response costs only a few memory
+accesses more, and an idle connection closes late by at most a sixteenth of the limit. The timer
+also ticks if idle connections are not closed, because `max.connections` needs to know the longest
+idle connection. Time during which this broker itself did not run does not count as idle time. As in
+Kafka, a connection with a waiting request is also closed, because only received bytes show that the
+peer still exists. Kafka's Selector.IdleExpiryManager also closes idle connections.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ A broker that starts with `tidelog.test.interception.directory` puts an `Interce
 handlers. If `tidelog.test.interception.directory` is not set, requests do not pass through this
 module. An `Interceptions` object (files in `runtime.interception`) supplies the rules and counts
 the matches. All brokers of a cluster share the counts of matches, so "the third request" means the
-third in the cluster. Interception keeps the order of a network connection. When a request is lost,
-all later requests on its connection are lost, too. When a request is held, later requests on its
-connection wait, as they would behind a slow request. Requests of other brokers pass unless a rule
-asks for them, and requests of the test kit always pass.
+third in the cluster. Requests of one connection stay in order, as on a real network. When a request
+is lost, all later requests on its connection are lost, too. When a request is held, later requests
+on its connection wait, as they would behind a slow request. Requests of other brokers pass unless a
+rule asks for them, and requests of the test kit always pass.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Rule:
     first: int = 1
     step: int = 1
     times: int | None = None
-    #: Whether the request takes effect first, and the rule treats its response.
+    #: Whether the broker handles the request first, and the rule applies to the response.
     after: bool = False
     delay_ms: int = 0
     error: ErrorCode = ErrorCode.NONE
@@ -102,7 +102,7 @@ class Interceptions(Protocol):
         """Return the rules that are currently in force."""
 
     def matched(self, rule: Rule) -> int:
-        """Count a matching request; return its number among all brokers' matches, from 1 on."""
+        """Count a request that matches a rule; return the count over all brokers, from 1 on."""
 
     def struck(self, rule: Rule, description: str) -> None:
         """Note that a rule applied to a request, which `description` describes in one line."""
@@ -201,7 +201,7 @@ class Interceptor:
         self._lines.pop(connection, None)
 
     def _go_on(self, held: _Waiting) -> None:
-        """Handle a held request, then the requests behind it, until one of these is held."""
+        """Handle a held request, then the requests behind it up to the next held request."""
         connection = held.request.connection
         line = self._lines.pop(connection, None) or deque()
         self._run(held.handle, held)

@@ -20,7 +20,7 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The description of one API: its served versions, which ApiVersions lists, and its rights."""
+    """The description of an API: its versions for ApiVersions, and rights that requests need."""
 
     api_key: int
     min_version: int
@@ -32,8 +32,8 @@ class Card:
     refused: str = ""
     #: Rights that some requests of the API need; none if every client may send them.
     rights: tuple[Right, ...] = ()
-    #: First version advertised to clients if it is not `min_version`, because some clients look for
-    #: a removed version.
+    #: The first version that ApiVersions advertises if it is not `min_version`, because some
+    #: clients look for a removed version.
     advertised_min_version: int | None = None
 
     @property

@@ -61,7 +61,7 @@ class TimerWheel:
         self._is_held = True
 
     def release(self) -> None:
-        """Allow calls again; overdue calls come with the next bucket."""
+        """Let timeouts fire again; overdue timeouts fire within `BUCKET_MS`."""
         self._is_held = False
         if self._order and self._timer is None:
             self._arm()

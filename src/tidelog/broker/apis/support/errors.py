@@ -3,7 +3,7 @@
 A response whose version has its own `error_code` carries the error there. A response without its
 own `error_code` carries the error in an entry for each part of the request. The parts of a request
 are the elements of its first array; with nested entries, they are the elements of the first array
-inside those entries. Kafka's `getErrorResponse` methods build error responses by the same rule.
+inside those entries. Kafka's `getErrorResponse` methods also put the error into these fields.
 
 A module whose API needs more than these derived responses has an `error_response` of its own.
 """
@@ -36,7 +36,7 @@ from tidelog.wire.schema import NamedField, fields_of
 _ENTRIES_TOO: Final = {registry.FETCH, registry.ELECT_LEADERS}
 _ERRORS: Final = ("error_code", "partition_error_code")
 _MESSAGE: Final = "error_message"
-#: Schema kinds of request array elements that are primitive values, by the elements' Python type.
+#: Schema kinds of primitive values in request arrays, by Python type: `int` stands for `int32`.
 _PRIMITIVES: Final[dict[type, str]] = {str: "string", int: "int32"}
 #: Values of other fields beside an error, if they differ from the fields' defaults.
 _VALUES: Final[dict[type, dict[str, Any]]] = {
@@ -137,7 +137,7 @@ def _entries(
     error: ErrorCode,
     message: str | None,
 ) -> list[Any]:
-    """Return the entries of a response field, one for each of these parts of the request."""
+    """Return a response field's entries, each with the error for one of these request parts."""
     assert isinstance(field.spec.element, type)
     shape = _shape(field.spec.element, version)
     entries = []
@@ -165,12 +165,12 @@ def _parts(asked: Any, version: int) -> Sequence[Any]:
 
 @cache
 def _names(entry_class: type, part_class: type) -> tuple[tuple[str, str | None], ...]:
-    """Return pairs of an entry's field and the field of the request part that supplies its value.
+    """Return pairs of field names: in the response's entry, and in the part of the request.
 
-    If the second member of a pair is None, the whole part supplies the value.
+    The second member of a pair is None if the request part itself is the value.
 
-    The pairs cover the part's first field, which may have another name in the entry, and all
-    following strings and ids that the entry also has.
+    The pairs cover the first field of the request part, which may have another name in the entry.
+    They also cover all following strings and ids that the entry has, too.
     """
     free = {
         each.name: each.spec.kind

@@ -94,7 +94,7 @@ def _rank(
 async def _go(
     services: Services, topic_partition: TopicPartition, directory: LogDirectory, kept: LogDirectory
 ) -> bool:
-    """Remove a copy in favour of the kept one; return whether the disk allowed that."""
+    """Remove a copy, because the copy in `kept` stays; return whether the disk allowed that."""
     if _is_newer(topic_partition, kept, directory):
         return await _delete_former(services, topic_partition, directory, kept)
     return await _move_aside(services, topic_partition, directory, kept)

@@ -56,7 +56,7 @@ class FailedDirectories:
         self._rest = rest
 
     def found_at_start(self, path: str, error: StorageError) -> None:
-        """Skip a directory that cannot be opened (D5); raise `error` if no other is left.
+        """Skip a directory that cannot be opened (D5); raise `error` for the last directory.
 
         The controller learns which replicas are offline from the responses to its first command.
         """
@@ -67,12 +67,13 @@ class FailedDirectories:
             raise error
 
     def failed(self, path: str, error: StorageError) -> None:
-        """Give up a directory that failed at run time; halt the broker if no other is left (D1)."""
+        """Give up a directory that failed at run time; halt the broker if it was the last (D1)."""
         self._count(path, error)
         if self._is_last():
             self._services.ports.halt(f"log directory failed: {error}")
             return
-        # The caller is still in the middle of an operation on a log of this directory.
+        # Give up the directory later, because the caller is in the middle of an operation on a log
+        # in it.
         self._services.clock.call_later(0, lambda: self._give_up(path, error))
 
     def _is_last(self) -> bool:

@@ -1,10 +1,11 @@
 """Full log directories of this broker, and how other brokers learn of them (D14).
 
 A full directory itself refuses records and new replicas (`log.directory_space`). Leaders in a full
-directory ask the controller for other leaders when the disk becomes full. After each probe that
-finds the disk still full, leaders whose roles began later also ask for other leaders. Followers in
-a full directory copy nothing, so they leave their ISRs after `replica.lag.time.max.ms`. When the
-disk has space again, the broker reports that, and the replicas catch up.
+directory ask the controller for other leaders when the disk becomes full. The broker probes the
+disk repeatedly; while the disk stays full, leaders whose roles began after the first request also
+ask for other leaders. Followers in a full directory copy nothing, so they leave their ISRs after
+`replica.lag.time.max.ms`. When the disk has space again, the broker reports that, and the replicas
+catch up.
 """
 
 from __future__ import annotations

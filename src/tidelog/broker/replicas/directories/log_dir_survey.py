@@ -81,9 +81,9 @@ class LogDirSurvey:
     async def write(
         self, directories: Sequence[LogDirectory]
     ) -> list[tuple[LogDirectory, StorageError]]:
-        """Write the record of all directories into each, if it changed; return failed directories.
+        """Write the list of all directories into each, if changed; return failed directories.
 
-        If a directory fails, the next call writes the record again.
+        If a directory fails at this call, the next call writes the list again.
         """
         if len(self._found) < 2 and not self._knows_others():
             return []
@@ -112,8 +112,8 @@ class LogDirSurvey:
         if failures:
             return failures
         self._written = known
-        # The written record is now the known state, so a removed directory causes no error any
-        # more.
+        # A directory removed from `log.dirs` is no longer in the written lists, so it causes no
+        # error any more.
         self._found = {path: each._replace(known=known) for path, each in self._found.items()}
         return []
 
@@ -128,7 +128,7 @@ class LogDirSurvey:
 
 
 def _look(files: Files, path: str) -> tuple[FoundLogDir, str]:
-    """Return a directory's state, and why its record is unreadable, or an empty text."""
+    """Return a directory's state, and why its list of directories is unreadable, if it is."""
     files.mkdir(path)
     present = files.listdir(path)
     known: Mapping[str, KnownLogDir] = {}

@@ -1,11 +1,11 @@
 """Reports to the controller that replicas of this broker are offline (D4, D16).
 
-The broker leaves a notification in the store, after which the controller sends commands for all its
-replicas. The broker also requests the commands directly from the controller, which is quicker
-(D16). A controller that is about to be deposed may waste a direct request, so the notification is
-left in any case. Kafka's controllers know only the notification. A broker that cannot leave the
-notification within `log.dir.failure.timeout.ms` halts, because otherwise no other broker would take
-over its leaderships.
+The broker writes a notification into the store, after which the controller sends commands for all
+replicas of the broker. The broker also requests the commands directly from the controller, which is
+quicker (D16). A controller that is about to be deposed may waste a direct request, so the broker
+always writes the notification. Kafka's controllers react to the notification, but do not know the
+direct request. A broker that cannot write the notification within `log.dir.failure.timeout.ms`
+halts, because otherwise no other broker would take over its leaderships.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class OfflineReports:
     def __init__(self, services: Services, requests: CommandRequests) -> None:
         self._services = services
         self._requests = requests
-        #: Monotonic time since when the controller has not learned of an event; None if it has
+        #: Monotonic time of the first event of which the controller has not learned; None if it has
         #: learned of all events.
         self._unreported_since_ms: int | None = None
         #: Counts the calls of `report`.
@@ -41,7 +41,7 @@ class OfflineReports:
         self.is_closed = True
 
     def report(self, why: str) -> None:
-        """Have the controller command all replicas of this broker; the log shows the reason `why`.
+        """Make the controller send commands for all replicas here; the log shows the reason.
 
         From the broker's responses the controller learns which replicas are offline, and which are
         online again.
@@ -56,7 +56,7 @@ class OfflineReports:
             services.tasks.spawn("offline replicas: report", self._report(why))
 
     async def _report(self, why: str) -> None:
-        """Leave the notification; halt the broker if that takes too long."""
+        """Write the notification into the store; halt the broker if that takes too long."""
         services = self._services
         since_ms = self._unreported_since_ms
         assert since_ms is not None, "there is nothing to report"

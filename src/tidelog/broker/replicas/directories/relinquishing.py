@@ -109,7 +109,7 @@ class Relinquishing:
 
     def directory_unfit(self, partitions: Sequence[Partition]) -> None:
         """Give up leaderships in full and slow directories that were not requested recently."""
-        if self._may_ask() and not self._is_asking:  # otherwise the next probe of the disk asks
+        if self._may_ask() and not self._is_asking:  # else the next disk probe asks again
             self._begin([], [], self.unfit.due(partitions, []))
 
     def directory_fit(self) -> None:

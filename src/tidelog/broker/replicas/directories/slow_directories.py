@@ -134,7 +134,7 @@ class SlowDirectories:
             )
 
     def _give_up(self, directory: LogDirectory) -> None:
-        """Give up a slow directory, unless it has leaders or no other is known to be fast."""
+        """Give up a slow directory, unless it has leaders or no fast directory is known."""
         services, replicas = self._services, self._replicas
         if not services.identity.is_registered or services.fence.is_fenced:
             return  # the controller could not elect other leaders now

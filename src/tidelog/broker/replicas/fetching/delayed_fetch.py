@@ -179,7 +179,7 @@ class DelayedFetch:
                 session.dirty[item] = None
         self._answers.clear()
         self._answered = True
-        self._drop_read()  # nothing else ends the pending read of a fetch without a response (F7)
+        self._drop_read()  # a fetch without a response has no other end for its pending read (F7)
         self._complete()
 
     def _cancelled(self) -> None:
@@ -201,7 +201,7 @@ class DelayedFetch:
         self._room.wait(self._turn)
 
     def _resume(self, granted_bytes: int) -> None:
-        """Read what is granted now, or respond without records."""
+        """Read the granted number of bytes, or respond without records."""
         turn, self._turn = self._turn, None
         assert turn is not None, "only a fetch that waits has its turn"
         self._read(turn.is_due, granted_bytes=granted_bytes)
@@ -311,7 +311,7 @@ class DelayedFetch:
                 room = min(item.max_bytes, remaining)
                 if read.done:
                     if isinstance(read.error, NotCached):
-                        answers[item] = answer  # answered, and dirty until its disk may be read
+                        answers[item] = answer  # no records until the disk may be read
                         continue
                     size = _take(self._services, answer, read)
                     urgent = urgent or answer.error_code != 0
@@ -323,8 +323,8 @@ class DelayedFetch:
                 self._throttled.read(item, size)
                 total += size
                 remaining -= size
-                # The partition moves to the end of the dirty list, so that other partitions come
-                # first next time.
+                # The partition moves to the end of the session's list of changed partitions, so
+                # that other partitions come first next time.
                 del session.dirty[item]
                 session.dirty[item] = None
             elif answer.error_code or answer.diverging_epoch.epoch >= 0:
@@ -465,7 +465,7 @@ class DelayedFetch:
             return _answer(item, partition), None
         answer = _answer(item, partition)
         if max_bytes <= 0 and not min_one:
-            return answer, None  # named without records, which the next fetch brings
+            return answer, None  # an empty answer; the next fetch brings the records
         size, directory = min(item.max_bytes, max_bytes), partition.directory.path
         try:
             if self._counts_pending_reads or self._room.reads.may_begin(directory):

@@ -1,9 +1,8 @@
 """Checks whether a fetch may read a partition here, and the report of a follower's progress.
 
 The checks cover whether this broker leads the partition, and under the topic id and leader epoch of
-the fetch (V23, V37, G4). Another check covers the follower: a follower whose progress would not
-count may read nothing (V63). The last checks of a fetch cover the reader's history (KIP-595) and
-its offset (V36).
+the fetch (V23, V37, G4). A follower whose fetches would not count for the ISR may read nothing
+(V63). The last checks of a fetch cover the reader's history (KIP-595) and its offset (V36).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidelog.log.partition_log import PartitionLog
     from tidelog.log.segment_reads import LogSlice
 
-#: Base offset that stands for a readable part that does not end in the active segment.
+#: Stands for a segment's base offset if the readable records do not end in the active segment.
 NO_SEGMENT = -1
 
 
@@ -52,7 +52,7 @@ class FoundBytes:
             self.is_final = True
 
     def can_grow(self, partitions: int) -> bool:
-        """Return whether the response to a fetch of this many partitions can grow."""
+        """Return whether more records could still enter a response with this many partitions."""
         return not self.is_final and self._cut < partitions
 
 

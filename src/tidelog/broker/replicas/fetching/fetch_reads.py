@@ -98,7 +98,7 @@ class FetchReads:
         self._room.reads.ended(read.directory, read.size_bytes)
 
     def release(self) -> None:
-        """Release the reserved bytes: the response leaves, or no client waits for it."""
+        """Release the reserved bytes, because the response leaves or its client has gone."""
         reserved_bytes, self._reserved_bytes = self._reserved_bytes, 0
         if reserved_bytes:
             self._room.take(-reserved_bytes)

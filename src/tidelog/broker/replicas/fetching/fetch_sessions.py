@@ -108,14 +108,14 @@ class SessionPartition:
             self.watched = None
 
     def changed(self) -> None:
-        """Mark the partition for the next fetch, as FetchWatcher."""
+        """Mark the partition for the next fetch, because its response may change."""
         self.session.dirty[self] = None
         watched = self.watched
         if watched is not None and self.fetch_offset < watched.log.log_start_offset:
             self.look_again()  # the records are gone: the reader has to start elsewhere
 
     def readable(self) -> None:
-        """Have a waiting fetch examine the partition now, as FetchWatcher."""
+        """Make a waiting fetch examine the partition now: more records may be readable."""
         session = self.session
         session.dirty[self] = None
         wait = session.waiting
@@ -123,7 +123,7 @@ class SessionPartition:
             wait.partition_readable(self)
 
     def look_again(self) -> None:
-        """Have a waiting fetch examine the partition, however little arrived, as FetchWatcher."""
+        """Make a waiting fetch examine the partition now, even if few or no records came."""
         self.seen_segment = -1
         self.readable()
 
@@ -174,7 +174,7 @@ class FetchSession:
         #: The broker epoch in the follower's last fetch; -1 if the follower sends none.
         self.broker_epoch = NO_BROKER_EPOCH
         self.uses_topic_ids = uses_topic_ids
-        #: Whether another session brought a lower offset of this follower. An outdated session
+        #: Whether the follower sent a lower fetch offset in another session. An outdated session
         #: requires a full fetch next, which reports the follower's current log end.
         self.is_outdated = False
         #: The isolation level of a consumer's last fetch; a follower always reads up to the log
@@ -185,8 +185,8 @@ class FetchSession:
         self.dirty: dict[SessionPartition, None] = {}
         #: Partitions with records for a follower that the throttle holds back (R15).
         self.throttled: dict[SessionPartition, None] = {}
-        #: Number of the throttle settings in force when the partitions in `throttled` began to
-        #: wait.
+        #: Version number of the throttle settings (`settings_number`) when the partitions in
+        #: `throttled` began to wait.
         self.throttled_under = 0
         self.waiting: WaitingFetch | None = None
         #: The pending reads for a follower; None for a consumer (F5).
@@ -214,7 +214,7 @@ class FetchSession:
         self.throttled.setdefault(partition)
 
     def unthrottle(self) -> None:
-        """Mark waiting partitions as dirty, before all other partitions, for their turn (R15)."""
+        """Let the fetch examine the throttled partitions before all other partitions (R15)."""
         if self.throttled:
             waiting, self.throttled = self.throttled, {}
             self.dirty = {**waiting, **self.dirty}
@@ -323,7 +323,7 @@ class FetchSessions:
         return True
 
     def _evictable(self, newcomer: FetchSession, now_ms: int) -> FetchSession | None:
-        """Return the session to evict, never the newcomer, because that was just used."""
+        """Return the session to evict in favour of `newcomer`, which was just used itself."""
         privileged = newcomer.replica_id >= 0
         candidates: Iterable[FetchSession] = self._sessions.values()
         oldest = min(candidates, key=lambda session: session.last_used_ms, default=None)

@@ -88,8 +88,9 @@ class Fetchers:
             fetcher.remove(partition)
             if fetcher.is_empty:
                 # The fetcher closes after a delay, because a new leader epoch removes all its
-                # partitions and adds some again. After an immediate close, a new fetcher's first
-                # fetch would wait behind the fetch that the leader holds on this connection.
+                # partitions and adds some again. If the fetcher closed at once, the first fetch of
+                # its successor would wait behind the fetch that the leader holds on this
+                # connection.
                 self._services.timers.after(_EMPTY_MS, lambda: self._close_empty(fetcher))
 
     def renew(self, partition: Partition) -> None:
@@ -146,9 +147,9 @@ class Fetcher(FetchOrder):
         level = services.config.inter_broker_protocol_version
         self._version = protocol_level.request_versions(level).fetch
         self._followed: dict[_Key, FollowedPartition] = {}
-        #: The state of the throttle when it last held partitions of the session back: number of its
-        #: settings, and whether the rate was exceeded. `_held_under` is None while the throttle
-        #: holds no partition back.
+        #: The state of the throttle when it last held partitions of the session back:
+        #: `hold_number`, and whether the rate was exceeded. `_held_under` is None while the
+        #: throttle holds no partition back.
         self._held_under: tuple[int, bool] | None = None
         self._recovery: Timeout | None = None
         self._session_id = 0
@@ -216,7 +217,7 @@ class Fetcher(FetchOrder):
             self._recovery.cancel()
 
     def append_done(self, followed: FollowedPartition) -> None:
-        """Note the end of a slow append; the partition has reported whether it can be fetched."""
+        """Note the end of a slow append; the partition may be fetched if it reported so."""
         self._appending.pop(followed, None)
         if self._wait is None or not self._appending:
             self._stop_waiting()

@@ -5,8 +5,8 @@ fetches while it must wait (V66). A partition waits for a truncation, a request 
 backoff that grows with each failure. With `flush.before.ack` the partition also waits until its log
 is synced, because its fetch offset then counts as synced (V69). All partitions of a fetch response
 sync together, and the next fetch waits for these syncs as for slow appends. A followed partition
-ends with its role. Operations in progress when the role ends still change the log, but no role
-(V33).
+ends with its role. An operation in progress at the end of the role still changes the log, but its
+completion changes no role (V33).
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class FollowedPartition:
 
     @property
     def is_synced(self) -> bool:
-        """Whether the log is on disk up to the fetch offset, and the fetch may say so (V69)."""
+        """Whether `flush.before.ack` holds and the log is on disk up to the fetch offset (V69)."""
         log = self.partition.log
         return log.config.flush_before_ack and log.recovery_point >= self.role.position.fetch_offset
 
@@ -256,7 +256,7 @@ class FollowedPartition:
             self._fetcher.append_done(self)
 
     def _flushed(self, completion: Completion[None]) -> None:
-        """Take over the position behind the flushed records, and fetch from there."""
+        """Take over the position after the flushed records, and fetch from it."""
         if self._ended:
             return
         if completion.error is None:
@@ -329,7 +329,7 @@ class FollowedPartition:
             self._services.tracer.mark("sync_outlived_role")
             return
         if self.role.is_busy or self._backoff is not None:
-            return  # the operation in progress checks the sync again when it ends
+            return  # the end of the operation in progress begins a needed sync
         if completion.error is not None:
             self._sync_failed(completion.error)
         else:

@@ -65,7 +65,8 @@ class ThrottledReads:
     def has_all(self, item: SessionPartition) -> None:
         """Remove a partition from the session's waiting partitions: its follower has all records.
 
-        The partition may have waited in a fetch that overtook the previous response's records.
+        The partition may have begun to wait in a fetch sent before the previous response's records
+        had arrived.
         """
         if self._session.throttled:
             self._session.throttled.pop(item, None)

@@ -42,7 +42,7 @@ class BrokerLogDirs:
         return self._held_by_failed.get(path, {})
 
     def give_up(self, path: str, lost: Sequence[Partition]) -> list[LogDirectory]:
-        """Remove and return a failed directory of the good directories, which held `lost`."""
+        """Remove and return a failed directory, which held the replicas `lost`."""
         failing = [each for each in self.good if each.path == path]
         self.good = [each for each in self.good if each.path != path]
         held = self._held_by_failed.setdefault(path, {})

@@ -43,8 +43,8 @@ class LateAppends:
     def __init__(self, services: Services, partition: Partition) -> None:
         self._services = services
         self._partition = partition
-        #: Late appends in the order of their arrival; always the same list, because the leader's
-        #: role also reads it.
+        #: Appends that wait for a check, in the order of their arrival; always the same list,
+        #: because the leader's role also reads it.
         self.waiting: list[Late] = []
 
     def add(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:

@@ -64,7 +64,7 @@ class LeaderSyncs:
         log.flush().then(self._done)
 
     def log_replaced(self, log: PartitionLog) -> None:
-        """Sync another log from now on (D11); a sync in progress ends on the former log."""
+        """Sync the replica's moved log from now on (D11); a running sync ends on the old log."""
         self._log = log
 
     def end(self) -> None:

@@ -1,8 +1,9 @@
 """The bytes of a log on one side of an offset, without a read of any file.
 
-The number of bytes is exact for whole segments. Within a segment whose index is in memory, the
-number of bytes is exact to an index interval. The leader measures in bytes how far a follower lags
-(V62). A waiting consumer fetch measures the bytes of the active segment that it can already read.
+The number of bytes is exact if the offset is the base offset of a segment. Within a segment whose
+index is in memory, the number of bytes is exact to an index interval. The leader measures in bytes
+how far a follower lags (V62). A waiting consumer fetch measures the bytes of the active segment
+that it can already read.
 """
 
 from __future__ import annotations

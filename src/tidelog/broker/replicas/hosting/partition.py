@@ -172,8 +172,8 @@ class Partition:
         is_all_written = not self.role.waiting_appends
         for completion in planned:
             if not completion.done:
-                # Every completion is checked, not only the last, because a repeated batch completes
-                # with its original.
+                # Each append's completion is checked, not only the last, because a repeated batch
+                # completes with its original.
                 completion.then(self._log_grew)
                 self.track(completion)
                 is_all_written = False

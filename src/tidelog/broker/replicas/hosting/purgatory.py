@@ -1,12 +1,13 @@
 """Requests that wait on a partition: acks=all produces, deletions, fetches (DESIGN.md, rule 7).
 
-The work of a waiting request grows with the changes of its partitions, not with their number. Each
-partition has a deque of waiting produces, ordered by offset, so a move of the high watermark
-touches only the produces that it releases. A partition that changes reports to its fetch sessions.
-The loss of the leadership ends every wait with NOT_LEADER_OR_FOLLOWER (V38). If the committed ISR
-falls below the minimum, waits for acks end with NOT_ENOUGH_REPLICAS_AFTER_APPEND (V64). An
-idempotent producer's batches are acknowledged in order. If a batch was refused after its append,
-all later batches get its error until the producer resends the batch (V38).
+The work of a waiting request grows with the changes of its partitions, not with the number of
+partitions. Each partition has a deque of waiting produces, ordered by offset, so a move of the high
+watermark touches only the produces that it releases. A partition reports each change to the fetch
+sessions that contain it. The loss of the leadership ends every wait with NOT_LEADER_OR_FOLLOWER
+(V38). If the committed ISR falls below the minimum, waits for acks end with
+NOT_ENOUGH_REPLICAS_AFTER_APPEND (V64). An idempotent producer's batches are acknowledged in order.
+If a batch was refused after its append, all later batches get its error until the producer resends
+the batch (V38).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class PartitionWatchers:
         self._syncs: list[tuple[int, AcksWait]] = []
         self._followers: dict[FetchWatcher, None] = {}
         self._consumers: dict[FetchWatcher, None] = {}
-        #: Stored batches whose produce was refused; None until the first one.
+        #: Batches in the log whose produce was refused; None until the first refusal.
         self._unanswered: RefusedBatches | None = None
 
     @property
@@ -129,7 +130,7 @@ class PartitionWatchers:
 
     @property
     def followers(self) -> Iterable[FetchWatcher]:
-        """The watchers of followers' sessions."""
+        """The fetch sessions of followers that contain this partition."""
         return self._followers
 
     def unwatch(self, watcher: FetchWatcher) -> None:
@@ -144,7 +145,7 @@ class PartitionWatchers:
 
         A move of the high watermark alone does not end a follower's waiting fetch (V61).
         """
-        # A response may begin the next request of its connection, which may add a wait here.
+        # A response may begin the next request of its connection, which may add a wait to `_acks`.
         while self._acks and self._acks[0][0] <= high_watermark:
             self._acks.popleft()[1].acknowledged()
         for watcher in list(self._consumers):

@@ -83,8 +83,9 @@ class Role:
 
         `now_ms` is wall-clock time. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS
         for acks=-1 (V64), or a refusal of the log. A batch with large compressed content is planned
-        later, and so are all batches behind it; their errors arrive in the completion. After a
-        retriable refusal the replica expects that an idempotent producer resends the batch (V38).
+        later, and so are all batches behind it. The returned completion gets the error of such a
+        batch. After a retriable refusal the replica expects that an idempotent producer resends the
+        batch (V38).
         """
         return self.plan(records, acks, now_ms, None)
 

@@ -2,7 +2,7 @@
 
 Roles change only while the log is quiet (`Partition.quiet`). The decisions of a role start from the
 log's end and the high watermark that the replica knows (V31, V33). `commands` decides which
-commands are obeyed; `Partition.rest` ends a role.
+commands the replica obeys. `Partition.rest` ends a role without a successor.
 """
 
 from __future__ import annotations

@@ -54,11 +54,11 @@ class ReplicationThrottles:
         #: looked; and partitions that the follower's side skipped.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
         self.not_fetched: dict[TopicPartition, None] = {}
-        #: Increases when a change, not only time, may end the waits of followers on the leader's
-        #: side.
+        #: A version number, increased by each change of settings that may end the waits of
+        #: followers on the leader's side.
         self.settings_number = 0
-        #: Increases when a change other than the replicas' positions may make more replicas wait on
-        #: the follower's side.
+        #: A version number, increased by each change, other than fetched records, that may make
+        #: more replicas wait on the follower's side.
         self.hold_number = 0
         #: Called when the follower's side has changed, to look again at the partitions that are not
         #: fetched.
@@ -110,10 +110,10 @@ class ReplicationThrottles:
     def role_taken(
         self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
     ) -> bool:
-        """Apply a role's reassignment: its throttle, and which added replicas do not copy.
+        """Apply the reassignment in a new role: its rate, and which added replicas pause.
 
-        Returns whether the reassignment has changed. For a new leader epoch the caller ignores the
-        result, because leader and follower then check the throttle anyway.
+        Returns whether the reassignment has changed. Under a new leader epoch this result has no
+        use, because leader and follower check the throttle anyway.
         """
         added = tuple(state.adding_replicas) if state.throttle else ()
         is_news = added != self._added.pop(topic_partition, ())
@@ -287,7 +287,7 @@ class ReplicationThrottles:
         return self.follower.is_exceeded(self._services.clock.monotonic_ms())
 
     def follower_recovers_in_ms(self) -> int:
-        """Return the least time in milliseconds until no replica waits on the follower's side."""
+        """Return the least time in milliseconds until the throttle lets every replica fetch."""
         return self.follower.recovers_in_ms(self._services.clock.monotonic_ms())
 
     def received(self, partition: Partition, count: int) -> None:

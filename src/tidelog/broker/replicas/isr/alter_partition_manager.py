@@ -2,9 +2,9 @@
 
 Leaders propose a change (`replication.leader`) and continue; this queue sends the change. Only one
 AlterPartition request is in flight at a time. Changes queued during a request go with the next
-request; a later change of a partition replaces an unsent one. The queue retries a request that the
-controller did not process (NOT_CONTROLLER, STALE_BROKER_EPOCH), or whose response did not come. A
-retried request goes to the current controller, after 50 ms and then after growing pauses. After a
+request; a later change of a partition replaces an unsent change. The queue retries a request that
+the controller did not process (NOT_CONTROLLER, STALE_BROKER_EPOCH), or whose response did not come.
+A retried request goes to the current controller, after 50 ms and then after growing pauses. After a
 retry or an unknown outcome, each leader decides whether it requests the same change again or a
 newer change, which supersedes the earlier one (A8). The queue drops changes that their leader no
 longer wants.
@@ -47,15 +47,15 @@ class AlterPartitionManager(IsrChangeQueue):
         self._asked: tuple[int, int] = (-1, -1)
         self._awaited: _Sent = {}
         self._versions = requests.ControllerVersions(requests.HIGHEST_VERSION)
-        #: Whether a send is scheduled, for the end of this event or of a pause.
+        #: Whether sending is scheduled for the end of the current event or of a pause.
         self._due = False
         self._failures = 0
 
     def retry(self, partition: Partition, change: IsrChange, after_ms: int = 0) -> None:
         """Send a change again after a pause, if the controller neither accepted nor rejected it.
 
-        The controller holds the change back for `after_ms` milliseconds (A11); the pause begins
-        after that time. Changes of other partitions do not wait for `after_ms`.
+        If the controller holds the change back for `after_ms` milliseconds (A11), the pause before
+        the retry begins after that time. Changes of other partitions do not wait for `after_ms`.
         """
         if after_ms > 0:
             self._services.serving_timers.after(after_ms, lambda: self.retry(partition, change))

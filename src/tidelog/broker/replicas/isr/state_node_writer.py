@@ -4,8 +4,9 @@ One task takes all queued changes: it reads the nodes, and `replication.direct_i
 the decision, one transaction writes the nodes, on the condition of their versions. The transaction
 that writes an ISR change also leaves a notification for the controller, so no change goes
 unannounced. After a failed transaction the task reads all nodes again and decides again: another
-writer came first, or the store's response was lost. A change counts in the maximal ISR until a read
-settles it (A8, S2). While the store is unreachable, the changes wait (S3).
+writer came first, or the store's response was lost. The leader includes a change in its maximal ISR
+until a read shows the outcome of the change (A8, S2). While the store is unreachable, the changes
+wait (S3).
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _MAX_RETRY_MS = 800
 #: Pause in milliseconds before a change with an unreadable node is retried, because an
 #: administrator must repair the node.
 _UNREADABLE_RETRY_MS = 5_000
-#: Limits of one transaction, in operations and bytes, without the notification.
+#: Limits of the writes in one transaction, in operations and bytes, which leave room for the
+#: notification.
 _MAX_WRITES = limits.MAX_TRANSACTION_OPS - 1
 _MAX_BYTES = limits.MAX_TRANSACTION_BYTES // 2
 #: Bytes that notification and transaction need for each partition, besides path and data.
@@ -240,7 +242,7 @@ class StateNodeWriter(IsrChangeQueue):
         )
 
     def _found(self, partition: Partition, change: IsrChange, state: PartitionState) -> None:
-        """Take over the state that the node already has."""
+        """Take over a partition state from the store that needs no write of the change."""
         tracer = self._services.tracer
         if direct_isr.holds_already(change, state):
             tracer.mark("direct_isr_change_found_made")

@@ -275,8 +275,8 @@ class DirectoryMoves:
     def keep_only(self, listed: Collection[TopicPartition], topics: Collection[str]) -> None:
         """Remove future replicas of partitions that no longer belong to this broker (V45).
 
-        `listed` and all partitions of `topics` belong to this broker, and so do replicas in failed
-        directories.
+        Partitions in `listed`, partitions of the topics in `topics`, and replicas in failed
+        directories belong to this broker.
         """
         for key, targets in self._futures().items():
             is_here = self._replicas.get(key) is not None or key in self._replicas.offline
@@ -294,8 +294,8 @@ class DirectoryMoves:
     async def end(self, topic_partition: TopicPartition, why: str) -> None:
         """End the move of a replica, and remove its future replica.
 
-        A replacement in progress is finished first, so the replica may end up in the target
-        directory.
+        If the future replica is just replacing the current replica, the replacement is finished
+        first, so the replica may end up in the target directory.
         """
         move = self._forget(topic_partition)
         if move is not None:

@@ -59,9 +59,9 @@ class LogDirPlacement:
         """Return the directories that may take new replicas: not full, slow, cordoned or drained.
 
         Slow directories take new replicas if no other has space, because all of them may be slow.
-        If all uncordoned directories are full, they are returned: they refuse a replica themselves,
-        and the controller sends its role again. The result is empty if all directories are
-        cordoned.
+        If all uncordoned directories are full, the result has all of them: a full directory itself
+        refuses a replica, and the controller sends the role again. The result is empty if all
+        directories are cordoned.
         """
         config = self._services.config
         cordoned, draining = config.cordoned_log_dirs, config.draining_log_dirs
@@ -138,7 +138,7 @@ class LogDirPlacement:
         return path in leaving or path in self._services.config.draining_log_dirs
 
     def _why_closed(self, directory: LogDirectory, leaving: Collection[str]) -> str:
-        """Return why no replica may move to a directory; empty if one may."""
+        """Return why a directory takes no moved replicas; empty if it does."""
         if directory.failure is not None:
             return "has failed"
         if self._is_draining(directory.path, leaving):
