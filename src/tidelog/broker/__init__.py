@@ -13,8 +13,8 @@ handlers.
 
 The handlers use `replicas`, `coordinators`, `configs` and `events`.
 
-`membership` (session, registration, departure) and `controller` (the controller's shell) connect
-the broker with its cluster. `cluster_view` has the brokers, topics and leaders as this broker knows
+`membership` (session, registration, departure) and `controller` (the controller's I/O) connect the
+broker with its cluster. `cluster_view` has the brokers, topics and leaders as this broker knows
 them. `ended_brokers` and `held_answers` hold responses back until the successors of an ended leader
 are known (V83).
 """

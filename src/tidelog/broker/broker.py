@@ -319,7 +319,7 @@ class Broker:
             raise errors[0]
 
     async def _wait_for_stamps(self) -> None:
-        """Wait until the log directories store the broker's stamp; skip one that hangs (D13)."""
+        """Wait until log directories store the broker's stamp; skip a hanging directory (D13)."""
         services = self.services
         limit_ms = services.store.session_timeout_ms
         try:

@@ -101,7 +101,7 @@ class CommandedLeader(NamedTuple):
 
 
 class CommandedTopic:
-    """The partitions of a topic with a leader that UpdateMetadata has not brought yet."""
+    """The partitions of a topic whose new leader UpdateMetadata has not brought yet."""
 
     __slots__ = ("leaders", "since_ms")
 
@@ -126,7 +126,8 @@ class ClusterView:
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicView] = {}
         self._names: dict[TopicId, str] = {}
-        #: Leaders by topic that LeaderAndIsr requests named and that the view does not show yet.
+        #: Leaders, by topic, that LeaderAndIsr requests named and that no UpdateMetadata has
+        #: brought yet.
         self.commanded: dict[str, CommandedTopic] = {}
 
     def is_alive(self, broker_id: int) -> bool:
@@ -134,7 +135,7 @@ class ClusterView:
         return broker_id in self.brokers
 
     def is_registered(self, broker_id: int) -> bool:
-        """Whether the broker may be registered: it is alive, or this broker has no view yet."""
+        """Whether a broker is registered; true for every broker while this view is empty."""
         return broker_id in self.brokers or not self.is_known
 
     def topic_name(self, topic_id: TopicId) -> str | None:

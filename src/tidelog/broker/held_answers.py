@@ -192,7 +192,7 @@ class HeldAnswers:
     # leaders
 
     def _expected_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when a new leader for the response is expected; None if no leader is."""
+        """Return until when the response waits for a new leader; None if no wait is needed."""
         return max(
             self._ended_until_ms(question, now_ms),
             self._commanded_until_ms(question, now_ms),
@@ -214,7 +214,7 @@ class HeldAnswers:
         return max(expected.values()) if is_waiting else None
 
     def _commanded_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return when UpdateMetadata should have brought a leader that a command already named."""
+        """Return by when UpdateMetadata should bring the leader that a command already named."""
         commanded = self._view.commanded
         if not commanded:
             return None

@@ -171,7 +171,7 @@ async def _alter(
 
 
 def _sets_rates_of_another(services: Services, resource: Resource) -> bool:
-    """Return whether the request changes only throttle rates, and of another broker than this one.
+    """Return whether the request changes nothing but another broker's throttle rates.
 
     Any broker accepts a change of another broker's throttle rates, so a dead broker cannot prevent
     that a throttle is set or removed (R15). Valid rates are valid for every broker, whatever its

@@ -144,7 +144,7 @@ class LiveConfigs:
         return await self._services.store.children(layout.CONFIG_CHANGES, self._on_change) or []
 
     def _take(self, names: Sequence[str]) -> bool:
-        """Note these notifications; return False if this broker may have missed earlier ones."""
+        """Note these notifications; return False if this broker may have missed a change."""
         now_ms = self._services.clock.monotonic_ms()
         new = [name for name in names if name not in self._seen]
         self._seen = {name: self._seen.get(name, now_ms) for name in names}

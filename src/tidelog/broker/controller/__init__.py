@@ -1,11 +1,11 @@
-"""The shell of the cluster's controller on this broker (V1-V6).
+"""The elections and the I/O of the cluster's controller on this broker (V1-V6).
 
-`tidelog.controller` makes the decisions. The shell races for the controller's node, reads the
-store, writes the decisions and sends the commands to all brokers.
+`tidelog.controller` makes the decisions. This package stands for election, reads the store, writes
+the decisions and sends the commands to all brokers.
 
-Begin with `runtime`, which races, loads, decides, writes and commands. `term` is the state that a
-controller loses when its term ends. `cold_start` delays the first election while no replica runs in
-its recorded incarnation (E8).
+Begin with `runtime`, which runs elections, loads the state, writes decisions and sends commands.
+`term` is the state that a controller loses when its term ends. `cold_start` delays the first
+election while no replica runs in its recorded incarnation (E8).
 
 `store_reader` reports the store's published state as events, and `store_watches` notes the changes
 that watches announce (V41). `reassignment_reader` reads the nodes that request reassignments.

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 #: Pause in milliseconds before a command is sent again (as in Kafka's RequestSendThread).
 RETRY_MS = 100
-#: Pause in milliseconds before the first retry of a command. It is short, because a starting broker
-#: soon listens and knows its epoch.
+#: Pause in milliseconds before the first retry of a command. The first pause is short, because a
+#: starting broker soon listens and knows its epoch.
 FIRST_RETRY_MS = 20
 #: Pause in milliseconds before a role is sent again to a broker whose disk was full; the disk may
 #: have room by then.

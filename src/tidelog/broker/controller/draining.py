@@ -60,8 +60,8 @@ class Draining:
                         if partition.topic == CONSUMER_OFFSETS
                     }
                     read = await self._progress.read_to_the_end(leaders, coordinators)
-                    # During these requests another broker may have become leader of a partition or
-                    # coordinator of groups.
+                    # While the controller waited for the progress of the groups, another broker may
+                    # have become leader of a partition or coordinator of groups.
                     if read and watched == self._watched_states(waiting):
                         self._offer(DrainRead(read))
                 await self._services.tasks.sleep(_DRAIN_LOOK_MS)

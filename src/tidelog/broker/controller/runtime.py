@@ -1,14 +1,14 @@
-"""The controller of the cluster on this broker: race, load, decide, write, command.
+"""The controller of the cluster on this broker: election, loads, decisions, commands.
 
 Every broker watches `/controller` and races for it when the node is deleted (V3, V40). The winner
-of the race loads the whole state (V41) and then works in turns. In each turn the controller reads
-the changes that watches announced (`store_watches`), and decides about all events together. At the
-end of a turn the controller writes the decision to the store, queues the commands and responds to
-requests, in this order (V2). `tidelog.controller` makes the decisions. A controller's term ends
-when its session expires or a newer controller exists; waiting requests get NOT_CONTROLLER. If the
-store never answers a request of the controller, the broker notices the stall. The broker ends the
-term of a stalled controller and starts a new task, which removes the left-over `/controller` node
-(V42).
+of the election loads the whole state (V41) and then works in turns. In each turn the controller
+reads the changes that watches announced (`store_watches`), and decides about all events together.
+At the end of a turn the controller writes the decision to the store, queues the commands and
+responds to requests, in this order (V2). `tidelog.controller` makes the decisions. A controller's
+term ends when its session expires or a newer controller exists; waiting requests get
+NOT_CONTROLLER. If the store never answers a request of the controller, the broker notices the
+stall. The broker ends the term of a stalled controller and starts a new task, which removes the
+left-over `/controller` node (V42).
 """
 
 from __future__ import annotations

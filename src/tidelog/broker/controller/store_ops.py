@@ -147,7 +147,7 @@ class StateUnit(Unit):
         return Conflict(state=found)
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations to a parent node that another client created meanwhile."""
+        """Adjust the operations, because another client created a parent node meanwhile."""
         return self._drop_existing(failure)
 
 
@@ -210,7 +210,7 @@ class AssignmentUnit(Unit):
         return Conflict(reason="the topic's node has changed")
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations to a parent node now created, or a request node now deleted."""
+        """Adjust the operations, because a parent node was created or a request node deleted."""
         if isinstance(failure.error, NoNode | NotEmpty):
             kept = [
                 op
@@ -250,7 +250,7 @@ class RemovalRequestUnit(Unit):
         return Written() if done else PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations to a request node, or its parent, created or deleted meanwhile."""
+        """Adjust the operations, because the request node or its parent was created or deleted."""
         error, path = failure.error, self.witness
         if error.path != path:
             return self._drop_existing(failure)
@@ -284,7 +284,7 @@ class RequestUnit(Unit):
 
 
 class EntriesUnit(Unit):
-    """The write of `/admin/reassign_partitions` or the queue: remaining entries, or a new queue."""
+    """The write of the entries that remain in `/admin/reassign_partitions` or the queue."""
 
     __slots__ = ("_data", "_expected")
 
@@ -336,7 +336,7 @@ class AcceptedUnit(Unit):
         return PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations to a request or parent node created or deleted meanwhile."""
+        """Adjust the operations, because a request node or its parent was created or deleted."""
         error = failure.error
         deletes = any(isinstance(op, Delete) for op in self.ops)
         if isinstance(error, NoNode) and deletes:
@@ -489,7 +489,7 @@ def _assignment(topic: Topic) -> TopicAssignment:
 
 
 def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
-    """Return the write of the topic's node with the requests that fit, then further writes.
+    """Return the writes of a removal: first the topic's node with the requests that fit.
 
     A removal request that outlives the first transaction names a partition that no longer exists.
     """
@@ -516,7 +516,7 @@ def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
 def _with_states(
     index: int, first: Unit, topic: str, states: Mapping[int, PartitionState]
 ) -> list[Unit]:
-    """Return a new topic's unit with as many states as fit, then units for other states."""
+    """Return the writes of a new topic: its node with the states that fit, then other states."""
     units: list[Unit] = [first]
     size_bytes = first.size_bytes
     for partition, state in sorted(states.items()):

@@ -72,8 +72,8 @@ class StoreReader:
             self._watched(layout.TOPICS, on_topics),
             self._watched(layout.DELETE_TOPICS, on_deletions),
         )
-        # The mark of an older store is watched, because an operator who accepts that store removes
-        # the mark (E8).
+        # The node that marks an older store is watched, because an operator who accepts that store
+        # removes the node (E8).
         await self._store.get(layout.STORE_WENT_BACK, on_brokers)
         return brokers, topics, deletions
 
@@ -102,7 +102,7 @@ class StoreReader:
     async def brokers(self, on_change: WatchCallback) -> BrokersRead:
         """Read all registrations, because only a node's creation id shows a bounce (V10)."""
         ids = await self._watched(layout.BROKER_IDS, on_change)
-        # A broker that finds the store older writes the store's mark with its registration (E8).
+        # A broker that finds the store older than its logs marks the store when it registers (E8).
         *nodes, mark = await self._store.get_many(
             [*(f"{layout.BROKER_IDS}/{name}" for name in ids), layout.STORE_WENT_BACK]
         )

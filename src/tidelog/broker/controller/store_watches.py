@@ -84,7 +84,7 @@ class StoreWatches:
         self._mark(Reading.EVERY_CONFIG)
 
     def look_at(self, names: Iterable[str]) -> None:
-        """Watch the nodes of these topics, and read the nodes that were written since."""
+        """Watch these topics' nodes, and read the nodes that were written since the last read."""
         touched = dict.fromkeys(names)
         if touched:
             self._touched.update(touched)

@@ -225,7 +225,7 @@ def _report_shrinks(log: Log, notices: Notices) -> None:
 
 
 def _report_recoveries(log: Log, notices: Notices) -> None:
-    """Log the partitions without a leader, and which members the controller awaits (E4, E6)."""
+    """Log the partitions without a leader, and the replicas that each partition awaits (E4, E6)."""
     awaited = notices.of(LeaderAwaited)
     for partition in awaited[:_MAX_AWAITED_LOGGED]:
         plan = partition.plan

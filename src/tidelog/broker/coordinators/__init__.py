@@ -1,6 +1,6 @@
 """Coordinators: the partitions of internal topics that this broker coordinates, and their records.
 
-`runtime` is the shell, the part with I/O, that every kind of coordinator shares. The shell connects
+`runtime` is the shell, the part with I/O, that every kind of coordinator shares. `runtime` connects
 the decisions with the log, the clock and the connections. `core.coordinator_shard` defines how a
 kind of coordinator decides. `shards` has the partitions that this broker leads, each with its
 leader epoch. `led_partition` sets timers, appends records to the log and reports the outcomes.

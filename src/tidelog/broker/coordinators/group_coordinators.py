@@ -59,7 +59,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         """Start the periodic check for expired offsets."""
         self._expire_later()
 
-    # Methods that the shell of all coordinators calls.
+    # Methods that `CoordinatorRuntime` calls.
 
     def new_shard(self, partition: int, leader_epoch: int) -> GroupPartition:
         """Return the coordinator for the groups of a partition."""

@@ -63,7 +63,7 @@ def await_replication(partition: Partition, offset: int, wait: AcksWait) -> None
 
 
 def time_of(clock: Clock) -> Now:
-    """Return the monotonic and the wall-clock time, as shards need them."""
+    """Return the monotonic and the wall-clock time; shards need both for their decisions."""
     return Now(clock.monotonic_ms(), clock.wall_ms())
 
 
@@ -261,7 +261,7 @@ class _Outcome:
     def refused(self, error: ErrorCode, message: str) -> None:
         """Report a delay: the ISR fell below the minimum, but the batch may still be committed.
 
-        The end of a leadership is no outcome of a batch, because the shard ends at the same time.
+        When the leadership ends, the batch gets no outcome, because its shard ends, too.
         """
         if self._led.is_over or error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self._timeout.cancel()

@@ -2,11 +2,12 @@
 
 A load reads up to the log end, not only up to the high watermark. A new leader's high watermark may
 lag behind acknowledged records, and the coordinator appends nothing before the load has ended.
-Records that a load reads above the high watermark may still be lost. If the load ended earlier, the
-coordinator could use a number from a lost record, for example a group's generation, a second time.
-So the load ends only when the high watermark has passed the records that were read. The loader
-reads the log in slices and yields to the event loop between records, so that the broker serves
-other partitions meanwhile. A load stops at once when its leadership ends.
+Records that a load reads above the high watermark may still be lost. If the load ended before the
+high watermark passed the loaded records, the coordinator could use a number from a lost record a
+second time, for example a group's generation. So the load ends only when the high watermark has
+passed the records that were read. The loader reads the log in slices and yields to the event loop
+between records, so that the broker serves other partitions meanwhile. A load stops at once when its
+leadership ends.
 """
 
 from __future__ import annotations
@@ -125,8 +126,8 @@ class _Replay:
         self._partition = partition
         self._shard = shard
         self._decode = decode
-        #: Records left in this turn, counted across batches because most commits make a batch of a
-        #: single record.
+        #: Number of records that may still be replayed in this turn, over several batches because
+        #: most commits make a batch of a single record.
         self._turn_in = RECORDS_PER_TURN
 
     async def batch(self, batch: BatchView) -> None:

@@ -97,7 +97,7 @@ async def _judge(
     core: GroupPartition,
     suspects: _Suspects,
 ) -> bool:
-    """Report ended incarnations to `core`; return whether some offset's is newer than the view's.
+    """Report ended incarnations to `core`; return whether this broker's metadata is behind.
 
     Raises StoreError if the store cannot be read. If a topic's node cannot be decoded, its offsets
     stay, and clients do not get the offsets while the broker's metadata has another topic of the

@@ -1,14 +1,15 @@
 """The shell (I/O, timers, loads) that all kinds of coordinators of an internal topic share.
 
 This broker coordinates each partition of the topic that it leads, under the partition's current
-leader epoch only (G1). The shell loads a partition when the leadership begins, and unloads it the
-moment the leadership ends. Shards decide and respond (`core.coordinator_shard`). The shell carries
-out the effects of shards one after the other, so records reach the log in the order of the
+leader epoch only (G1). This module loads a partition when the leadership begins, and unloads it the
+moment the leadership ends. Shards decide and respond (`core.coordinator_shard`). This module
+carries out the effects of shards one after the other, so records reach the log in the order of the
 decisions. A client whose connection is lost loses its response, and nothing else.
 
 Each kind of coordinator is a subclass of `CoordinatorRuntime`. The subclass defines its topic, its
 shards, the bytes of its records and its settings; the broker registers it under its topic
-(`replicas.context`). `GroupCoordinators` is the first kind. This module knows nothing of groups.
+(`replicas.context`). `GroupCoordinators` is the first kind of coordinator. This module knows
+nothing of groups.
 """
 
 from __future__ import annotations

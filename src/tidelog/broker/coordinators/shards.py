@@ -74,7 +74,7 @@ class CoordinatorShards(Generic[S]):
         return shard.unload()
 
     def forget(self, partition: int) -> None:
-        """Drop the epoch of a partition that is gone.
+        """Forget the leader epoch of a removed partition.
 
         A partition of a recreated topic counts its leader epochs from 0 again. The caller must have
         unloaded the partition.

@@ -44,7 +44,7 @@ class ControlledShutdown:
         self._answered: asyncio.Future[str] | None = None
 
     async def run(self) -> None:
-        """Return when other brokers lead all partitions, or when no attempt is left."""
+        """Wait until other brokers lead all partitions, or until no attempt is left."""
         services = self._services
         config = services.config
         if (

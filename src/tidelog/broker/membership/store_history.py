@@ -92,8 +92,8 @@ class StoreHistory:
     def heard_of(self, mark: str) -> bool:
         """Note a mark of a restored store; return whether this broker did not know the mark.
 
-        A later copy of a marked store has the same mark. Such an old mark says nothing about the
-        records that the later copy lacks.
+        A later copy of a marked store has the same mark. A mark that is older than the copy says
+        nothing about the records that the copy lacks.
         """
         if not mark or mark in self.marks:
             return False
@@ -141,8 +141,8 @@ class StoreHistory:
     async def _marking(self, found: int, reason: str) -> list[Op]:
         """Return the writes that mark the restored store; none if another broker's mark suffices.
 
-        A mark that this broker has not seen before suffices, because another broker wrote that mark
-        after the store was restored.
+        This broker writes no mark if the store has a mark that this broker has not seen, because
+        another broker wrote that mark after the restoration.
         """
         store, services = self._services.store, self._services
         path, epoch_path = layout.STORE_WENT_BACK, layout.CONTROLLER_EPOCH

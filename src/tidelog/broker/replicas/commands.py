@@ -143,8 +143,8 @@ class _LeaderAndIsr:
                 isr=(*state.isr, *state.eligible),
             )
             if placement is Placement.OTHER_TOPIC:
-                # tidelog's controllers replace another topic's replica only with is_new or with a
-                # full command.
+                # tidelog's controllers replace a replica of an earlier topic of the same name only
+                # with is_new or with a full command.
                 error = ErrorCode.INCONSISTENT_TOPIC_ID
             elif placement is Placement.OFFLINE:
                 error = ErrorCode.KAFKA_STORAGE_ERROR
@@ -213,7 +213,7 @@ class _LeaderAndIsr:
                 partition.rest(leads_on=leads_on)
 
     async def _quieten(self) -> None:
-        """Return when every log whose role changes is quiet.
+        """Wait until every log whose role changes is quiet.
 
         So appends planned under the old leader epoch are written before the new epoch begins (V31).
         A leader that would continue under the new epoch stops if it got an append meanwhile.
@@ -297,8 +297,8 @@ class _LeaderAndIsr:
         """Set strays aside.
 
         A stray is a replica that a full command does not list (V35), or that belongs to a removed
-        partition (V71). A replica of another topic, or of a topic that cannot be identified, is
-        also a stray (V23).
+        partition (V71). A replica of an earlier topic of the same name, or of an unidentified
+        topic, is also a stray (V23).
         """
         strays = self._leftovers()
         if self.request.type == _FULL:

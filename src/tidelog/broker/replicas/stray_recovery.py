@@ -4,8 +4,8 @@ A stray is restored while no command of the controller runs, so no command finds
 The stray's log is recovered in its own directory. `replication/strays` decides whether the stray
 may return. An empty replica in the stray's place is deleted, and one rename makes the stray the
 replica of its partition. Only the controller assigns the restored replica's role, so this broker
-requests all commands until the controller accepts the request. If this broker stops earlier, it
-gets all commands after the registration at its next start.
+requests all commands until the controller accepts the request. If this broker stops before the
+controller accepts the request, it gets all commands after its next registration.
 """
 
 from __future__ import annotations

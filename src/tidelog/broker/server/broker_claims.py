@@ -1,12 +1,13 @@
 """Recognition of connections from brokers, by what their requests say and where they come from.
 
-Without authentication a request proves nothing. A broker names itself by its client id, or by the
-replica id of a follower: Kafka's followers send replica ids even before their first Fetch. Only
-brokers send inter-broker requests. A claim counts if it names a registered broker, or comes with an
-inter-broker request. An inter-broker request counts even from a broker that is not registered here,
-because it may come from the next controller. A claim from the named broker's own host is stronger
-than other claims, because a client on any host can claim to be that broker. A claim also counts
-from another host, because a broker may connect from an address that it does not advertise.
+Without authentication a request proves nothing about its sender. A broker names itself by its
+client id, or by the replica id of a follower: Kafka's followers send replica ids even before their
+first Fetch. Only brokers send inter-broker requests. A claim counts if it names a registered
+broker, or comes with an inter-broker request. An inter-broker request counts even from a broker
+that is not registered here, because it may come from the next controller. A claim from the named
+broker's own host is stronger than other claims, because a client on any host can claim to be that
+broker. A claim also counts from another host, because a broker may connect from an address that it
+does not advertise.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _CLIENT_ID: Final = re.compile(r"broker-(\d{1,10})-")
 
 
 class Standing(IntEnum):
-    """The strength of a connection's claim to be a broker's; weaker connections make room first."""
+    """The strength of a connection's claim to be a broker's; weaker claims are closed first."""
 
     CLIENT = 0
     CLAIMED = 1

@@ -5,8 +5,8 @@ limit, the longest idle connection of a client is closed in favour of a new conn
 and brokers share one listener, a new connection at the limit is on trial until its first request,
 ApiVersions aside. If that request is a broker's (`broker_claims`), the broker closes a client's
 connection instead. A connection on trial is closed if its first request is a client's, or if no
-request comes within `TRIAL_MS`. If more than `MAX_TRIALS` connections are on trial, the host with
-most of them loses its oldest; hosts of brokers come last.
+request comes within `TRIAL_MS`. If more than `MAX_TRIALS` connections are on trial, the broker
+closes the oldest of the host with most; hosts of brokers come last.
 
 Connections of brokers count toward the limit, too. If no client's connection is left, the broker
 closes the connection with the weakest claim to be a broker's. At most `MAX_CLAIMED` connections may
@@ -81,7 +81,7 @@ class ConnectionLimit:
         self._trials_of: dict[str, dict[Trial, None]] = {}
         #: Connections that the limit has closed and that are still listed as open.
         self._closing: dict[Connection, None] = {}
-        #: Open connections that name a broker but come from another host.
+        #: The open connections that name a broker but come from another host.
         self._claimed: dict[Connection, None] = {}
         self._was_reached = False
 
@@ -126,7 +126,7 @@ class ConnectionLimit:
         return of_frame(frame, self._members) is not None
 
     def proved(self, trial: Trial, frame: memoryview) -> None:
-        """Count a connection as a broker's, as its trial has ended."""
+        """Count a connection as a broker's, because its first request is a broker's."""
         connection, named = trial.connection, of_frame(frame, self._members)
         assert named is not None, "the request is one of a broker"
         connection.prove_broker(named)
@@ -205,7 +205,7 @@ class ConnectionLimit:
 
 
 class Trial:
-    """The FrameHandler of a connection on trial, until its first request decides the trial."""
+    """The FrameHandler of a connection on trial, until its first request shows its sender."""
 
     def __init__(self, limit: ConnectionLimit, connection: Connection, timers: TimerWheel) -> None:
         self._limit = limit
@@ -214,7 +214,7 @@ class Trial:
         self._timeout: Timeout = timers.after(TRIAL_MS, self.end)
 
     def frames_received(self, frames: list[memoryview]) -> None:
-        """Pass requests on; the first that shows a client or a broker as sender ends the trial."""
+        """Pass requests on; the first request that shows its sender's kind ends the trial."""
         if not self._is_decided:
             for frame in frames:
                 is_of_broker = self._limit.is_of_broker(frame)

@@ -46,7 +46,7 @@ class Dispatcher:
         self._served = {key: step(entry) for key, entry in self._served.items()}
 
     def withhold(self, api_keys: Iterable[int]) -> None:
-        """Stop serving these APIs, like a Kafka broker, which lacks tidelog's own APIs."""
+        """Stop serving these APIs, for a broker that must act like Kafka's."""
         for api_key in api_keys:
             del self._served[api_key]
 

@@ -5,9 +5,9 @@ connection notes the number of the current tick at each request and response. Ev
 connections that noted no tick for too long. So a request or response costs only a few memory
 accesses more, and an idle connection closes late by at most a sixteenth of the limit. The timer
 also ticks if idle connections are not closed, because `max.connections` needs to know the longest
-idle connection. Time during which this broker itself did not run does not count as idle time. As in
-Kafka, a connection with a waiting request is also closed, because only received bytes show that the
-peer still exists. Kafka's Selector.IdleExpiryManager also closes idle connections.
+idle connection. A pause of this broker's process does not count as idle time of its connections. As
+in Kafka, a connection with a waiting request is also closed, because only received bytes show that
+the peer still exists. Kafka's Selector.IdleExpiryManager also closes idle connections.
 """
 
 from __future__ import annotations

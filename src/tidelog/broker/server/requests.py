@@ -152,7 +152,7 @@ class Pending:
             callback()
 
     def deliver_to(self, deliver: Callable[[Any], None]) -> None:
-        """Set the receiver of the response; it is called at once if the response is complete."""
+        """Set the receiver of the response; call it at once if the response is complete."""
         if self._done:
             deliver(self._early)
         else:

@@ -42,7 +42,7 @@ class TimerWheel:
         return sum(len(bucket) for bucket in self._buckets.values())
 
     def after(self, delay_ms: float, callback: Callable[[], None]) -> Timeout:
-        """Call back after at least `delay_ms`, and up to one bucket later."""
+        """Call back after at least `delay_ms`, and at most `BUCKET_MS` later."""
         timeout = Timeout(callback)
         due_ms = self._clock.monotonic_ms() + max(0, int(delay_ms))
         bucket = due_ms // BUCKET_MS + 1

@@ -170,7 +170,7 @@ def _names(entry_class: type, part_class: type) -> tuple[tuple[str, str | None],
     The second member of a pair is None if the request part itself is the value.
 
     The pairs cover the first field of the request part, which may have another name in the entry.
-    They also cover all following strings and ids that the entry has, too.
+    The pairs also cover all following strings and ids that the entry has, too.
     """
     free = {
         each.name: each.spec.kind

@@ -133,7 +133,8 @@ async def _move_aside(
             topic_partition, directory.high_watermarks.get(topic_partition, 0)
         )
     except StorageError as error:
-        # The copy is no longer hosted in any case, and the next start finds it again.
+        # The broker no longer hosts the copy, although the disk refused to remove it; the next
+        # start finds the copy again.
         services.tracer.log("server", logging.ERROR, f"cannot move it aside: {error}")
         return False
     return True

@@ -109,7 +109,7 @@ class Relinquishing:
 
     def directory_unfit(self, partitions: Sequence[Partition]) -> None:
         """Give up leaderships in full and slow directories that were not requested recently."""
-        if self._may_ask() and not self._is_asking:  # else the next disk probe asks again
+        if self._may_ask() and not self._is_asking:  # else the next disk probe sends a request
             self._begin([], [], self.unfit.due(partitions, []))
 
     def directory_fit(self) -> None:
@@ -234,8 +234,8 @@ class Relinquishing:
             except TidelogError:
                 await services.tasks.sleep(_FIT_PAUSE_MS)
             else:
-                # By its response the controller has forgotten all reports of unfit directories,
-                # also of those that are still slow.
+                # The controller's response means that it has forgotten all reports of unfit
+                # directories, also of directories that are still slow.
                 self.unfit.forget_reports()
                 return
 

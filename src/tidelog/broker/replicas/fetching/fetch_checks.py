@@ -94,8 +94,8 @@ def note_follower(
     """Report a follower's progress to the partition (V60); return the partition if it may be read.
 
     Returns None if the fetch will be refused, because the fetch offset of a diverging log does not
-    prove the follower's progress. The following read of the partition gives the reason for a
-    refusal.
+    prove the follower's progress. The fetch then tries to read the partition, and responds with the
+    reason for a refusal.
     """
     partition = readable(replicas, session, item)
     if isinstance(partition, Refusal):

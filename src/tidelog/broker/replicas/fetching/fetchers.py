@@ -244,8 +244,8 @@ class Fetcher(FetchOrder):
         """Skip partitions that must wait, and fetch partitions that need no longer wait (R15).
 
         A partition with a new position may have to wait from now on. A partition in the session may
-        have to wait whenever the rate is exceeded again, a move pauses, or the settings change. A
-        partition does not wait while a response with its records is on the way.
+        have to wait whenever the rate is exceeded again, a reassignment pauses, or the settings
+        change. A partition does not wait while a response with its records is on the way.
         """
         if not self._throttles.holds_fetches:
             self._held_under = None
@@ -278,7 +278,7 @@ class Fetcher(FetchOrder):
         self.pump()
 
     def _unthrottle(self, waited: list[FollowedPartition]) -> None:
-        """Put the waiting partitions first in the next fetch, longest without records first.
+        """Put the waiting partitions first in the next fetch, the longest waiting partition first.
 
         The leader reads partitions in the order of the request while the response has room.
         """
@@ -341,8 +341,8 @@ class Fetcher(FetchOrder):
             replica_state=ReplicaState(
                 self._services.broker_id, self._services.identity.fetching_epoch
             ),
-            # The first fetch only creates the session: if the leader held it, it would delay later
-            # fetches.
+            # The first fetch only creates the session; if the leader held the first fetch, later
+            # fetches would have to wait.
             max_wait_ms=0
             if is_full and not self._is_sessionless
             else config.replica_fetch_wait_max_ms,

@@ -85,7 +85,7 @@ class FetchOrder(ABC):
 
     @abstractmethod
     def append_done(self, followed: FollowedPartition) -> None:
-        """Note the end of a slow append; the partition has reported whether it can be fetched."""
+        """Note the end of a slow append; the partition may be fetched if it reported so."""
 
     def ready(self, followed: FollowedPartition) -> None:
         """Start to fetch a partition from a position that the session does not know."""
@@ -329,7 +329,7 @@ class FollowedPartition:
             self._services.tracer.mark("sync_outlived_role")
             return
         if self.role.is_busy or self._backoff is not None:
-            return  # the end of the operation in progress begins a needed sync
+            return  # the current operation syncs at its end if that is needed
         if completion.error is not None:
             self._sync_failed(completion.error)
         else:

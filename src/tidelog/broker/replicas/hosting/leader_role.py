@@ -39,7 +39,7 @@ TO_HIGH_WATERMARK = -1
 
 
 def may_join(services: Services, idle: Collection[int]) -> Callable[[int], bool]:
-    """Return a test whether a follower may join the ISR: alive, its reassignment not paused (R10).
+    """Return a test whether a follower may join the ISR: alive, and its copying not paused (R10).
 
     The last progress of a follower that does not fetch may be that of an earlier incarnation.
     """
@@ -64,7 +64,7 @@ class LeaderRole(Role):
         late: LateAppends | None,
         idle: tuple[int, ...],
     ) -> None:
-        """`late` are the appends of the leadership that this leadership continues.
+        """`late` are the waiting appends of the earlier leadership that this leadership continues.
 
         `idle` are the replicas whose copying is paused by their reassignment (R10).
         """
@@ -211,7 +211,7 @@ class LeaderRole(Role):
         """
         known = self.core.followers.get(replica_id)
         if known is not None and broker_epoch >= known.broker_epoch:
-            return ErrorCode.NONE  # without a clock read for a known follower
+            return ErrorCode.NONE  # do not read the clock for a known follower
         try:
             now_ms = self._services.clock.monotonic_ms()
             self.core.follower(replica_id, broker_epoch, now_ms)

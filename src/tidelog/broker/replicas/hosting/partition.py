@@ -209,7 +209,7 @@ class Partition:
         return all(completion.done for completion in self._pending)
 
     async def quiet(self) -> None:
-        """Return when no operation is in progress on the log."""
+        """Wait until no operation is in progress on the log."""
         while self._pending:
             completion = self._pending.pop()
             if not completion.done:

@@ -42,13 +42,13 @@ class AcksWait(Protocol):
     """
 
     def acknowledged(self) -> None:
-        """Complete the wait, because the high or the low watermark has reached its offset."""
+        """Complete the wait, because the high or low watermark has reached the awaited offset."""
 
     def refused(self, error: ErrorCode, message: str) -> None:
         """Fail the wait; the batch may still commit, or the records may still be deleted."""
 
 
-#: An empty deque that all replicas without a waiting produce share, because a deque takes 760
+#: An empty deque, shared by all replicas on which no produce waits, because a deque takes 760
 #: bytes.
 _NOBODY: deque[tuple[int, AcksWait]] = deque(maxlen=0)
 
@@ -61,13 +61,14 @@ class PartitionWatchers:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        #: Waiting produces, each behind the first offset that the high watermark must reach; in the
+        #: The produces that wait, each with the offset that the high watermark must reach, in the
         #: order of these offsets.
         self._acks = _NOBODY
-        #: Waiting deletions, each with the offset that the low watermark must reach; few, and not
-        #: ordered.
+        #: The deletions that wait, each with the offset that the low watermark must reach; few, and
+        #: not ordered.
         self._deletions: list[tuple[int, AcksWait]] = []
-        #: Waiting acks=1 produces, each with the offset up to which the leader must sync its log.
+        #: The acks=1 produces that wait, each with the offset up to which the leader must sync its
+        #: log.
         self._syncs: list[tuple[int, AcksWait]] = []
         self._followers: dict[FetchWatcher, None] = {}
         self._consumers: dict[FetchWatcher, None] = {}
@@ -188,7 +189,7 @@ class PartitionWatchers:
         """Wake all waiting fetches: the leader epoch or the log's segments have changed (V61).
 
         After a change of the leader epoch, a fetch of the earlier epoch is refused. A fetch that
-        waits on a segment which is no longer active can never get more of it.
+        waits on a segment gets no more of that segment once it is no longer active.
         """
         for watcher in [*self._followers, *self._consumers]:
             watcher.look_again()

@@ -167,7 +167,7 @@ class Role:
         """Note that the leader sends an ISR change now, which `core.is_to_be_sent` must allow."""
 
     def change_unanswered(self, change: IsrChange, held_ms: int = 0) -> None:
-        """Note that the request for the change got no response that settles it.
+        """Note that no response to the request for the change settled the change.
 
         `held_ms` is the longest time for which the controller holds the change back (A11).
         """

@@ -54,11 +54,11 @@ class ReplicationThrottles:
         #: looked; and partitions that the follower's side skipped.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
         self.not_fetched: dict[TopicPartition, None] = {}
-        #: A version number, increased by each change of settings that may end the waits of
-        #: followers on the leader's side.
+        #: A version number, increased by each change of settings after which the leader may
+        #: throttle fewer followers.
         self.settings_number = 0
-        #: A version number, increased by each change, other than fetched records, that may make
-        #: more replicas wait on the follower's side.
+        #: A version number, increased by each change, other than fetched records, after which more
+        #: replicas here may have to wait before they fetch.
         self.hold_number = 0
         #: Called when the follower's side has changed, to look again at the partitions that are not
         #: fetched.
@@ -68,7 +68,7 @@ class ReplicationThrottles:
     # configuration
 
     def topic_changed(self, topic: str, config: TopicConfig) -> None:
-        """Take a topic's throttled replicas, which `rates_changed` applies."""
+        """Note a topic's throttled replicas; `rates_changed` then applies them."""
         broker_id = self._services.broker_id
         leaders = throttle_keys.on_broker(config.leader_replication_throttled_replicas, broker_id)
         followers = throttle_keys.on_broker(
@@ -112,8 +112,8 @@ class ReplicationThrottles:
     ) -> bool:
         """Apply the reassignment in a new role: its rate, and which added replicas pause.
 
-        Returns whether the reassignment has changed. Under a new leader epoch this result has no
-        use, because leader and follower check the throttle anyway.
+        Returns whether the reassignment has changed. If the leader epoch is new, the caller ignores
+        this result, because leader and follower then check the throttle anyway.
         """
         added = tuple(state.adding_replicas) if state.throttle else ()
         is_news = added != self._added.pop(topic_partition, ())
@@ -279,11 +279,11 @@ class ReplicationThrottles:
 
     @property
     def holds_fetches(self) -> bool:
-        """Whether the rate or a paused move keeps partitions out of this broker's fetches now."""
+        """Whether the rate or a paused reassignment keeps partitions out of fetches now."""
         return bool(self.idle) or self.follower_is_exceeded()
 
     def follower_is_exceeded(self) -> bool:
-        """Return whether replicas currently wait on the follower's side."""
+        """Return whether the follower's side of the throttle makes replicas wait now."""
         return self.follower.is_exceeded(self._services.clock.monotonic_ms())
 
     def follower_recovers_in_ms(self) -> int:

@@ -66,7 +66,7 @@ class _Reading(NamedTuple):
 
     states: Mapping[TopicPartition, Node | None]
     topics: Mapping[str, Node | None]
-    #: Broker epochs of the registered brokers among the members.
+    #: Broker epochs of the registered brokers among the ISR members.
     registered: Mapping[int, int]
 
 
@@ -242,7 +242,7 @@ class StateNodeWriter(IsrChangeQueue):
         )
 
     def _found(self, partition: Partition, change: IsrChange, state: PartitionState) -> None:
-        """Take over a partition state from the store that needs no write of the change."""
+        """Settle a change that the state in the store already contains or supersedes."""
         tracer = self._services.tracer
         if direct_isr.holds_already(change, state):
             tracer.mark("direct_isr_change_found_made")

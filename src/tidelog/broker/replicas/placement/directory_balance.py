@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 2
 #: Maximum number of moves taken from one plan; afterwards sizes are read again.
 _LONGEST_QUEUE: Final = 64
-#: Shortest pause between two rounds, in milliseconds.
+#: Shortest pause between two rounds of balancing, in milliseconds.
 _GAP_MS: Final = 20
 _MS_PER_S: Final = 1_000
 

@@ -322,7 +322,8 @@ class DirectoryMoves:
                 try:
                     await directory.future_logs.remove(topic_partition)
                 except StorageError as error:
-                    # A later attempt or the next start removes this future replica.
+                    # The disk did not remove the future replica; a later attempt or the next start
+                    # removes it.
                     self._services.tracer.log(
                         "server", logging.ERROR, f"cannot remove a future replica: {error}"
                     )

@@ -138,7 +138,7 @@ class LogDirPlacement:
         return path in leaving or path in self._services.config.draining_log_dirs
 
     def _why_closed(self, directory: LogDirectory, leaving: Collection[str]) -> str:
-        """Return why a directory takes no moved replicas; empty if it does."""
+        """Return why a directory takes no moved replicas; empty if it takes such replicas."""
         if directory.failure is not None:
             return "has failed"
         if self._is_draining(directory.path, leaving):

@@ -36,7 +36,7 @@ class MovePace:
         self._waiting: list[Completion[None]] = []
 
     async def turn(self) -> None:
-        """Return when a move may copy."""
+        """Wait until the calling move may copy."""
         config = self._services.config
         limit = config.num_replica_alter_log_dirs_threads
         if self._copying >= (len(config.log_dirs) if limit < 0 else limit):

@@ -84,7 +84,7 @@ class PlannedDirectoryMoves:
             if partition is None or partition.directory.path != planned.source:
                 return False
             if self._is_closed(target):
-                return False  # the directory was closed since the plan was made
+                return False  # the directory takes no replicas any more
             self._services.tracer.event(
                 "directory_move_planned", kind=self._kind, partition=str(key),
                 source=planned.source, target=target, size_bytes=planned.size_bytes,
