@@ -84,7 +84,7 @@ class TopicView:
 
 
 class Gone(NamedTuple):
-    """The topics and partitions that an UpdateMetadata request ended."""
+    """The topics and partitions that an UpdateMetadata request removed or replaced."""
 
     #: Ids of the ended topics by name; the name may belong to a new topic now.
     topics: dict[str, TopicId]

@@ -3,8 +3,8 @@
 In a cold start all brokers have restarted, perhaps on an older copy of the store. Only a broker
 that has seen a later store notices an older copy, when it registers. So the first election of a
 cold start waits for the brokers of all replicas, up to leader.recovery.wait.ms. A running cluster
-never waits: one ISR member of one partition in its recorded incarnation is enough. This module
-decides only whether the first election must wait.
+never waits, because one ISR member of any partition in its recorded incarnation rules out a cold
+start. This module decides only whether the first election must wait.
 """
 
 from __future__ import annotations

@@ -417,7 +417,7 @@ def producer_ids_found(node: Node | None) -> LastProducerId | None:
 
 
 def units_of(index: int, write: Write) -> list[Unit]:
-    """Return the units of a write; a topic too large for one transaction has several units."""
+    """Return each `Unit` of a write; a topic too large for one transaction needs several."""
     match write:
         case WritePartitionState():
             topic_partition = write.topic_partition

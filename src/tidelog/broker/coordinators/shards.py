@@ -46,10 +46,10 @@ class CoordinatorShards(Generic[S]):
     def load(self, partition: int, leader_epoch: int) -> tuple[S | None, Effects]:
         """Begin a leadership: return a new shard, into which the caller replays the log.
 
-        Returns None if the leadership is older than the last one, or already loaded. A shard of an
-        older leadership ends; the returned effects are its last. A leadership may be loaded again
-        after its unload if no other leadership began in between, because no other broker wrote
-        under its epoch.
+        Returns None if the leadership is older than the last loaded leadership, or already loaded.
+        A shard of an older leadership ends; the returned effects are its last. A leadership may be
+        loaded again after its unload if no other leadership began in between, because no other
+        broker wrote under its epoch.
         """
         former = self._loaded.get(partition)
         latest = self._epochs.get(partition, NO_EPOCH)

@@ -4,9 +4,9 @@ The store deletes an ephemeral node when its session ends; an administrator may 
 earlier. If an administrator deletes the node, the session stays valid, so no event reports the lost
 registration. After a deletion during the session the controller takes the broker for dead, while
 the broker takes itself for registered. This watch notices a registration that is gone or that
-another session owns. The watch judges by the session that owns the node, never by the broker id
-(V42). `Session` registers the broker again after the loss of its registration. The watch ignores a
-change of the node's content.
+another session owns. The watch recognizes this broker's registration by the session that owns the
+node, never by the broker id (V42). `Session` registers the broker again after the loss of its
+registration. The watch ignores a change of the node's content.
 """
 
 from __future__ import annotations

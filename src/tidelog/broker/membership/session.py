@@ -200,8 +200,8 @@ class Session:
     async def _until_registered(self) -> None:
         """Register the broker; open a new session if the last expires before that.
 
-        Nothing is awaited after the registration: if the session expires from now on,
-        `_register_again` runs.
+        This function awaits nothing after the registration, because `_register_again` handles any
+        later expiry of the session.
         """
         services = self._services
         self._registering = True

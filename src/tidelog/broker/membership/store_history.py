@@ -92,8 +92,8 @@ class StoreHistory:
     def heard_of(self, mark: str) -> bool:
         """Note a mark of a restored store; return whether this broker did not know the mark.
 
-        A later copy of a marked store has the same mark. A mark that is older than the copy says
-        nothing about the records that the copy lacks.
+        A later copy of a marked store has the same mark. A mark that is older than a copy of the
+        store says nothing about the records that the copy lacks.
         """
         if not mark or mark in self.marks:
             return False

@@ -188,7 +188,7 @@ class ReplicaUpkeep:
     async def _enforce_retention(self) -> None:
         """Remove old segments of every log; raise the first StorageError at the end.
 
-        A log whose disk fails does not keep logs on other disks from making room (D14).
+        A log whose disk fails does not keep logs on other disks from removing old segments (D14).
         """
         first: StorageError | None = None
         for partition in self._hosted.all():

@@ -3,10 +3,10 @@
 As in Kafka, an inter-broker listener that clients do not use accepts every connection. At the
 limit, the longest idle connection of a client is closed in favour of a new connection. If clients
 and brokers share one listener, a new connection at the limit is on trial until its first request,
-ApiVersions aside. If that request is a broker's (`broker_claims`), the broker closes a client's
-connection instead. A connection on trial is closed if its first request is a client's, or if no
-request comes within `TRIAL_MS`. If more than `MAX_TRIALS` connections are on trial, the broker
-closes the oldest of the host with most; hosts of brokers come last.
+ApiVersions aside. If the first request on trial is a broker's (`broker_claims`), a client's
+connection is closed instead. A connection on trial is closed if its first request is a client's, or
+if no request comes within `TRIAL_MS`. If more than `MAX_TRIALS` connections are on trial, the
+broker closes the oldest of the host with most; hosts of brokers come last.
 
 Connections of brokers count toward the limit, too. If no client's connection is left, the broker
 closes the connection with the weakest claim to be a broker's. At most `MAX_CLAIMED` connections may
@@ -112,7 +112,7 @@ class ConnectionLimit:
         return len(self._connections) - len(self._trials) - len(closing)
 
     def _end_a_trial(self) -> None:
-        """Close the oldest connection on trial of the host with most; brokers' hosts come last."""
+        """Close the oldest connection on trial of the host with most, brokers' hosts last."""
         is_host_of = self._members.is_host_of
         host = max(
             self._trials_of, key=lambda each: (not is_host_of(-1, each), len(self._trials_of[each]))

@@ -36,13 +36,13 @@ class Dispatcher:
         self.is_stopping = False
 
     def serve(self, served: dict[int, Served], steps: Iterable[Step] = ()) -> None:
-        """Take the APIs, and the steps around their handlers, before the first request."""
+        """Set the APIs and the steps around their handlers; call this before the first request."""
         self._served = dict(served)
         for step in steps:
             self.put_around(step)
 
     def put_around(self, step: Step) -> None:
-        """Put a step around every handler and its earlier steps, before the first request."""
+        """Put a step around every handler and its earlier steps; call this before any request."""
         self._served = {key: step(entry) for key, entry in self._served.items()}
 
     def withhold(self, api_keys: Iterable[int]) -> None:

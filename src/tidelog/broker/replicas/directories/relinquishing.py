@@ -74,7 +74,7 @@ class Relinquishing:
         #: it.
         self._found_meanwhile: Callable[[], Sequence[Partition]] | None = None
         self._is_closed = False
-        #: The full and slow directories.
+        #: The requests and reports about full and slow directories.
         self.unfit = UnfitDirectories(services)
         #: Monotonic time of the last request about each damaged partition.
         self._asked_ms: dict[TopicPartition, int] = {}
@@ -108,7 +108,7 @@ class Relinquishing:
         self._is_closed = True
 
     def directory_unfit(self, partitions: Sequence[Partition]) -> None:
-        """Give up leaderships in full and slow directories that were not requested recently."""
+        """Give up leaderships in full and slow directories, unless requested a moment ago."""
         if self._may_ask() and not self._is_asking:  # else the next disk probe sends a request
             self._begin([], [], self.unfit.due(partitions, []))
 

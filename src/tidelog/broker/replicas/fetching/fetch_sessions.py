@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _MAX_EPOCH = 0x7FFFFFFF
-#: After this many milliseconds without use, any session may evict a session.
+#: Any session may evict another session that was unused for this many milliseconds.
 EVICTION_MS = 120_000
 
 #: The key of a partition in a session: (topic id or name, partition).

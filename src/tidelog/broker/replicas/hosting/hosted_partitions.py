@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class HostedLog(NamedTuple):
-    """The evidence in one replica's log of its partition's history (E8)."""
+    """The history of a partition as one replica's log shows it (E8)."""
 
     topic_id: TopicId
     latest_epoch: int

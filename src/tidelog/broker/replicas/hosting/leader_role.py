@@ -231,8 +231,8 @@ class LeaderRole(Role):
     ) -> None:
         """Note that a follower has this log up to `fetch_offset` (V60), perhaps on disk (V69).
 
-        `reads` are the pending reads for that follower's fetches (F5). A follower that
-        `check_follower` refuses changes nothing.
+        `reads` are the pending reads for that follower's fetches (F5). The call has no effect for a
+        follower that `check_follower` refuses.
         """
         core = self.core
         if self._log.log_end_offset != core.log_end_offset:

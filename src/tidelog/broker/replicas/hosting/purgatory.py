@@ -122,7 +122,7 @@ class PartitionWatchers:
         self._deletions.append((offset, wait))
 
     def give_up_deletion(self, wait: AcksWait) -> None:
-        """Drop a wait for the low watermark, which has timed out."""
+        """Drop a timed-out wait for the low watermark."""
         self._deletions = [entry for entry in self._deletions if entry[1] is not wait]
 
     def watch(self, watcher: FetchWatcher, follower: bool) -> None:

@@ -83,9 +83,9 @@ class Role:
 
         `now_ms` is wall-clock time. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS
         for acks=-1 (V64), or a refusal of the log. A batch with large compressed content is planned
-        later, and so are all batches behind it. The returned completion gets the error of such a
-        batch. After a retriable refusal the replica expects that an idempotent producer resends the
-        batch (V38).
+        later, and so are all batches behind it. The returned completion gets the error of a batch
+        that is planned later. After a retriable refusal the replica expects that an idempotent
+        producer resends the batch (V38).
         """
         return self.plan(records, acks, now_ms, None)
 
@@ -119,8 +119,8 @@ class Role:
     ) -> None:
         """Note that a follower has this log up to `fetch_offset` (V60), perhaps on disk (V69).
 
-        `reads` are the pending reads for that follower's fetches (F5). A follower that
-        `check_follower` refuses changes nothing.
+        `reads` are the pending reads for that follower's fetches (F5). The call has no effect for a
+        follower that `check_follower` refuses.
         """
 
     def delete_records_before(self, offset: int) -> int:

@@ -113,7 +113,7 @@ class ReplicationThrottles:
         """Apply the reassignment in a new role: its rate, and which added replicas pause.
 
         Returns whether the reassignment has changed. If the leader epoch is new, the caller ignores
-        this result, because leader and follower then check the throttle anyway.
+        the returned value, because leader and follower then check the throttle anyway.
         """
         added = tuple(state.adding_replicas) if state.throttle else ()
         is_news = added != self._added.pop(topic_partition, ())

@@ -75,7 +75,7 @@ class StateNodeWriter(IsrChangeQueue):
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
-        #: Whether the task runs or is about to begin.
+        #: Whether the task that writes the changes runs or is about to begin.
         self._is_writing = False
         self._failures = 0
 

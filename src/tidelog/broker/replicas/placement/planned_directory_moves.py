@@ -35,7 +35,7 @@ def movable(partition: Partition) -> MovableReplica:
 
 
 def may_move(partition: Partition) -> bool:
-    """Return whether a move of the replica can begin; after a start it first needs a role."""
+    """Return whether a move can begin, because the replica got a role since the start."""
     return partition.topic_id != ZERO_TOPIC_ID
 
 
