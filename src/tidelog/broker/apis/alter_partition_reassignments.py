@@ -4,9 +4,9 @@ The controller responds when every move is durable and the brokers have acknowle
 or a second later. The response has an outcome for each partition. Every replica of a target
 assignment must be alive. A new target replaces the target of a reassignment in progress, unless the
 controller is already completing that reassignment (REASSIGNMENT_IN_PROGRESS). Null replicas cancel
-a reassignment: the partition returns to its original replicas, in their order. A cancellation lasts
-while an original replica is out of sync. Every broker but the controller responds NOT_CONTROLLER
-for the whole request.
+a reassignment: the partition returns to its original replicas, in their order. A cancellation is
+complete when all original replicas are in sync. Every broker but the controller responds
+NOT_CONTROLLER for the whole request.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def _session(
 def _update(
     context: ApiContext, session: FetchSession, message: FetchRequest
 ) -> list[SessionPartition]:
-    """Add listed and remove forgotten partitions; return the listed, now dirty partitions."""
+    """Add listed and remove forgotten partitions; return the listed partitions, now dirty."""
     by_id = session.uses_topic_ids
     partitions = session.partitions
     dirty = session.dirty
