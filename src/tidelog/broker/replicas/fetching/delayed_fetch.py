@@ -179,7 +179,7 @@ class DelayedFetch:
                 session.dirty[item] = None
         self._answers.clear()
         self._answered = True
-        self._drop_read()  # a fetch without a response has no other end for its pending read (F7)
+        self._drop_read()  # nothing else ends the pending read if a fetch gets no response (F7)
         self._complete()
 
     def _cancelled(self) -> None:
