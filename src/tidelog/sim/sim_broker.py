@@ -185,11 +185,13 @@ class SimBroker:
         if self.broker is None or not self.is_up:
             return
         looked_at = self._looked_at
+        # After every event of the run: what the role has is read without its partition's properties.
         for partition in self.broker.replicas.all():
-            leadership = partition.leadership
+            role = partition.role
+            core, leadership = role.core, role.leadership
             look = (
-                leadership or partition.followership,
-                partition.high_watermark,
+                core,
+                core.high_watermark,
                 partition.leader_epoch,
                 None if leadership is None else leadership.isr,
             )
