@@ -185,7 +185,7 @@ class SimBroker:
         if self.broker is None or not self.is_up:
             return
         looked_at = self._looked_at
-        # After every event of the run: what the role has is read without its partition's properties.
+        # This runs after every event, so the role is read without the partition's properties.
         for partition in self.broker.replicas.all():
             role = partition.role
             core, leadership = role.core, role.leadership
