@@ -446,7 +446,7 @@ def test_requests_that_cannot_have_the_lock_are_given_up_and_never_applied(
     """The lock is held by this very process, which is never killed."""
 
     async def story() -> None:
-        store = await cluster.open(timeout_ms=200)
+        store = await cluster.open(timeout_ms=1_000)
         heard: list[SessionEvent] = []
         store.on_session(heard.append)
         lock = StoreLock(str(cluster.directory))
