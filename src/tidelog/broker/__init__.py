@@ -1,7 +1,7 @@
 """The composition of a broker: connections, APIs, replicas, fetchers, channels, session.
 
 Real processes (`tidelog.runtime`) and simulated nodes (`tidelog.sim`) start the same broker code.
-This package does I/O only through the protocols in `tidelog.core.ports` and the port of the
+This package does I/O only through the interfaces in `tidelog.core.ports` and the interface of the
 metadata store.
 
 Begin with `broker`, which makes, starts and stops the parts of a broker. `services` holds the

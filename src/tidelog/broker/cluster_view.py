@@ -120,8 +120,8 @@ class ClusterView:
         self.controller_id = -1
         self.controller_epoch = 0
         #: Whether the controller has sent the whole view since the broker started, or since the
-        #: broker was stopped for longer than its session. The controller's first request may list
-        #: the live brokers alone.
+        #: broker was stopped for longer than its session. A new controller's first UpdateMetadata
+        #: may list only the live brokers.
         self.is_known = False
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicView] = {}

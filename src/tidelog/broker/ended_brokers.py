@@ -16,7 +16,7 @@ from tidelog.core.types import BrokerInfo
 
 #: Milliseconds for which responses that name topics still list a broker that is no longer live. If
 #: a response omits a broker, librdkafka leaves that broker's partitions without a broker and asks
-#: again a second later. Within this time every librdkafka client has requested metadata again,
+#: again a second later. Within `KEPT_MS` every librdkafka client has requested metadata again,
 #: whichever of its timers is the longest.
 KEPT_MS = 10_000
 

@@ -70,7 +70,7 @@ class HeldAnswers:
         look: Callable[[], None],
         request_failed: Callable[[Request[Any], Exception], Any],
     ) -> None:
-        """Start without any ended broker.
+        """Begin with no broker known as ended.
 
         `max_ms` returns how long a response may wait. `look` finds ended connections early, before
         the event loop reports the end. `request_failed` returns the response of a failed request.

@@ -75,8 +75,8 @@ class Identity:
     def lost_while_registering(self, broker_epoch: int) -> None:
         """Note a registration that expired before the broker learned that it had registered.
 
-        A controller may have recorded the expired registration, during which this process lost no
-        record (E7).
+        The process lost no record under the expired registration, which the controller may have
+        recorded (E7).
         """
         self.clean_epochs = self.clean_epochs.followed_by(broker_epoch)
 

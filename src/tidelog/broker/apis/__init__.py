@@ -4,8 +4,8 @@ Modules are named after API keys, as in `wire/messages`, so this text does not l
 module opens with its API's `Card`, the description of the API. The broker derives ApiVersions and
 the dispatch of requests from the `Card` of each API.
 
-`support` has the shared parts. `support.errors` derives the responses to requests that fail as a
-whole. A module whose API needs more than these derived responses defines its own
+`support` has the parts that API modules share. `support.errors` derives the responses to requests
+that fail as a whole. A module whose API needs more than the derived error responses defines its own
 `error_response()`.
 """
 

@@ -30,7 +30,7 @@ CARD = Card(api_key=21, min_version=0, max_version=2, rights=(DELETE_TOPIC,))
 
 
 class _Deletion:
-    """A request in progress, which counts the partitions without an outcome."""
+    """A DeleteRecords request in progress, with the number of partitions without an outcome."""
 
     def __init__(self) -> None:
         self.response = DeleteRecordsResponse()

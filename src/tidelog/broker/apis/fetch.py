@@ -128,7 +128,7 @@ def _session(
 def _update(
     context: ApiContext, session: FetchSession, message: FetchRequest
 ) -> list[SessionPartition]:
-    """Add listed and remove forgotten partitions; return the listed partitions, now dirty."""
+    """Add and remove partitions; return the partitions that the request lists, as changed."""
     by_id = session.uses_topic_ids
     partitions = session.partitions
     dirty = session.dirty

@@ -7,11 +7,11 @@ retries. A group whose partition has no live leader also gets COORDINATOR_NOT_AV
 that would name a leader that has just ended waits briefly for the next leader (V83).
 
 Transactional ids have no coordinator. The broker refuses transactional ids with
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which all clients take as final. After most other errors,
-librdkafka retries for as long as its application waits. A cluster with Kafka brokers may have the
-topic `__transaction_state`. If `__transaction_state` exists, the response names the leader of the
-transactional id's partition, which coordinates if it is a Kafka broker. Share groups (key type 2)
-are not supported.
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which all clients take as final. After most errors other than
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, librdkafka retries for as long as its application waits. A
+cluster with Kafka brokers may have the topic `__transaction_state`. If `__transaction_state`
+exists, the response names the leader of the transactional id's partition, which coordinates if it
+is a Kafka broker. Share groups (key type 2) are not supported.
 """
 
 from __future__ import annotations

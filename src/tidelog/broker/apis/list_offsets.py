@@ -248,7 +248,7 @@ def _check_still_leads(
 ) -> None:
     """Raise KafkaError if the leadership in which a search began has ended.
 
-    The found record may have been truncated since then, and this broker may no longer lead.
+    The found record may have been truncated since the search, and this broker may no longer lead.
     """
     partition, now = _leader(context, request, topic, asked)
     if now is not role:

@@ -6,10 +6,11 @@ batches are acknowledged in order, even after one of them timed out (V38). If th
 `flush.before.ack`, acks=1 waits until the leader has synced the batch (V69). One response covers
 all partitions, each with its own error. Transactions are not supported yet: a transactional id gets
 INVALID_TXN_STATE. A refused acks=0 request closes the connection, as in Kafka, since no response
-could report it. As Kafka 4 does, ApiVersions advertises versions from 0 on. librdkafka compresses
-with gzip, snappy or lz4 only if the range has version 0 (KAFKA-18659). librdkafka never sends a
-Produce request of version 0. Versions 0 to 2 are refused like any other unserved version. Internal
-topics (`__consumer_offsets`, `__cluster_events`) accept records from brokers only, as in Kafka.
+could report the refusal. As Kafka 4 does, ApiVersions advertises versions from 0 on. librdkafka
+compresses with gzip, snappy or lz4 only if the range has version 0 (KAFKA-18659). librdkafka never
+sends a Produce request of version 0. Versions 0 to 2 are refused like any other unserved version.
+Internal topics (`__consumer_offsets`, `__cluster_events`) accept records from brokers only, as in
+Kafka.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _EVENTS_CLIENT_ID = re.compile(r"broker-\d+-cluster-events")
 
 
 class _Produce:
-    """A request in progress, which counts the partitions without an outcome."""
+    """A Produce request in progress, with the number of partitions without an outcome."""
 
     __slots__ = (
         "acks",
@@ -275,7 +276,7 @@ def _refusal(message: ProduceRequest) -> KafkaError | None:
 
 
 def _topic_refusal(topic: str, client_id: str | None) -> KafkaError | None:
-    """Return the refusal of a topic that accepts records from brokers only, else None."""
+    """Return the error of a topic that accepts records from brokers only; else None."""
     if is_internal_topic(topic) and client_id != _ADMIN_CLIENT_ID:
         if topic == CLUSTER_EVENTS and _EVENTS_CLIENT_ID.fullmatch(client_id or ""):
             return None
@@ -293,8 +294,7 @@ def _begin(
     answer: PartitionProduceResponse,
     now_ms: int,
 ) -> None:
-    # In a decoded request `records` is a single view; only a request to encode has a list of
-    # buffers.
+    # `records` is one view in a decoded request, and a list of buffers only in a request to encode.
     records = data.records if isinstance(data.records, memoryview) else b""
     partition = context.replicas.get(topic_partition)
     if partition is None:

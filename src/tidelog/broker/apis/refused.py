@@ -1,9 +1,8 @@
 """The APIs that brokers refuse, with the versions and the error of each.
 
-A broker responds to a request of a refused API with an error. Clients take the error as final, or a
-Kafka 3.9 broker with PLAINTEXT listeners and without an authorizer responds with the same error. A
-client reports the error and stops; after a closed connection the client would reconnect and ask
-again.
+A broker responds to a request of a refused API with an error. Each error is final for clients, or
+is the error of a Kafka 3.9 broker with PLAINTEXT listeners and without an authorizer. A client
+reports the error and stops; after a closed connection the client would reconnect and ask again.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ PLAINTEXT_LISTENER: Final = "the listener is PLAINTEXT: brokers have no authenti
 _NO_AUTHORIZER: Final = "brokers have no authorizer: there are no access control lists"
 _NO_QUOTAS: Final = "brokers enforce no quotas of users, clients or addresses, and keep none"
 _CLASSIC_GROUPS: Final = "groups have the classic protocol only: set group.protocol=classic"
-#: Reasons shown in the table of the compatibility page.
+#: Reasons why APIs are refused, as the table of the compatibility page shows them.
 NO_LOGIN: Final = "no authentication: listeners are PLAINTEXT"
 _NO_TRANSACTIONS: Final = "no transactions"
 _NO_ACLS: Final = "no access control"
@@ -46,8 +45,8 @@ _NO_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _NO_TOKEN: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 _ILLEGAL: Final = ErrorCode.ILLEGAL_SASL_STATE
 _DISABLED: Final = ErrorCode.SECURITY_DISABLED
-#: A Kafka 3.9 broker also responds this error while the consumer group protocol is disabled, which
-#: is the default.
+#: UNSUPPORTED_VERSION is also the error of a Kafka 3.9 broker whose consumer group protocol is
+#: disabled, as it is by default.
 _UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION
 
 

@@ -174,8 +174,8 @@ def _sets_rates_of_another(services: Services, resource: Resource) -> bool:
     """Return whether the request changes nothing but another broker's throttle rates.
 
     Any broker accepts a change of another broker's throttle rates, so a dead broker cannot prevent
-    that a throttle is set or removed (R15). Valid rates are valid for every broker, whatever its
-    own configuration.
+    that a throttle is set or removed (R15). Whether a throttle rate is valid does not depend on the
+    broker's other settings.
     """
     name = resource.name
     if resource.type != BROKER_RESOURCE or not (name.isascii() and name.isdigit()):

@@ -45,7 +45,8 @@ class LiveConfigs:
         """Configuration changes also go to the controller, if this broker is the controller.
 
         `on_topics` gets the topics whose configuration changed. `on_every_config` is called if any
-        topic's configuration may have changed, `on_defaults` if the broker's own has changed.
+        topic's configuration may have changed, and `on_defaults` if this broker's configuration has
+        changed.
         """
         self._services = services
         self._replicas = replicas

@@ -1,7 +1,7 @@
 """Levels of this broker's loggers, as configuration of resource type BROKER_LOGGER (KIP-412).
 
-A changed level holds until the process ends, because the store does not keep levels. The errors are
-those of Kafka. Simulated brokers have no loggers.
+A changed level holds until the process ends, because the store does not keep levels. Invalid
+requests get the same errors as from Kafka. Simulated brokers have no loggers.
 """
 
 from __future__ import annotations

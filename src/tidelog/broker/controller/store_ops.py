@@ -1,9 +1,10 @@
 """The nodes of a controller's writes, and how to check afterwards whether a write was made.
 
 A `Unit` is a group of operations that go into one transaction together. The unit's witness is the
-node that shows the outcome when it is read back. The nodes of a `Unit` were written, can still be
-written, or conflict with another client's write (V15, S2). The controller recognizes its own data
-by the controller epoch or fresh topic id in it, and by the node's version. This module does no I/O.
+node that shows the outcome when it is read back. The verdict on a `Unit` is that its nodes were
+written, can still be written, or conflict with another client's write (V15, S2). The controller
+recognizes its own data by the controller epoch or fresh topic id in it, and by the node's version.
+This module does no I/O.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ class TopicUnit(Unit):
         )
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return the outcome; equal data proves this creation, because its topic id is fresh."""
+        """Return the outcome; the fresh topic id in the data proves that this write was made."""
         if node is None:
             return PENDING
         return Written(node.stat.mzxid) if node.data == self._data else Conflict()
@@ -279,12 +280,12 @@ class RequestUnit(Unit):
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written if the node exists or is gone as wanted, whichever client did that."""
+        """Return written if the node was created or deleted as wanted, by whichever client."""
         return Written() if (node is not None) == self._present else PENDING
 
 
 class EntriesUnit(Unit):
-    """The write of the entries that remain in `/admin/reassign_partitions` or the queue."""
+    """The write of the entries that remain in `/admin/reassign_partitions` or its queue."""
 
     __slots__ = ("_data", "_expected")
 
@@ -491,7 +492,8 @@ def _assignment(topic: Topic) -> TopicAssignment:
 def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
     """Return the writes of a removal: first the topic's node with the requests that fit.
 
-    A removal request that outlives the first transaction names a partition that no longer exists.
+    If removal requests do not fit into the first transaction, the rest name partitions that no
+    longer exist.
     """
     name = write.topic.name
     first: Unit = AssignmentUnit(index, write.topic)

@@ -403,7 +403,7 @@ def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:
 
 
 def _is_replaced(topic: Topic, node: Node) -> bool:
-    """Return whether the node belongs to another topic, created after this one was deleted (V23).
+    """Return whether the node belongs to a later topic of the same name (V23).
 
     The nodes of the deleted and the new topic may have the same version, because each node begins
     at version 0.

@@ -1,8 +1,8 @@
 """A controller's term: the state that a controller loses when its term ends.
 
-The winner of an election creates the term; this module makes no decision. Reads wait for an
-unreachable store as long as the term lasts. This module also reports published changes to logs and
-traces.
+The winner of an election creates the term, and the controller of the term makes all decisions.
+Reads wait for an unreachable store as long as the term lasts. This module also reports published
+changes to logs and traces.
 """
 
 from __future__ import annotations

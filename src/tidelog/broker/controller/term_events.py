@@ -73,7 +73,7 @@ class TermEvents:
         self._turn = TurnTimes(noticed_ms, now_ms)
 
     def begins(self) -> None:
-        """Note the beginning of a decision, and of the turn if no watch announced a change."""
+        """Note that a decision begins, and its turn too if no watch announced a change."""
         if self._turn.decided_ms:
             now_ms = self._now_ms()
             self._turn = TurnTimes(now_ms, now_ms)
@@ -130,7 +130,7 @@ class TermEvents:
                 continue
             broker = image.brokers.get(leader)
             if broker is None:
-                # No controller saw that this former leader left; it may have been the previous
+                # No controller saw this former leader leave; the leader may have been the previous
                 # controller.
                 leaving[leader] = False
             elif broker.is_leaving:

@@ -6,7 +6,7 @@ kind of coordinator decides. `shards` has the partitions that this broker leads,
 leader epoch. `led_partition` sets timers, appends records to the log and reports the outcomes.
 `loading` replays the log.
 
-`group_coordinators` is the only kind of coordinator so far, for `tidelog.group`. `offset_records`
-has the bytes of its records, and `recreated_topics` handles offsets of topics that ended before a
-load.
+`group_coordinators` has the only kind of coordinator so far, that of consumer groups
+(`tidelog.group`). `offset_records` encodes and decodes the records of `__consumer_offsets`, and
+`recreated_topics` handles offsets of topics that ended before a load.
 """

@@ -101,7 +101,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         return await check_topics(self.services, led.shard, led.name)
 
     def leadership_ends(self, shard: GroupPartition) -> None:
-        """Mark each group that loses its coordinator during a rebalance."""
+        """Mark in the trace each group that loses its coordinator during a rebalance."""
         for group in shard.groups.values():
             if isinstance(group, ClassicGroup) and group.state in _REBALANCING:
                 self.services.tracer.mark("coordinator_moved_during_rebalance")
@@ -111,7 +111,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
     def asked(
         self, request: Request[Any], group_id: str, message: Any = None, **client: str
     ) -> Asked[Any]:
-        """Return a coordinator's request about one group.
+        """Return the coordinator's form of a request about one group.
 
         `message` is the group's part of a request about several groups, and `client` are the
         client's fields of a JoinGroup.

@@ -50,7 +50,7 @@ class TopicSettings(NamedTuple):
 
 
 class _Gathered(NamedTuple):
-    """A gathered append that is not written yet; an append too large for a batch has no records."""
+    """An append that is not written yet; `records` is empty if no batch can hold the append."""
 
     number: int
     records: tuple[NewRecord, ...]

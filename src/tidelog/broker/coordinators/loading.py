@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
 
-#: A function that returns the record of a key, a value and headers, or None for an unknown kind of
-#: record. The function raises ProtocolError for bytes that cannot be decoded as a record.
+#: A function that decodes a record from key, value and headers, and returns None for an unknown
+#: kind of record. The function raises ProtocolError for bytes that cannot be decoded as a record.
 Decode = Callable[[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]], Any]
 
 #: Number of records that a load replays in one turn of the event loop; so many take a few

@@ -97,7 +97,7 @@ async def _judge(
     core: GroupPartition,
     suspects: _Suspects,
 ) -> bool:
-    """Report ended incarnations to `core`; return whether this broker's metadata is behind.
+    """Report ended topics and partitions to `core`; return whether the broker's metadata lags.
 
     Raises StoreError if the store cannot be read. If a topic's node cannot be decoded, its offsets
     stay, and clients do not get the offsets while the broker's metadata has another topic of the
@@ -164,7 +164,7 @@ def _judge_one(
     partition: TopicPartition,
     committed: PartitionIncarnation,
 ) -> bool:
-    """Report an incarnation that has ended; return whether `view` has an earlier incarnation.
+    """Report an ended partition incarnation; return whether `view` has an earlier incarnation.
 
     The coordinator does not wait for a topic that the broker's metadata lacks, because the topic
     may be about to be deleted. The coordinator waits neither for a partition whose state the

@@ -49,8 +49,8 @@ _FEW_BROKERS_MS: Final = 15_000
 _TIMEOUT_MS: Final = 5_000
 #: A new producer id is taken long before the sequence numbers run out.
 _MAX_SEQUENCE: Final = 1 << 30
-#: Retriable errors, after which the same batch is sent again. After any other error the leader
-#: would never accept the batch.
+#: Retriable errors, after which the same batch is sent again. After an error that is not retriable,
+#: the leader would never accept the batch.
 _PASSING: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

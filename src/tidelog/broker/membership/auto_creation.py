@@ -120,7 +120,7 @@ class AutoCreation:
                 del self._asked[name]
 
     def _answered(self, result: CreatableTopicResult) -> None:
-        """Report a refusal in the log, and to clients that look for a coordinator.
+        """Log why a creation failed, and report the reason to clients that look for a coordinator.
 
         Clients that look for a coordinator ask repeatedly, so the broker does not log the same
         reason twice in a row.

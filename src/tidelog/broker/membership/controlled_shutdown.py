@@ -71,7 +71,7 @@ class ControlledShutdown:
         self._log(logging.WARNING, f"stopping although this broker {self._led()}")
 
     def give_up(self) -> None:
-        """Give up: after a second signal to stop, the broker does not wait for other leaders."""
+        """Give up the wait for other brokers to lead, after a second signal to stop."""
         self._given_up = True
         self._stop_waiting("a second signal ended the wait")
 

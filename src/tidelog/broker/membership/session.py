@@ -10,8 +10,8 @@ drop brokers that a response does not list.
 
 A session may expire at any moment of a registration or of the start. Before the start has
 registered, an expiry only opens a new session, as listeners and log directories are not ready yet.
-After the registration, the broker reads again what it read at the start in a session that expired.
-A registration waits for no log directory, so a directory that hangs does not prevent it.
+After the registration, the broker repeats the reads of the start that were made in an expired
+session. A registration waits for no log directory, so a directory that hangs does not prevent it.
 """
 
 from __future__ import annotations
@@ -241,8 +241,8 @@ class Session:
                     ]
                 )
             except OlderStoreError:
-                # The other broker that leads a partition may stay registered until its session
-                # expires.
+                # The broker that leads a partition in the older store may be dead, but stays
+                # registered until its session expires.
                 if services.clock.monotonic_ms() >= deadline_ms:
                     raise
                 await services.tasks.sleep(RETRY_MS)

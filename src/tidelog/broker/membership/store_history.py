@@ -4,7 +4,7 @@ A broker stamps the store: with each registration, and before a clean stop, it w
 own. The broker's log directories keep the transaction id of the last stamp. A store whose stamp is
 older than that of the log directories was restored from a copy. Replicas that a restored store
 records as in sync may lack acknowledged records. After an unclean stop, or without a stored
-transaction id, the broker also compares leader epochs: none in its logs may be above the store's.
+transaction id, the broker also checks that no leader epoch in its logs is above the store's.
 
 A broker that finds an older store registers without proof of a clean shutdown, and marks the store
 in the same transaction. The transaction that marks an older store also fences a controller that
@@ -92,8 +92,8 @@ class StoreHistory:
     def heard_of(self, mark: str) -> bool:
         """Note a mark of a restored store; return whether this broker did not know the mark.
 
-        A later copy of a marked store has the same mark. A mark that is older than a copy of the
-        store says nothing about the records that the copy lacks.
+        A later copy of a marked store has the same mark. A mark that the store had before it was
+        copied does not show that the copy lacks records.
         """
         if not mark or mark in self.marks:
             return False
@@ -111,7 +111,7 @@ class StoreHistory:
         return self.seen
 
     async def _why_older(self, found: int) -> str:
-        """Return the evidence that the store is older, empty if it is not older."""
+        """Return the evidence that the store is older than this broker's logs, or an empty text."""
         identity = self._services.identity
         if self.seen > found:
             there = f"of transaction {found}" if found != NO_STAMP else "missing"

@@ -27,8 +27,8 @@ _API_VERSIONS_VERSION: Final = 3
 _PURPOSE: Final = "commands"
 _TIMEOUT_MS: Final = 2_000
 _RETRY_MS: Final = 50
-#: Number of refusals after which the broker checks whether the controller serves the request; so
-#: many refusals take a second or more.
+#: Number of refusals after which the broker checks whether the controller knows RequestCommands; so
+#: many refusals take at least a second.
 _REFUSALS: Final = 20
 
 

@@ -185,7 +185,7 @@ class _LeaderAndIsr:
             )
 
     def _was_refused(self, command: _Command) -> bool:
-        """Return whether the disk refused to create this replica, and none exists here since.
+        """Return whether the disk refused to create this replica, which is still missing.
 
         A replica that the disk refused to create may be created empty, because no record was
         committed while it counted in the ISR.
@@ -216,11 +216,12 @@ class _LeaderAndIsr:
         """Wait until every log whose role changes is quiet.
 
         So appends planned under the old leader epoch are written before the new epoch begins (V31).
-        A leader that would continue under the new epoch stops if it got an append meanwhile.
+        A leader that continues under the new epoch must still end its current role if an append
+        arrived during the wait.
         """
         while busy := [partition for partition in self.changing if not partition.is_quiet()]:
             for partition in busy:
-                # Only a leader that continues under the new epoch still has its role here.
+                # At this point only a leader that continues under the new epoch still has a role.
                 partition.rest(leads_on=True)
             for partition in busy:
                 await partition.quiet()

@@ -83,7 +83,7 @@ def of_frame(frame: memoryview, members: Members) -> int | None:
 
 
 def standing(peer: str, claimed: int | None, client_id: str | None, members: Members) -> Standing:
-    """Return the `Standing` of a connection that has sent requests.
+    """Return the strength of a connection's claim to be a broker's, by its requests so far.
 
     `claimed` is the broker named by a request that only brokers send, `UNNAMED` if it named none,
     or None without such a request. `client_id` is the client id of the last request.

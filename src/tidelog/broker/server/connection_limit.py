@@ -3,10 +3,10 @@
 As in Kafka, an inter-broker listener that clients do not use accepts every connection. At the
 limit, the longest idle connection of a client is closed in favour of a new connection. If clients
 and brokers share one listener, a new connection at the limit is on trial until its first request,
-ApiVersions aside. If the first request on trial is a broker's (`broker_claims`), a client's
-connection is closed instead. A connection on trial is closed if its first request is a client's, or
-if no request comes within `TRIAL_MS`. If more than `MAX_TRIALS` connections are on trial, the
-broker closes the oldest of the host with most; hosts of brokers come last.
+ApiVersions aside. If the first request of a connection on trial is a broker's (`broker_claims`), a
+client's connection is closed instead. A connection on trial is closed if its first request is a
+client's, or if no request comes within `TRIAL_MS`. If more than `MAX_TRIALS` connections are on
+trial, the broker closes the oldest of the host with most trials, brokers' hosts last.
 
 Connections of brokers count toward the limit, too. If no client's connection is left, the broker
 closes the connection with the weakest claim to be a broker's. At most `MAX_CLAIMED` connections may
@@ -34,8 +34,8 @@ from tidelog.broker.server.timers import Timeout, TimerWheel
 from tidelog.core.ports import FrameHandler, Tracer
 from tidelog.wire.registry import API_VERSIONS
 
-#: Milliseconds that a connection may be on trial without a request that shows its sender; brokers
-#: send such a request at once.
+#: Milliseconds that a connection may be on trial without a request that shows whether a broker sent
+#: it; brokers send such a request at once.
 TRIAL_MS: Final = 5_000
 #: Maximum number of connections whose first request decides whether they stay open; each costs a
 #: descriptor and a small buffer. The number equals a listener's backlog, which one turn of the
@@ -112,7 +112,7 @@ class ConnectionLimit:
         return len(self._connections) - len(self._trials) - len(closing)
 
     def _end_a_trial(self) -> None:
-        """Close the oldest connection on trial of the host with most, brokers' hosts last."""
+        """Close the oldest connection of the host with most connections on trial, brokers last."""
         is_host_of = self._members.is_host_of
         host = max(
             self._trials_of, key=lambda each: (not is_host_of(-1, each), len(self._trials_of[each]))

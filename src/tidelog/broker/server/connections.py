@@ -434,7 +434,7 @@ class Connection:
             parts = encode_response(
                 header.api_key, header.api_version, header.correlation_id, message
             )
-        except SchemaError as error:  # a defect; later responses must not overtake it
+        except SchemaError as error:  # a defect: no later response may overtake this response
             name = f"{API[header.api_key].name} version {header.api_version}"
             self._dispatcher.unexpected(f"the answer to {name} of {self.peer}", error)
             self.close(f"internal error in {name}")

@@ -66,8 +66,8 @@ class Dispatcher:
         """Return the ranges of the ApiVersions response, derived from the served APIs.
 
         The response has tidelog's own APIs only for clients that know their keys (G5). Clients that
-        do not know tidelog's keys also get no GetReplicaLogInfo: no release of Kafka with ZooKeeper
-        has it, and kafka-python fails if the response names it.
+        do not know tidelog's API keys do not see Kafka's GetReplicaLogInfo either: Kafka with
+        ZooKeeper lacks this API, and kafka-python fails if the response names it.
         """
         return [
             ApiVersion(key, entry.card.first_advertised_version, entry.card.max_version)
@@ -78,8 +78,8 @@ class Dispatcher:
     def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request[Any]) -> Pending:
         """Run an async handler, whose return value is the response.
 
-        An error is handled as in any other handler (`request_failed`); a broken invariant halts the
-        broker.
+        If the handler raises an error, `request_failed` makes the response, as for other handlers;
+        a broken invariant halts the broker.
         """
         pending = Pending()
 

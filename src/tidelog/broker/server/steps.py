@@ -32,8 +32,8 @@ GO_ON = _GoOn()
 def before(check: Before) -> Step:
     """Return the step that calls `check` before each request begins.
 
-    If `check` returns a response, the handler and the inner steps are skipped. The outer steps
-    handle a response of `check` like any other response.
+    If `check` returns a response, the handler and the inner steps are skipped. Outer steps handle a
+    response from `check` like a response from the handler.
     """
 
     def around(served: Served) -> Served:

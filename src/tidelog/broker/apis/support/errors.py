@@ -3,9 +3,10 @@
 A response whose version has its own `error_code` carries the error there. A response without its
 own `error_code` carries the error in an entry for each part of the request. The parts of a request
 are the elements of its first array; with nested entries, they are the elements of the first array
-inside those entries. Kafka's `getErrorResponse` methods also put the error into these fields.
+inside those entries. Kafka's `getErrorResponse` methods fill the same fields of a response as this
+module.
 
-A module whose API needs more than these derived responses has an `error_response` of its own.
+A module whose API needs more than the derived error responses has an `error_response` of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from tidelog.wire.messages.renew_delegation_token import RenewDelegationTokenRes
 from tidelog.wire.registry import API
 from tidelog.wire.schema import NamedField, fields_of
 
-#: APIs whose entries carry the error in addition to the response's own field, as in Kafka.
+#: APIs whose error responses carry the error in each entry and also in the response's own field, as
+#: in Kafka.
 _ENTRIES_TOO: Final = {registry.FETCH, registry.ELECT_LEADERS}
 _ERRORS: Final = ("error_code", "partition_error_code")
 _MESSAGE: Final = "error_message"
@@ -96,11 +98,11 @@ class _Shape:
     message: str | None
     #: The first array whose elements can hold an error.
     entries: NamedField | None
-    #: Values of the struct's other fields.
+    #: Values that an error response puts into the struct's other fields.
     values: dict[str, Any]
 
     def struct(self, error: ErrorCode, message: str | None, others: dict[str, Any]) -> Any:
-        """Return a struct that carries the error, and `others` as values of its other fields."""
+        """Return a struct with the error in its error field, and `others` in its other fields."""
         values = others | self.values
         if self.error is not None:
             values[self.error] = error
@@ -137,7 +139,7 @@ def _entries(
     error: ErrorCode,
     message: str | None,
 ) -> list[Any]:
-    """Return a response field's entries, each with the error for one of these request parts."""
+    """Return the entries of a response's array: an error for each part of the request."""
     assert isinstance(field.spec.element, type)
     shape = _shape(field.spec.element, version)
     entries = []
@@ -165,12 +167,13 @@ def _parts(asked: Any, version: int) -> Sequence[Any]:
 
 @cache
 def _names(entry_class: type, part_class: type) -> tuple[tuple[str, str | None], ...]:
-    """Return pairs of field names: in the response's entry, and in the part of the request.
+    """Return pairs: a field's name in the response's entry, and its name in the request's part.
 
-    The second member of a pair is None if the request part itself is the value.
+    The second name of a pair is None if the part of the request is itself the value, not a struct.
 
-    The pairs cover the first field of the request part, which may have another name in the entry.
-    The pairs also cover all following strings and ids that the entry has, too.
+    The pairs include the first field of the request's part, even if that field has another name in
+    the response's entry. The pairs also include every later string or id of the request's part that
+    the entry has, too.
     """
     free = {
         each.name: each.spec.kind

@@ -141,7 +141,7 @@ async def _move_aside(
 
 
 async def _topic_ids(services: Services, topics: Iterable[str]) -> Mapping[str, TopicId]:
-    """Return the ids of those topics that exist; wait until the store is readable (S3)."""
+    """Return the ids of the topics that still exist; wait until the store is readable (S3)."""
     names = list(topics)
     paths = [layout.topic_path(name) for name in names]
     nodes = await store_access.read_all(services, paths)

@@ -70,8 +70,8 @@ class Relinquishing:
         self._services = services
         self._give_up = give_up
         self._is_asking = False
-        #: Returns the replicas to check after the current request, because damage was found during
-        #: it.
+        #: Returns the replicas to check after the current request, because a read found damage
+        #: meanwhile.
         self._found_meanwhile: Callable[[], Sequence[Partition]] | None = None
         self._is_closed = False
         #: The requests and reports about full and slow directories.
@@ -109,7 +109,7 @@ class Relinquishing:
 
     def directory_unfit(self, partitions: Sequence[Partition]) -> None:
         """Give up leaderships in full and slow directories, unless requested a moment ago."""
-        if self._may_ask() and not self._is_asking:  # else the next disk probe sends a request
+        if self._may_ask() and not self._is_asking:  # the next disk probe sends a skipped request
             self._begin([], [], self.unfit.due(partitions, []))
 
     def directory_fit(self) -> None:

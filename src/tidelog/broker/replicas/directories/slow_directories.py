@@ -158,7 +158,7 @@ class SlowDirectories:
         )
 
     def _is_fast(self, directory: LogDirectory, slow_path: str) -> bool:
-        """Return whether a directory has been fast since the other, at `slow_path`, became slow."""
+        """Return whether a directory proved fast after the directory at `slow_path` became slow."""
         before = self._counts[slow_path].get(directory.path)
         return (
             before is not None

@@ -1,9 +1,9 @@
 """One fetch that this broker serves: its reads and its wait.
 
-The fetch looks at the dirty partitions of its session, and `fetch_checks` decides whether it may
-read them. The fetch reads each log up to the end that the session may see. The fetch responds when
-it has enough data, or at its timeout. The budget of unread responses grants how much a fetch may
-read; a fetch without a grant waits for its turn. A partition learns its follower's fetch offset
+The fetch examines the changed partitions of its session, and `fetch_checks` decides whether they
+may be read. The fetch reads each log up to the end that the session may see. The fetch responds
+when it has enough data, or at its timeout. The budget of unread responses grants how much a fetch
+may read; a fetch without a grant waits for its turn. A partition learns its follower's fetch offset
 before the read, so the response carries the new high watermark.
 """
 
@@ -171,7 +171,7 @@ class DelayedFetch:
     def abandoned(self) -> None:
         """Respond with nothing, because a later fetch of the session has arrived.
 
-        The partitions that this fetch examined stay dirty for the next fetch (V61).
+        The partitions that this fetch examined stay marked as changed for the next fetch (V61).
         """
         session = self._session
         for item in self._answers:
@@ -223,7 +223,7 @@ class DelayedFetch:
             self._services.tracer.mark("throttled_fetch_resumed")
 
     def _look_again(self) -> bool:
-        """Examine the dirty partitions during a wait; return whether the fetch responds."""
+        """Examine the changed partitions during a wait; return whether the fetch responds."""
         if self._answered or self._reads.under_way or self._turn is not None:
             return False
         self._read(final=False)
@@ -274,7 +274,7 @@ class DelayedFetch:
     def _read(
         self, final: bool, checked: Checked = _NONE_CHECKED, granted_bytes: int | None = None
     ) -> None:
-        """Examine the dirty partitions; set `_answered` when the response is complete.
+        """Examine the changed partitions; set `_answered` when the response is complete.
 
         `granted_bytes` limits the read; None means as much as the budget of unread responses
         grants.
@@ -345,7 +345,8 @@ class DelayedFetch:
     def _wait_for_bytes(self, missing_bytes: int) -> None:
         """Wait until `missing_bytes` have arrived, or until a directory in `_held` may be read.
 
-        A waiting fetch holds no records: the partitions with records stay dirty and are read again.
+        A waiting fetch holds no records: partitions with records stay marked as changed and are
+        read again.
         """
         self._missing_bytes = missing_bytes
         for directory in self._held:

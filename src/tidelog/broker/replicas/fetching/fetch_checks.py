@@ -31,8 +31,7 @@ class Refusal(NamedTuple):
 
     error: ErrorCode
     diverging: EpochEnd | None = None
-    #: Set if this broker leads the partition; the response to the refused read then carries its
-    #: offsets.
+    #: Set if this broker leads the partition; a refusal then carries the partition's offsets.
     partition: Partition | None = None
 
 
@@ -94,8 +93,8 @@ def note_follower(
     """Report a follower's progress to the partition (V60); return the partition if it may be read.
 
     Returns None if the fetch will be refused, because the fetch offset of a diverging log does not
-    prove the follower's progress. The fetch then tries to read the partition, and responds with the
-    reason for a refusal.
+    prove the follower's progress. The follower learns the reason for a refusal from the response,
+    when the fetch tries to read the partition.
     """
     partition = readable(replicas, session, item)
     if isinstance(partition, Refusal):

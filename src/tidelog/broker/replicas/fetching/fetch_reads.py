@@ -1,4 +1,4 @@
-"""The reads from disk of one fetch, with their shares of the budget and of their directories.
+"""The reads from disk of one fetch, as counted in the response budget and for each directory.
 
 A fetch reserves the bytes of its reads until its response leaves or its connection is closed; no
 part of the broker keeps them longer. A directory counts a read until the disk has completed it.

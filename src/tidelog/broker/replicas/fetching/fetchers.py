@@ -217,7 +217,7 @@ class Fetcher(FetchOrder):
             self._recovery.cancel()
 
     def append_done(self, followed: FollowedPartition) -> None:
-        """Note the end of a slow append; the partition may be fetched if it reported so."""
+        """Note the end of a slow append, after which the partition may be ready for a fetch."""
         self._appending.pop(followed, None)
         if self._wait is None or not self._appending:
             self._stop_waiting()

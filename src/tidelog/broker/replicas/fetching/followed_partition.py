@@ -85,7 +85,7 @@ class FetchOrder(ABC):
 
     @abstractmethod
     def append_done(self, followed: FollowedPartition) -> None:
-        """Note the end of a slow append; the partition may be fetched if it reported so."""
+        """Note the end of a slow append, after which the partition may be ready for a fetch."""
 
     def ready(self, followed: FollowedPartition) -> None:
         """Start to fetch a partition from a position that the session does not know."""
@@ -362,8 +362,8 @@ class FollowedPartition:
             self._services.tracer.mark("follower_behind_leader_epoch")
         elif error == ErrorCode.UNKNOWN_LEADER_EPOCH:
             self._services.tracer.mark("follower_ahead_of_leader_epoch")
-            # The response may have waited long behind a slow read. By the time of the response the
-            # leader has its role, and needs the next fetch to keep this follower in sync (F7).
+            # The response may have waited long behind a slow read. When the error arrives, the
+            # leader has taken its role, and needs a fetch soon to keep this follower in sync (F7).
             delay_ms -= min(self._services.clock.monotonic_ms() - self.sent_ms, delay_ms)
         self._services.tracer.event(
             "fetch_backoff",

@@ -3,8 +3,8 @@
 Partitions that the throttle skips wait in the session, so that later fetches need not examine each
 of them. Skipped partitions come first when the rate allows reads again. After its read each
 partition goes to the end of the queue, so all partitions get their turn. The bytes of a response
-count against the throttle when the response leaves. During one examination of the session, bytes
-already read also count, so only one read exceeds the rate, not one read per partition.
+count against the throttle when the response leaves. While a fetch examines its session, bytes that
+it has read also count, so only one of its reads can exceed the rate.
 """
 
 from __future__ import annotations

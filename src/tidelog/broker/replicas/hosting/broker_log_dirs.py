@@ -32,7 +32,8 @@ class BrokerLogDirs:
         self.failed: dict[str, StorageError] = {}
         #: Replicas in directories that failed at run time (D4).
         self.offline: dict[TopicPartition, OfflineReplica] = {}
-        #: Topic ids of new replicas that the disk refused to create (D3); none was hosted since.
+        #: Topic ids of new replicas that the disk refused to create (D3) and that are still
+        #: missing.
         self.refused_new: dict[TopicPartition, TopicId] = {}
         #: Sizes in bytes of the replicas that a directory held when it failed at run time, by path.
         self._held_by_failed: dict[str, dict[TopicPartition, int]] = {}

@@ -1,8 +1,8 @@
 """The services of the broker that the role of a replica may use.
 
 `TopicCoordinators` are the coordinators of an internal topic, for example the topic of group
-offsets. They must learn of the roles that replicas of this topic take. The broker registers the
-coordinators under their topic.
+offsets. The coordinators must learn of the roles that replicas of their internal topic take. The
+broker registers the coordinators under their topic.
 """
 
 from __future__ import annotations

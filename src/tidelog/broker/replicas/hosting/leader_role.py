@@ -104,7 +104,7 @@ class LeaderRole(Role):
             self._syncs.start()
 
     def _await_skipped_batches(self) -> None:
-        """Expect batches that the former leader refused, unless this leader lacks records (V38).
+        """Expect resent batches that the former leader refused, except in a leader recovery (V38).
 
         The first leader of a partition expects no refused batches, because the partition had no
         former leader.
@@ -231,8 +231,8 @@ class LeaderRole(Role):
     ) -> None:
         """Note that a follower has this log up to `fetch_offset` (V60), perhaps on disk (V69).
 
-        `reads` are the pending reads for that follower's fetches (F5). The call has no effect for a
-        follower that `check_follower` refuses.
+        `reads` are the pending reads for the fetches of this follower (F5). The call has no effect
+        for a follower that `check_follower` refuses.
         """
         core = self.core
         if self._log.log_end_offset != core.log_end_offset:
@@ -364,13 +364,13 @@ class LeaderRole(Role):
     # changes of the ISR
 
     def change_sent(self, change: IsrChange) -> None:
-        """Note that a change is sent now, which `core.is_to_be_sent` must allow."""
+        """Note that an ISR change is sent now, which `core.is_to_be_sent` must allow."""
         if self.core.isr.in_flight and change == self.core.isr.queued:
             leader_effects.note_supersession(self._services.tracer, self._partition, self.core)
         self.core.change_sent(change)
 
     def change_unanswered(self, change: IsrChange, held_ms: int = 0) -> None:
-        """Note that the request for a change got no response that settles the change."""
+        """Note that the request for an ISR change got no response that settles the change."""
         now_ms = self._services.clock.monotonic_ms()
         self.run(self.core.change_unanswered(change, now_ms, held_ms))
 
@@ -382,7 +382,7 @@ class LeaderRole(Role):
         partition_epoch: int,
         has_eligible: bool = False,
     ) -> None:
-        """Take over the state in the controller's response to a change."""
+        """Take over the state in the controller's response to an ISR change."""
         now_ms = self._services.clock.monotonic_ms()
         effects = self.core.change_accepted(
             change, isr, leader_epoch, partition_epoch, now_ms, has_eligible
@@ -392,7 +392,7 @@ class LeaderRole(Role):
         self.run(effects)
 
     def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
-        """Note that the controller refused a change."""
+        """Note that the controller refused an ISR change."""
         leader_effects.mark_refusal(self._services.tracer, self._partition, change, error)
         self.run(self.core.change_refused(change, error, self._services.clock.monotonic_ms()))
 

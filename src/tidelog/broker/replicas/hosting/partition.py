@@ -69,7 +69,7 @@ class Partition:
         self.log = log
         self.topic_partition = log.topic_partition
         known = watermark.on_follower(high_watermark, log.log_start_offset, log.log_end_offset)
-        #: The current role; each role that begins or ends is a new object.
+        #: The current role; a new role is always a new object.
         self.role: Role = NoRole(services, log, NO_EPOCH, known)
         #: The leader epoch of the last obeyed command, which stays when the role ends (V30).
         self.leader_epoch = NO_EPOCH

@@ -135,7 +135,7 @@ class PartitionWatchers:
         return self._followers
 
     def unwatch(self, watcher: FetchWatcher) -> None:
-        """Stop reporting to one partition of a fetch session, if it was watching."""
+        """Stop reporting the changes of a partition to `watcher`, a fetch session's partition."""
         self._followers.pop(watcher, None)
         self._consumers.pop(watcher, None)
 

@@ -44,7 +44,7 @@ class KnownOffset(NamedTuple):
 
 
 class Role:
-    """The behaviour of a replica under its current role; this class does not lead.
+    """The behaviour of a replica in its current role; a role of this base class does not lead.
 
     Subclass `LeaderRole` leads. Only `Partition` and `RoleChanges` begin and end roles.
     """
@@ -83,8 +83,8 @@ class Role:
 
         `now_ms` is wall-clock time. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS
         for acks=-1 (V64), or a refusal of the log. A batch with large compressed content is planned
-        later, and so are all batches behind it. The returned completion gets the error of a batch
-        that is planned later. After a retriable refusal the replica expects that an idempotent
+        later, and so are all batches behind it. A batch that is planned later reports its error in
+        the returned completion. After a retriable refusal the replica expects that an idempotent
         producer resends the batch (V38).
         """
         return self.plan(records, acks, now_ms, None)
@@ -119,8 +119,8 @@ class Role:
     ) -> None:
         """Note that a follower has this log up to `fetch_offset` (V60), perhaps on disk (V69).
 
-        `reads` are the pending reads for that follower's fetches (F5). The call has no effect for a
-        follower that `check_follower` refuses.
+        `reads` are the pending reads for the fetches of this follower (F5). The call has no effect
+        for a follower that `check_follower` refuses.
         """
 
     def delete_records_before(self, offset: int) -> int:
@@ -167,7 +167,7 @@ class Role:
         """Note that the leader sends an ISR change now, which `core.is_to_be_sent` must allow."""
 
     def change_unanswered(self, change: IsrChange, held_ms: int = 0) -> None:
-        """Note that no response to the request for the change settled the change.
+        """Note that the request for an ISR change got no response that settles the change.
 
         `held_ms` is the longest time for which the controller holds the change back (A11).
         """
@@ -180,7 +180,7 @@ class Role:
         partition_epoch: int,
         has_eligible: bool = False,
     ) -> None:
-        """Take over the state in the controller's response to the change."""
+        """Take over the state in the controller's response to an ISR change."""
 
     def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
         """Note that the controller refused the ISR change."""

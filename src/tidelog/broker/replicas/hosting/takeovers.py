@@ -40,8 +40,8 @@ class Takeovers:
         self._events = events
         #: The watched leaderships, in the order in which they began.
         self.watched: dict[Partition, Takeover] = {}
-        #: Number of leaderships begun since no leadership was last watched; one in every `_stride`
-        #: leaderships is watched.
+        #: Number of leaderships that began since the set of watched leaderships was last empty;
+        #: every `_stride`-th leadership is watched.
         self._begun = 0
         self._stride = 1
 
@@ -57,8 +57,7 @@ class Takeovers:
         if (self._begun - 1) % self._stride:
             return
         if len(watched) >= MAX_TAKEOVERS_WATCHED:
-            # Above the limit every second watched leadership is no longer watched, so the sample
-            # stays even.
+            # Above the limit, drop every second watched leadership, so that the sample stays even.
             for skipped in list(watched)[1::2]:
                 del watched[skipped]
             self._stride *= 2

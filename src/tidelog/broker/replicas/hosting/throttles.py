@@ -57,8 +57,8 @@ class ReplicationThrottles:
         #: A version number, increased by each change of settings after which the leader may
         #: throttle fewer followers.
         self.settings_number = 0
-        #: A version number, increased by each change, other than fetched records, after which more
-        #: replicas here may have to wait before they fetch.
+        #: A version number, increased when more replicas here may have to wait before they fetch;
+        #: fetched records alone do not increase the number.
         self.hold_number = 0
         #: Called when the follower's side has changed, to look again at the partitions that are not
         #: fetched.
@@ -112,8 +112,8 @@ class ReplicationThrottles:
     ) -> bool:
         """Apply the reassignment in a new role: its rate, and which added replicas pause.
 
-        Returns whether the reassignment has changed. If the leader epoch is new, the caller ignores
-        the returned value, because leader and follower then check the throttle anyway.
+        Returns whether the reassignment has changed. Under a new leader epoch the caller ignores
+        this method's result, because leader and follower then check the throttle anyway.
         """
         added = tuple(state.adding_replicas) if state.throttle else ()
         is_news = added != self._added.pop(topic_partition, ())

@@ -42,7 +42,7 @@ class AlterPartitionManager(IsrChangeQueue):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._in_flight = False
-        #: Number of the current request; the next field names its controller: (epoch, broker id).
+        #: Number of the current request; `_asked` is the request's controller: (epoch, broker id).
         self._attempt = 0
         self._asked: tuple[int, int] = (-1, -1)
         self._awaited: _Sent = {}

@@ -39,7 +39,7 @@ TopicKey = TopicId | str
 
 
 class RequestedChange(NamedTuple):
-    """One change of a request."""
+    """One ISR change in an AlterPartition request."""
 
     topic_id: TopicId
     topic_partition: TopicPartition
@@ -78,7 +78,7 @@ class ControllerVersions:
         return self._doubted == controller and self._known != controller
 
     def learn(self, controller: tuple[int, int], response: ApiVersionsResponse) -> None:
-        """Take over the version range that the controller reports; (0, -1) if it serves none."""
+        """Take over the controller's version range of AlterPartition; (0, -1) if there is none."""
         ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
         self._known, self._served = controller, ranges.get(ALTER_PARTITION, (0, -1))
 

@@ -62,7 +62,7 @@ class _Write:
 
 
 class _Reading(NamedTuple):
-    """The nodes from which some changes are decided, as read before a transaction."""
+    """State nodes, topic nodes and broker epochs, as read before a transaction with ISR changes."""
 
     states: Mapping[TopicPartition, Node | None]
     topics: Mapping[str, Node | None]

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _FIRST_PAUSE_MS: Final = 50
 _LONGEST_PAUSE_MS: Final = 5_000
 #: Maximum number of reads left to copy when the current log pauses; so few reads take some
-#: milliseconds on any disk. `_THROTTLED_TAIL_READS` is for moves with a throttle, which does not
-#: delay the last reads.
+#: milliseconds on any disk. `_THROTTLED_TAIL_READS` is the maximum for moves with a throttle,
+#: because the throttle does not delay the last reads.
 _TAIL_READS: Final = 4
 _THROTTLED_TAIL_READS: Final = 1
 

@@ -222,7 +222,8 @@ class DirectoryMoves:
     ) -> LogDirectory | None:
         """Return the directory requested before the replica existed, if the directory is good.
 
-        A requested directory counts for one creation, so this method forgets the request.
+        The requested directory applies to one creation of the replica only, so this method forgets
+        the request.
         """
         path = self._preferred.pop(topic_partition, None)
         if path is None:
