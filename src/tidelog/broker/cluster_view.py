@@ -1,10 +1,10 @@
 """This broker's view of the cluster: live brokers, topics, leaders (V82).
 
 Only the controller's UpdateMetadata requests fill the view, so clients see nothing but published
-state. A full request (type 2) replaces the whole view: a new controller sends one, and each new
-registration gets one. So a deleted topic disappears with the next full request, even if this broker
-missed the deletion. The last view stays in force until a full request arrives, even after this
-broker lost its session.
+state. A full request (type 2) replaces the whole view: each new controller sends a full request,
+and each new registration gets a full request. So a deleted topic disappears with the next full
+request, even if this broker missed the deletion. The last view stays in force until a full request
+arrives, even after this broker lost its session.
 
 A LeaderAndIsr request may bring a new leader before the UpdateMetadata of the same decision. The
 view keeps a leader from a LeaderAndIsr aside until an UpdateMetadata shows that leader, for hints
@@ -89,7 +89,7 @@ class Gone(NamedTuple):
     #: Ids of the ended topics by name; the name may belong to a new topic now.
     topics: dict[str, TopicId]
     #: Ended partitions of existing topics, with their first leader epochs; includes partitions that
-    #: were added again since (V71).
+    #: were added again later (V71).
     partitions: dict[TopicPartition, int]
 
 

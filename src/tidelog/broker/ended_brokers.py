@@ -68,7 +68,7 @@ class EndedBrokers:
         }
 
     def kept(self, now_ms: int) -> Mapping[int, BrokerInfo]:
-        """Return the brokers that left the live brokers within `KEPT_MS`; forget earlier ones."""
+        """Return the brokers that left the live brokers within `KEPT_MS`; forget older entries."""
         for broker_id in [
             broker_id
             for broker_id, (_, since_ms) in self._gone.items()

@@ -200,7 +200,7 @@ class HeldAnswers:
         )
 
     def _ended_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when a successor of an ended leader in the response is expected, or None."""
+        """Return until when successors of the response's ended leaders are expected, or None."""
         expected = self._ended.expected(now_ms, self._max_ms())
         if not expected:
             return None

@@ -290,12 +290,12 @@ class Peers:
         return self._silent_ms.get(broker_id)
 
     def look(self) -> None:
-        """Find ended connections before the event loop reports the end; report the brokers."""
+        """Find ended connections before the event loop reports the end; report their brokers."""
         for connection in self._connections.values():
             connection.look()
 
     def view_changed(self) -> None:
-        """Forget the silence of unregistered brokers, which the cluster knows to be gone."""
+        """Forget the owed responses of unregistered brokers, which the cluster knows to be gone."""
         for broker_id in [
             broker_id for broker_id in self._silent_ms if not self._view.is_alive(broker_id)
         ]:

@@ -48,8 +48,8 @@ class Identity:
         #: registration.
         self.broker_epoch = NO_BROKER_EPOCH
         #: Epoch of the latest registration of this process; fetches carry it even after the
-        #: registration expired. A leader would count a fetch without a broker epoch for whatever
-        #: registration comes next (V63).
+        #: registration expired. A leader would credit a fetch without a broker epoch to the
+        #: broker's next registration (V63).
         self.fetching_epoch = NO_BROKER_EPOCH
         #: The cluster's id; empty until the session is open.
         self.cluster_id = ""

@@ -1,7 +1,7 @@
 """DeleteRecords (key 21), versions 0 to 2: advance the log start of partitions (KIP-107).
 
 Each partition's leader advances its log start at once. The broker responds with the low watermark
-when all live replicas have advanced theirs. At the client's timeout the broker responds
+when every live replica has advanced its log start. At the client's timeout the broker responds
 REQUEST_TIMED_OUT, and the deletion continues. Records of internal topics, and of topics that are
 compacted only, cannot be deleted.
 """

@@ -1,8 +1,9 @@
 """OffsetFetch (key 9), versions 1 to 9: the committed offsets of groups.
 
-A request names one group, from version 8 on several (KIP-709). Offset -1 without an error means
-that the group committed no offset since the topic was last created under this name. Transactions
-are not supported yet, so every committed offset is stable and `require_stable` has no effect.
+A request names one group, and from version 8 on several groups (KIP-709). Offset -1 without an
+error means that the group committed no offset since the topic was last created under this name.
+Transactions are not supported yet, so every committed offset is stable and `require_stable` has no
+effect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23), versions 2 to 4: the end of a leader epoch.
 
 The leader responds with the end of a leader epoch in its log (V32, KIP-320). The response has the
-largest epoch not above the requested one, and its end offset; both are -1 if there is no such
+largest epoch not above the requested epoch, and its end offset; both are -1 if there is no such
 epoch. The latest epoch ends at the log end, also for consumers, as in Kafka. The current leader
 epoch of the request fences its sender (V37).
 """

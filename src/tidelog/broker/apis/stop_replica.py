@@ -2,7 +2,7 @@
 
 A stopped replica loses its role. If the command says so, the broker deletes the replica: its
 directory is renamed first and removed later (V34). A replica obeys a command with its own leader
-epoch or a later one, and always epoch -2, which means the deletion of the topic (V30). A missing
+epoch or a later epoch, and always epoch -2, which means the deletion of the topic (V30). A missing
 replica is no error. The broker refuses a whole StopReplica request for the same reasons as a
 LeaderAndIsr request.
 """

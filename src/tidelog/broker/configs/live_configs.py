@@ -65,7 +65,7 @@ class LiveConfigs:
 
     @property
     def static(self) -> BrokerConfig:
-        """The configuration with which this broker was started, or the last reloaded one."""
+        """The configuration with which this broker was started or that it last reloaded."""
         return self._static
 
     async def open(self) -> None:
@@ -190,7 +190,7 @@ class LiveConfigs:
             self._services.tracer.event("topic_configs_applied", topics=tuple(here))
 
     async def _read_broker_settings(self) -> None:
-        """Apply the stored settings of all brokers and of this broker over the static ones."""
+        """Apply the stored settings of all brokers and of this broker over the static settings."""
         services = self._services
         names = (layout.DEFAULT_ENTITY, str(services.broker_id))
         paths = [layout.config_path(BROKERS, name) for name in names]

@@ -3,8 +3,8 @@
 `elections/balance` decides which leaderships return to preferred replicas, and which brokers must
 catch up first. This module sets the timers for leader rebalancing. The first check of preferred
 replicas comes soon after the controller's election, and later checks follow at each interval. While
-leaderships wait to return, rebalancing steps follow each other a second apart. The schedule ends
-with the controller's term.
+leaderships wait to return to preferred replicas, rebalancing steps follow each other a second
+apart. The schedule ends with the controller's term.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Balancing:
         self._is_over = True
 
     def decided(self) -> None:
-        """Schedule the next step after a decision, while leaderships still wait to return."""
+        """Schedule the next rebalancing step, while leaderships still wait to return."""
         self._report_held_back()
         if self._balance and not self._is_due:
             self._is_due = True

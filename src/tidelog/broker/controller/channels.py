@@ -234,7 +234,7 @@ class Channel:
     def _take_answer(
         self, commands: Commands, request: Outgoing, answer: Any, error: Exception | None
     ) -> bool:
-        """Pass a response on; return False if the request must be sent again."""
+        """Pass a response to the controller; return False if the request must be sent again."""
         if self._closed:
             return False
         if error is not None:
@@ -382,7 +382,7 @@ class Channel:
     def _log_ends_reported(
         self, commands: Commands, request: Outgoing, answer: GetReplicaLogInfoResponse
     ) -> bool:
-        """Pass on the log ends of a broker (E6); return False if the broker must be asked again.
+        """Pass a broker's log ends to the controller (E6); return False to ask the broker again.
 
         The controller must request the log ends again if the broker responded for another
         registration, or could not read some logs.
@@ -455,7 +455,7 @@ class Channels:
         self.services = services
         self.events = events
         self.sender = sender
-        #: Takes the responses of brokers as events.
+        #: Called with each broker's response, as an event for the controller.
         self.offer = offer
         #: Called when a broker knows of a newer controller.
         self.stale = stale

@@ -331,8 +331,8 @@ class ControllerRuntime:
     def _restart_flow(self) -> None:
         """End a task that waits for an outcome that never comes, and end its term.
 
-        The broker then starts a new controller task, which finds the nodes that the ended task left
-        in the store, first `/controller`.
+        The broker then starts a new controller task, which begins with the `/controller` node that
+        the ended task left in the store.
         """
         self.services.tracer.mark("controller_stalled")
         self.services.tracer.event("controller_stalled", epoch=self.controller_epoch)

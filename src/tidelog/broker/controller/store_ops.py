@@ -101,7 +101,7 @@ class Unit:
         self.ops[:0] = [Create(path, b"") for path in missing]
 
     def _drop_existing(self, failure: TransactionFailed) -> bool:
-        """Drop the creation of a parent that another client has created meanwhile."""
+        """Drop the creation of a parent node that another client has created meanwhile."""
         if not isinstance(failure.error, NodeExists):
             return False
         kept = [
@@ -518,7 +518,7 @@ def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
 def _with_states(
     index: int, first: Unit, topic: str, states: Mapping[int, PartitionState]
 ) -> list[Unit]:
-    """Return the writes of a new topic: its node with the states that fit, then other states."""
+    """Return the writes of a new topic: its node with the states that fit, then further states."""
     units: list[Unit] = [first]
     size_bytes = first.size_bytes
     for partition, state in sorted(states.items()):

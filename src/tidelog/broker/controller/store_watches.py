@@ -91,7 +91,7 @@ class StoreWatches:
             self._wake.set()
 
     def read_again(self, names: Iterable[str]) -> None:
-        """Read these topics again: the controller's image has them wrong or lacks them."""
+        """Read these topics again, because the controller's image of them is wrong or missing."""
         self._reread.update(dict.fromkeys(names))
         self._mark(Reading.TOPICS)
 

@@ -81,7 +81,7 @@ class AutoCreation:
         )
 
     def _events_topic(self) -> CreatableTopic:
-        """Return `__cluster_events` with one partition, so that all events have one order.
+        """Return the topic `__cluster_events`: one partition, so that all events have one order.
 
         Each segment holds one day, so that no event stays much longer than configured.
         """

@@ -277,7 +277,8 @@ class ReplicaSet(HostedPartitions):
         try:
             await self.upkeep.write_high_watermarks()
         except StorageError as error:
-            # The directory has noted the error, so it will not be marked as cleanly closed.
+            # The directory has noted the error, so the directory will not be marked as cleanly
+            # closed.
             self._services.tracer.log("server", logging.ERROR, f"high watermarks: {error}")
 
     # commands
@@ -312,7 +313,7 @@ class ReplicaSet(HostedPartitions):
         return error
 
     def is_overtaken(self, request: Request[Command]) -> bool:
-        """Whether a command arrived after a later one, so that it must not be executed (V30).
+        """Whether a command arrived after a later command, so that it must not be executed (V30).
 
         Call this method once for each command, as the command arrives.
         """

@@ -2,11 +2,12 @@
 
 As in Kafka, an inter-broker listener that clients do not use accepts every connection. At the
 limit, the longest idle connection of a client is closed in favour of a new connection. If clients
-and brokers share one listener, a new connection at the limit is on trial until its first request,
-ApiVersions aside. If the first request of a connection on trial is a broker's (`broker_claims`), a
-client's connection is closed instead. A connection on trial is closed if its first request is a
-client's, or if no request comes within `TRIAL_MS`. If more than `MAX_TRIALS` connections are on
-trial, the broker closes the oldest of the host with most trials, brokers' hosts last.
+and brokers share one listener, a new connection at the limit is on trial until its first request
+other than ApiVersions. If the first request of a connection on trial is a broker's
+(`broker_claims`), a client's connection is closed instead. A connection on trial is closed if its
+first request is a client's, or if no request comes within `TRIAL_MS`. If more than `MAX_TRIALS`
+connections are on trial, the broker closes the oldest of the host with most trials, brokers' hosts
+last.
 
 Connections of brokers count toward the limit, too. If no client's connection is left, the broker
 closes the connection with the weakest claim to be a broker's. At most `MAX_CLAIMED` connections may

@@ -252,7 +252,7 @@ class Connection:
             self._share.close()
 
     def _may_begin(self) -> bool:
-        """Whether the first waiting frame may begin; at least one frame must wait."""
+        """Whether the first waiting frame may begin; the caller ensures that a frame waits."""
         return not (
             self._closed or self._is_full() or (not self._admission.is_open and self._is_held())
         )

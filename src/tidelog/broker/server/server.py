@@ -86,7 +86,7 @@ class Server:
         )
 
     async def listen(self) -> None:
-        """Listen on every configured address; raise ConfigError if one is not available."""
+        """Listen on every configured address; raise ConfigError if an address is not available."""
         for endpoint in self._config.listeners:
             listener = await self._listen(endpoint)
             self._listeners.append(listener)

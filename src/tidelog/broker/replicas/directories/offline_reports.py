@@ -95,7 +95,7 @@ class OfflineReports:
         return True
 
     async def _make_root(self) -> None:
-        """Create the parent of the notifications, which another program removed."""
+        """Create the parent node of the notifications, which another program removed."""
         try:
             await self._services.store.transact([Create(layout.LOG_DIR_EVENTS, b"")])
         except TransactionFailed as failure:

@@ -113,8 +113,8 @@ class DelayedFetch:
         self._min_bytes = min(min_bytes, max_bytes)
         self._max_bytes = max_bytes
         #: Whether the response names every partition, even one whose records do not fit. A full
-        #: fetch needs every partition, because Java clients discard a response that omits one. The
-        #: response to an incremental fetch names only changed partitions.
+        #: fetch needs every partition, because Java clients discard a response that omits a
+        #: partition. The response to an incremental fetch names only changed partitions.
         self._all_partitions = all_partitions
         self._missing_bytes = 0
         self._received_ms = received_ms

@@ -448,7 +448,7 @@ class Fetcher(FetchOrder):
             self._session_epoch = 1
 
     def _session_refused(self, error_code: int) -> None:
-        """Begin a new session, because the leader does not have the current one (KIP-227)."""
+        """Begin a new session, because the leader does not have the current session (KIP-227)."""
         self._services.tracer.mark("fetch_session_lost")
         self._services.tracer.event("fetch_session_refused", leader=self._leader, error=error_code)
         self._failed(f"error {error_code} for the fetch session", is_session=True)

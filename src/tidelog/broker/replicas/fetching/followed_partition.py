@@ -396,8 +396,8 @@ class FollowedPartition:
 
     def _truncate(self, completion: Completion[None], offset: int, is_empty: bool) -> None:
         self._not_ready()
-        # The histories of leader and follower may diverge exactly at the log end; then nothing is
-        # removed.
+        # If the histories of leader and follower diverge exactly at the log end, the truncation
+        # removes nothing.
         if not is_empty:
             self._report_truncation(offset)
         if completion.done:

@@ -83,7 +83,7 @@ def below_minimum(partition: Partition, core: LeaderReplica) -> str:
 
 
 def note_supersession(tracer: Tracer, partition: Partition, core: LeaderReplica) -> None:
-    """Log that a newer ISR change will supersede an earlier one of unknown outcome (A8)."""
+    """Log that a newer ISR change will supersede an earlier change of unknown outcome (A8)."""
     state = core.isr
     newer = state.queued
     assert newer is not None and state.in_flight, "a newer change supersedes one in flight (A8)"

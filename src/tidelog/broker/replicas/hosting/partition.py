@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Partition:
-    """A replica on this broker, without a role until the controller assigns one (V44)."""
+    """A replica on this broker, without a role until the controller assigns a role (V44)."""
 
     __slots__ = (
         "_appends",

@@ -205,7 +205,7 @@ class PartitionWatchers:
             watcher.changed()
 
     def another_leads(self, now_ms: int) -> None:
-        """Note that another broker leads, which may acknowledge batches refused here (V38)."""
+        """Note that another broker leads, which may acknowledge a batch that was refused (V38)."""
         if self._unanswered is not None:
             self._unanswered.another_leads(now_ms)
 

@@ -211,8 +211,8 @@ class NoRole(Role):
     ) -> None:
         super().__init__(services, log, partition_epoch)
         self.core: KnownOffset = KnownOffset(high_watermark)
-        #: The former leadership that the next leadership continues, while the log becomes quiet;
-        #: None without such a leadership.
+        #: The former leadership that the next leadership continues once the log is quiet; else
+        #: None.
         self.former: LeaderReplica | None = None
 
 

@@ -31,7 +31,7 @@ _MS_PER_S: Final = 1_000
 
 
 class ReplicationThrottles:
-    """Both sides of the throttle, and the replicas that wait on each."""
+    """Both sides of the throttle, and the replicas that wait on each side."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -286,7 +286,7 @@ class StateNodeWriter(IsrChangeQueue):
             _accepted(partition, change, write.state)
 
     async def _make_root(self) -> None:
-        """Create the parent of the notifications, which another program removed."""
+        """Create the parent node of the notifications, which another program removed."""
         try:
             await self._services.store.transact([Create(layout.ISR_CHANGES, b"")])
         except TransactionFailed as failure:

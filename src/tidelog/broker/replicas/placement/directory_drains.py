@@ -1,11 +1,11 @@
 """Drains: all replicas leave a log directory for other directories of this broker (D12).
 
 `draining.log.dirs` is a lasting setting: every replica in a directory listed there moves away, even
-one that appears after a restart. `log.log_dir_drain` chooses the target directories of the moves.
-The moves of a drain are like moves by AlterReplicaLogDirs; a few run at a time, and the largest
-replicas go first. If a target fails, fills up or refuses a replica, the replica goes elsewhere. A
-replica that fits nowhere waits for the next attempt. The cancellation of a drain ends its moves.
-While no directory is drained, no task runs.
+a replica that appears after a restart. `log.log_dir_drain` chooses the target directories of the
+moves. The moves of a drain are like moves by AlterReplicaLogDirs; a few run at a time, and the
+largest replicas go first. If a target fails, fills up or refuses a replica, the replica goes
+elsewhere. A replica that fits nowhere waits for the next attempt. The cancellation of a drain ends
+its moves. While no directory is drained, no task runs.
 """
 
 from __future__ import annotations

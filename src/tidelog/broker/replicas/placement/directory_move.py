@@ -74,7 +74,7 @@ class DirectoryMove:
         """`is_hosted` tests whether this broker still hosts a replica.
 
         `on_copied` gets the number of bytes of each copied read. `on_replaced` gets this move after
-        the future replica has replaced the current one.
+        the future replica has replaced the current replica.
         """
         self._services = services
         self._pace = pace

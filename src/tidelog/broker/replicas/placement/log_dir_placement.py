@@ -50,7 +50,7 @@ class LogDirPlacement:
             growth.sample(_held_bytes(directory), now_ms)
 
     def moved(self, source: str, target: str) -> None:
-        """Note a move between two directories, so that it counts as no growth of either."""
+        """Note a move between two directories, so that its bytes do not count as growth."""
         for path in (source, target):
             if path in self._growth:
                 self._growth[path].restart()
@@ -128,7 +128,7 @@ class LogDirPlacement:
         ]
 
     def _steady_growth(self, directory: LogDirectory, now_ms: int) -> int:
-        """Return the growth to expect in bytes, judged by half an hour of samples at least."""
+        """Return a directory's expected growth in bytes, by at least half an hour of samples."""
         growth = self._growth.get(directory.path)
         if growth is None:
             return 0

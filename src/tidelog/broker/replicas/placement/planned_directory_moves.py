@@ -62,7 +62,7 @@ class PlannedDirectoryMoves:
         return list(self._own.values())
 
     def adopt(self, move: DirectoryMove) -> None:
-        """Count a move as part of the plan, because it goes where the plan wants it."""
+        """Count a running move as part of the plan, because the plan wants the same target."""
         self._own[move.partition.topic_partition] = move
 
     def refused(self) -> dict[tuple[TopicPartition, str], str]:
