@@ -22,7 +22,7 @@ from tidelog.metadata.store import (
 
 T = TypeVar("T")
 
-#: Pause between two attempts, in milliseconds.
+#: Pause between two attempts to reach the store, in milliseconds.
 RETRY_MS: Final = 50
 #: Errors of a store that did not respond; the session may still be valid.
 UNANSWERED: Final = (StoreUnavailable, OutcomeUnknown)

@@ -22,7 +22,7 @@ CARD = Card(api_key=50, min_version=0, max_version=0, rights=(DESCRIBE_CLUSTER,)
 def handle(
     context: ApiContext, request: Request[DescribeUserScramCredentialsRequest]
 ) -> DescribeUserScramCredentialsResponse:
-    """Return one result for each user in the request; none if it asks for all users."""
+    """Return one result for each user in the request; none for a request for all users."""
     message = request.message
     names = [user.name for user in message.users or ()]
     return DescribeUserScramCredentialsResponse(

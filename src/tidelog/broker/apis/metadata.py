@@ -11,7 +11,7 @@ own, because no broker has a reason to send a client back to its bootstrap serve
 
 A response that would name a leader that has just ended waits briefly for the next leader (V83). A
 request that names topics also gets brokers that ended seconds ago. A request for all topics gets
-live brokers only, because administrators' tools send it.
+live brokers only, because administrators' tools send such requests.
 """
 
 from __future__ import annotations

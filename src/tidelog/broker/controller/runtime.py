@@ -130,7 +130,7 @@ class ControllerRuntime:
         return -1 if self._term is None else self._term.claim.controller_epoch
 
     async def start(self) -> None:
-        """Take part in elections from now on."""
+        """Take part in controller elections from now on."""
         self._flow = self.services.tasks.spawn("controller", self._run())
         self._watch_activity()
 

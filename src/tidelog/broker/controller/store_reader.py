@@ -435,7 +435,7 @@ def _unclean(configs: Mapping[str, str]) -> bool | None:
 
 
 def _minimum(configs: Mapping[str, str]) -> int | None:
-    """Return min.insync.replicas; None if the value is invalid, as leaders ignore it too."""
+    """Return min.insync.replicas; None for an invalid value, which leaders also ignore."""
     value = configs.get(_MINIMUM)
     if value is None:
         return None

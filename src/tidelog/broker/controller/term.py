@@ -88,7 +88,7 @@ class Term:
         offer: Callable[[Event], None],
         verify: Callable[[], None],
     ) -> None:
-        """`offer` takes events for the controller; `verify` checks again if it is elected."""
+        """`offer` takes controller events; `verify` checks whether this broker is still elected."""
         config = services.config
         self.claim = claim
         self.controller = Controller(

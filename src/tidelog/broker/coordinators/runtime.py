@@ -146,7 +146,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
             self.shards.partition_count = len(topic.partitions)
 
     def role_taken(self, partition: Partition, leader_epoch: int) -> None:
-        """Coordinate a partition of the topic, whose leadership begins."""
+        """Coordinate a partition of the topic, because this broker begins to lead the partition."""
         number = partition.topic_partition.partition
         shard, last = self.shards.load(number, leader_epoch)
         if shard is None:

@@ -85,7 +85,7 @@ class CommandRequests:
         return False
 
     async def _may_be_known(self) -> bool:
-        """Return whether the controller serves the request; True if it does not answer."""
+        """Return whether the controller serves RequestCommands; True without a response."""
         services = self._services
         controller_id = services.view.controller_id
         try:

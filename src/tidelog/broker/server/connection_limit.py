@@ -1,13 +1,12 @@
 """The limit of connections (`max.connections`), which never keeps a broker out.
 
 As in Kafka, an inter-broker listener that clients do not use accepts every connection. At the
-limit, the longest idle connection of a client is closed in favour of a new connection. If clients
-and brokers share one listener, a new connection at the limit is on trial until its first request
-other than ApiVersions. If the first request of a connection on trial is a broker's
-(`broker_claims`), a client's connection is closed instead. A connection on trial is closed if its
-first request is a client's, or if no request comes within `TRIAL_MS`. If more than `MAX_TRIALS`
-connections are on trial, the broker closes the oldest of the host with most trials, brokers' hosts
-last.
+limit, a new connection replaces the longest idle connection of a client. If clients and brokers
+share one listener, a new connection at the limit is on trial until its first request other than
+ApiVersions. If a trial connection's first request is a broker's (`broker_claims`), a client's
+connection is closed instead. A connection on trial is closed if its first request is a client's, or
+if no request comes within `TRIAL_MS`. If more than `MAX_TRIALS` connections are on trial, the
+broker closes the oldest of the host with most, brokers' hosts last.
 
 Connections of brokers count toward the limit, too. If no client's connection is left, the broker
 closes the connection with the weakest claim to be a broker's. At most `MAX_CLAIMED` connections may
@@ -231,12 +230,12 @@ class Trial:
         self.connection.frames_received(frames)
 
     def connection_lost(self, reason: str) -> None:
-        """Pass on the end of the connection."""
+        """Pass on to the handler that the connection has ended."""
         self._decide()
         self.connection.connection_lost(reason)
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Pass on the number of bytes that the kernel sent."""
+        """Pass on to the handler how many bytes the kernel sent."""
         self.connection.send_queue_changed(sent_bytes)
 
     def end(self) -> None:

@@ -32,8 +32,8 @@ class Card:
     refused: str = ""
     #: Rights that some requests of the API need; none if every client may send them.
     rights: tuple[Right, ...] = ()
-    #: The first version that ApiVersions advertises if it is not `min_version`, because some
-    #: clients look for a removed version.
+    #: The first version that ApiVersions advertises instead of `min_version`, because some clients
+    #: look for a removed version.
     advertised_min_version: int | None = None
 
     @property
@@ -152,7 +152,7 @@ class Pending:
             callback()
 
     def deliver_to(self, deliver: Callable[[Any], None]) -> None:
-        """Set the receiver of the response; call it at once if the response is complete."""
+        """Set the receiver of the response; call the receiver at once if a response is there."""
         if self._done:
             deliver(self._early)
         else:

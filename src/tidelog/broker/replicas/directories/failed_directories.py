@@ -72,8 +72,8 @@ class FailedDirectories:
         if self._is_last():
             self._services.ports.halt(f"log directory failed: {error}")
             return
-        # Give up the directory later, because the caller is in the middle of an operation on a log
-        # in it.
+        # Give up the directory later, because the caller is in the middle of an operation on one of
+        # the directory's logs.
         self._services.clock.call_later(0, lambda: self._give_up(path, error))
 
     def _is_last(self) -> bool:

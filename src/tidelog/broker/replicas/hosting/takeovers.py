@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: default. Events after this limit do not count for the measured failover.
 WATCHED_MS: Final = 30_000
 
-# Reasons why the watch of a leadership ended.
+# Reasons why the broker no longer watches a new leadership.
 ALL_SEEN: Final = "all_seen"
 TIME_OVER: Final = "time_over"
 LEADERSHIP_OVER: Final = "leadership_over"

@@ -38,7 +38,7 @@ class ReplicationThrottles:
         config = services.config
         windows = config.replication_quota_window_num
         window_ms = config.replication_quota_window_size_seconds * _MS_PER_S
-        #: Rates that reassignments set, by partition (R4).
+        #: Throttle rates that reassignments set, by partition (R4).
         self.moves = MoveRates()
         self.leader = SideThrottle(windows, window_ms, self.moves)
         self.follower = SideThrottle(windows, window_ms, self.moves)

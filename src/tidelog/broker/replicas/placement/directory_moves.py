@@ -3,11 +3,11 @@
 A request names the target directory of a replica. A request for another target replaces the move in
 progress; a request for the replica's current directory cancels the move. A directory requested
 before the replica exists here is remembered for the replica's creation; as in Kafka, only in
-memory. Moves end with their replica: code that removes a replica or sets it aside ends its move
-first. A move that a restart interrupted continues when the replica has a role again, as in Kafka.
-If the source directory fails, the replica is offline. After a failure of the source directory the
-future replica stays, and the move continues if the directory returns. If the target directory
-fails, the move is over.
+memory. Moves end with their replica: code that removes a replica or sets it aside first ends the
+replica's move. A move that a restart interrupted continues when the replica has a role again, as in
+Kafka. If the source directory fails, the replica is offline. After a failure of the source
+directory the future replica stays, and the move continues if the directory returns. If the target
+directory fails, the move is over.
 
 A broker with a failed directory continues to move replicas. A Kafka broker with a failed directory
 moves no replica, because after a restart it could find two future replicas and refuse to start.

@@ -58,10 +58,10 @@ class LogDirPlacement:
     def open_to_new(self, directories: Sequence[LogDirectory]) -> list[LogDirectory]:
         """Return the directories that may take new replicas: not full, slow, cordoned or drained.
 
-        Slow directories take new replicas if no other has space, because all of them may be slow.
-        If all uncordoned directories are full, the result has all of them: a full directory itself
-        refuses a replica, and the controller sends the role again. The result is empty if all
-        directories are cordoned.
+        Slow directories take new replicas if no other has space, because all directories may be
+        slow. If all uncordoned directories are full, the result has all of them: a full directory
+        itself refuses a replica, and the controller sends the role again. The result is empty if
+        all directories are cordoned.
         """
         config = self._services.config
         cordoned, draining = config.cordoned_log_dirs, config.draining_log_dirs
