@@ -321,7 +321,8 @@ class Peers:
     ) -> PeerConnection:
         """Open a connection for the caller alone; the broker's stop closes it at the latest.
 
-        The correlation ids of the connection continue those that `correlation_ids` gave out before.
+        The correlation ids of the connection continue the ids that `correlation_ids` gave out
+        before.
         """
         for connection in [connection for connection in self._opened if not connection.is_open]:
             del self._opened[connection]

@@ -128,7 +128,7 @@ def _session(
 def _update(
     context: ApiContext, session: FetchSession, message: FetchRequest
 ) -> list[SessionPartition]:
-    """Add and remove partitions; return the partitions that the request lists, as changed."""
+    """Add and remove partitions; return the listed partitions, which now count as changed."""
     by_id = session.uses_topic_ids
     partitions = session.partitions
     dirty = session.dirty

@@ -58,7 +58,7 @@ CARD = Card(
 )
 
 _LEADER_HINT_VERSION = 10
-#: Clients of versions below this do not know KAFKA_STORAGE_ERROR (KIP-112).
+#: Clients with a lower Produce version do not know KAFKA_STORAGE_ERROR (KIP-112).
 _STORAGE_ERROR_VERSION = 4
 #: The client id that may produce to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID).
 _ADMIN_CLIENT_ID = "__admin_client"

@@ -71,7 +71,7 @@ class Draining:
     def _watched_states(
         self, waiting: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionState] | None:
-        """Return the states of the waiting partitions and of the partitions of consumer offsets.
+        """Return the states of partitions that wait for removal, and of `__consumer_offsets`.
 
         Returns None if a partition has no live leader, or if the leader of a waiting partition has
         unacknowledged commands.

@@ -17,7 +17,7 @@ from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError
 from tidelog.metadata.store import MetadataStore, Node, WatchCallback
 
-#: Logs an unreadable node with the error, and what the controller does with the node.
+#: Called to log an unreadable node, the error, and what the controller does with the node.
 Report = Callable[[str, str], None]
 
 
@@ -39,7 +39,7 @@ class ReassignmentReader:
         return ReassignmentsRead(self._entries(path, await self._store.get(path, on_change)))
 
     async def routes(self, on_change: WatchCallback) -> RoutesRead:
-        """Read the nodes about reassignments: freeze, queue, requests, accepted requests."""
+        """Read the nodes about reassignments: freeze, queue, requests, and accepted requests."""
         freeze, queue = await self._tasks.gather_ordered(
             self._store.get(layout.FREEZE_REASSIGNMENTS, on_change),
             self._store.get(layout.REASSIGNMENT_QUEUE, on_change),
@@ -114,7 +114,7 @@ class ReassignmentReader:
     async def _partitions(
         self, root: str, topics: Sequence[str], on_change: WatchCallback
     ) -> list[str]:
-        """Return the paths of the partitions' nodes below a root, and watch their lists."""
+        """Return the paths of the partitions' nodes below a root, and watch the lists of nodes."""
         if not topics:
             return []
         numbers = await self._tasks.gather_ordered(

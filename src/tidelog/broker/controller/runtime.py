@@ -88,9 +88,9 @@ _HEARD_LIMIT_MS = 1_000
 _LOOK_AGAIN_MS = 5_000
 
 
-#: For each type of request: the controller event, and a flag whether the response waits. If the
-#: flag in `_EVENTS` is true, the response to the request waits until the brokers have acknowledged
-#: the commands, for a second at most.
+#: For each type of request: the controller event, and a flag whether the response waits for the
+#: brokers. If the flag in `_EVENTS` is true, the response to the request waits until the brokers
+#: have acknowledged the commands, for a second at most.
 _EVENTS: Final[dict[type, tuple[Callable[[int, Any], Event], bool]]] = {
     AllocateProducerIdsRequest: (ProducerIdsAsked, False),
     AlterPartitionReassignmentsRequest: (ReassignmentsAsked, True),

@@ -90,7 +90,7 @@ class Unit:
         raise NotImplementedError
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations after a failure for a reason that the read-back node does not show.
+        """Adjust the operations after a failure whose reason the read-back node does not show.
 
         Returns False if the operations cannot be adjusted.
         """
@@ -418,7 +418,7 @@ def producer_ids_found(node: Node | None) -> LastProducerId | None:
 
 
 def units_of(index: int, write: Write) -> list[Unit]:
-    """Return each `Unit` of a write; a topic too large for one transaction needs several."""
+    """Return each `Unit` of a write; a topic too large for one transaction needs several units."""
     match write:
         case WritePartitionState():
             topic_partition = write.topic_partition

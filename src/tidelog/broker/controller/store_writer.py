@@ -271,6 +271,6 @@ def _all_written(
 
 
 def _note(unit: Unit, outcome: Outcome, outcomes: dict[int, Outcome]) -> None:
-    """Note a `Unit`'s outcome: any conflict fails the write; the first `Unit` has its zxid."""
+    """Note a `Unit`'s outcome: a conflict fails its write, which has the first `Unit`'s zxid."""
     if isinstance(outcome, Conflict) or unit.write not in outcomes:
         outcomes[unit.write] = outcome

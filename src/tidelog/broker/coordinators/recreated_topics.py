@@ -1,4 +1,4 @@
-"""Committed offsets of topics and partitions whose end no coordinator could see.
+"""Committed offsets of topics and partitions whose deletion no coordinator could see.
 
 A broker learns of a deletion from the controller, and writes tombstones for the offsets of its
 groups. A deletion while a partition of `__consumer_offsets` changes its leader may reach no

@@ -198,7 +198,7 @@ class Session:
             self._on_renewed()
 
     async def _until_registered(self) -> None:
-        """Register the broker; open a new session if the last expires before that.
+        """Register the broker; open a new session if the current session expires first.
 
         This function awaits nothing after the registration, because `_register_again` handles any
         later expiry of the session.

@@ -480,7 +480,7 @@ class ReplicaCommands:
 def _is_contradictory(
     broker_id: int, partition: Partition | None, state: LeaderAndIsrPartitionState
 ) -> bool:
-    """Whether the command contradicts this replica, as no controller's command does (V12, V13).
+    """Whether the command contradicts this replica, which no valid command does (V12, V13).
 
     A leader must be a member of its ISR; otherwise its log may lack committed records. A leader
     epoch has only one leader.

@@ -83,7 +83,7 @@ class ReplicaSet(HostedPartitions):
         self._fetchers = fetchers
         #: Gives the replicas their roles.
         self.roles = RoleChanges(context)
-        #: The topics' own settings, as stored; topics without any are absent.
+        #: The topics' own settings, as stored; topics without own settings are absent.
         self._overrides: dict[str, dict[str, str]] = {}
         self._configs: dict[str, TopicConfig] = {}
         self._default_config = TopicConfig.of(services.config, {})

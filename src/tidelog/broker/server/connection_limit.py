@@ -214,7 +214,7 @@ class Trial:
         self._timeout: Timeout = timers.after(TRIAL_MS, self.end)
 
     def frames_received(self, frames: list[memoryview]) -> None:
-        """Pass requests on; the first request that shows its sender's kind ends the trial."""
+        """Pass on requests; a request that shows whether a broker sent it ends the trial."""
         if not self._is_decided:
             for frame in frames:
                 is_of_broker = self._limit.is_of_broker(frame)

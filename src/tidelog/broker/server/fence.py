@@ -17,7 +17,7 @@ class Fence:
         #: begins.
         self.late_from_ms = 0
         self.is_fenced = False
-        #: Whether a fenced broker does not know if its session has expired.
+        #: Whether the broker is fenced without knowing if its session has expired.
         self.is_in_doubt = False
         self._on_turn: Callable[[], None] | None = None
 

@@ -152,7 +152,7 @@ class Interceptor:
         return self._after(rule, handle, request) if rule.after else self._at(rule, handle, request)
 
     def _strikes(self, request: Request[Any]) -> Rule | None:
-        """Return the oldest rule that strikes the request; all matching rules count it."""
+        """Return the oldest rule that strikes the request; all matching rules count the request."""
         found = None
         for rule in self._interceptions.rules():
             if self._fits(rule, request):

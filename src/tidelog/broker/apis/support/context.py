@@ -53,5 +53,6 @@ class ApiContext:
     config_store: ConfigStore
     live_configs: LiveConfigs
     held_answers: HeldAnswers
-    #: Takes the name of the mark that brokers leave in a metadata store which lost writes (E8).
+    #: Called with the name of the mark that brokers leave in a metadata store which lost writes
+    #: (E8).
     store_marked: Callable[[str], None]

@@ -83,7 +83,7 @@ class LogDirSurvey:
     ) -> list[tuple[LogDirectory, StorageError]]:
         """Write the list of all directories into each, if changed; return failed directories.
 
-        If a directory fails at this call, the next call writes the list again.
+        If a directory fails during this call, the next call writes the lists again.
         """
         if len(self._found) < 2 and not self._knows_others():
             return []

@@ -1,4 +1,4 @@
-"""The roles that this broker must give up after slow reads (F11), log damage (V68), a bad disk.
+"""The roles that this broker gives up after slow reads (F11), log damage (V68), or on a bad disk.
 
 A directory is unfit when it is full or slow (D13, D14; `unfit_directories`). The broker looks for
 roles to give up at each examination of the followers, when a read finds damage, and while a log

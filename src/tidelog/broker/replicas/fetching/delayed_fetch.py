@@ -49,7 +49,7 @@ _NONE_CHECKED: Checked = {}
 #: a second.
 _LEADER_HINT_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _LEADER_HINT_VERSION = 16
-#: Clients of versions below this do not know KAFKA_STORAGE_ERROR (KIP-112, D4).
+#: Clients with a lower Fetch version do not know KAFKA_STORAGE_ERROR (KIP-112, D4).
 _STORAGE_ERROR_VERSION = 6
 
 

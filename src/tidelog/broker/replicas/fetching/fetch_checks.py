@@ -1,8 +1,9 @@
 """Checks whether a fetch may read a partition here, and the report of a follower's progress.
 
-The checks cover whether this broker leads the partition, and under the topic id and leader epoch of
-the fetch (V23, V37, G4). A follower whose fetches would not count for the ISR may read nothing
-(V63). The last checks of a fetch cover the reader's history (KIP-595) and its offset (V36).
+The checks cover whether this broker leads the partition, and whether the fetch has the current
+topic id and leader epoch (V23, V37, G4). A follower whose fetches would not count for the ISR may
+read nothing (V63). The last checks of a fetch cover the reader's history (KIP-595) and its offset
+(V36).
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ def _note_refusal(
     partition: Partition,
     now_ms: int,
 ) -> None:
-    """Note a follower of the current leader epoch whose log still differs (V80)."""
+    """Note that a follower uses the current leader epoch, or that its log diverges (V80)."""
     if refusal.diverging is not None:
         replicas.takeovers.diverged(partition, session.replica_id, now_ms)
     else:

@@ -261,7 +261,7 @@ class FetchSessions:
         return list(self._sessions.values())
 
     def topics(self, session_id: int) -> list[str]:
-        """Return the topic of each partition of a session whose name is known."""
+        """Return the topic of each partition in a session, as far as the topic's name is known."""
         session = self._sessions.get(session_id)
         partitions = () if session is None else session.partitions.values()
         return [

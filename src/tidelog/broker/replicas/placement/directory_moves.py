@@ -90,7 +90,7 @@ class DirectoryMoves:
     async def move(self, topic_partition: TopicPartition, path: str) -> None:
         """Move a replica to directory `path`; the caller keeps the controller's commands waiting.
 
-        Raises KafkaError with one of these codes, as Kafka responds. LOG_DIR_NOT_FOUND: the
+        Raises KafkaError with one of the following codes, as Kafka responds. LOG_DIR_NOT_FOUND: the
         directory is not in `log.dirs`. KAFKA_STORAGE_ERROR: the directory has failed, is full or
         too small, or the replica is in a failed directory. REPLICA_NOT_AVAILABLE: this broker hosts
         no such replica, and remembers the directory. INVALID_TOPIC_EXCEPTION: the partition's name
@@ -368,7 +368,7 @@ class DirectoryMoves:
         self._show_progress(now_ms)
 
     def _show_progress(self, now_ms: int) -> None:
-        """Put rate and lag of the moves into the metrics; without moves, remove both."""
+        """Put rate and lag of the moves into the metrics; without moves, remove both metrics."""
         metrics = self._services.metrics
         if not self._moves:
             metrics.drop(DIRECTORY_MOVE_MAX_LAG)

@@ -104,7 +104,7 @@ class LogDirPlacement:
         moves: DirectoryMoves,
         leaving: Collection[str] = (),
     ) -> list[LogDirState]:
-        """Return the states from which moves between these directories are planned.
+        """Return the states of these directories, from which moves between them are planned.
 
         Directories with a path in `leaving` count as drained.
         """
