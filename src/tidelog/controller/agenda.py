@@ -23,13 +23,13 @@ class Agenda:
         self.partitions: dict[TopicPartition, None] = {}
         #: Reassignments that may be complete, or cancelled (V50).
         self.reassignments: dict[TopicPartition, None] = {}
-        #: Reassignments whose former replicas may have to be deleted (V52).
+        #: Reassignments whose removed replicas may still have to be deleted (V52).
         self.departures: dict[TopicPartition, None] = {}
         #: Whether to check the nodes of the store that request reassignments or their cancel.
         self.has_requests = False
 
     def __bool__(self) -> bool:
-        """Return whether a decision would find an entry."""
+        """Return whether the agenda has an entry for the next decision."""
         return bool(self.partitions or self.reassignments or self.departures or self.has_requests)
 
     def look_at(self, topic_partitions: Iterable[TopicPartition]) -> None:
@@ -66,7 +66,7 @@ class Agenda:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for agendas that lead to equal decisions (model checker)."""
+        """Return the model checker's key of the agenda: equal keys mean equal decisions."""
         return (
             tuple(self.partitions),
             tuple(self.reassignments),

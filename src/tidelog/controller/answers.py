@@ -47,7 +47,7 @@ class Result(Generic[Subject]):
     write: int | None = None
 
     def refuse(self, error: KafkaError) -> None:
-        """Reject this part of the request."""
+        """Reject the part of the request to which this result belongs."""
         self.error, self.message = error.code, error.message
 
 

@@ -383,8 +383,8 @@ def log_dir_failed(
 ) -> ClusterEvent:
     """Return the event of a log directory that its broker gave up while it ran (D4).
 
-    `error` is the name of an errno. `replicas` replicas went offline, of which the broker had led
-    `led`.
+    `error` is the name of an errno. `replicas` is the number of replicas that went offline; `led`
+    of them were leaders.
     """
     fields = {
         "broker": broker_id,
@@ -412,8 +412,8 @@ def log_dir_slow(
 ) -> ClusterEvent:
     """Return the event of a log directory that turned slow (D13).
 
-    `number` distinguishes the slow periods of a directory. `slow` of `operations` in the last
-    window took `threshold_ms` or longer.
+    `number` distinguishes the slow periods of a directory. In the last window, `slow` of
+    `operations` file operations took `threshold_ms` or longer.
     """
     fields = {
         "broker": broker_id,

@@ -35,7 +35,7 @@ class CommandBuilder:
         self._image = image
         self._brokers = tuple(image.brokers[broker_id] for broker_id in sorted(image.brokers))
         self._commands: dict[int, Commands] = {}
-        #: Metadata map that all brokers share.
+        #: Metadata of partitions, one map for the commands to all brokers.
         self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
         self._full: list[int] = []
         self._brokers_changed = False
@@ -43,11 +43,12 @@ class CommandBuilder:
         self._roles: dict[TopicPartition, BrokerRole] = {}
         #: Replicas of each partition that has roles in a full command.
         self._placed: dict[TopicPartition, Sequence[int]] = {}
-        #: Leaders that must not lead, by the partition that has roles in this command.
+        #: By partition: the published leader that has restarted since its election, and so must not
+        #: lead (V10).
         self._barred: dict[TopicPartition, int] = {}
 
     def send_brokers(self) -> None:
-        """Send the live brokers to every broker."""
+        """Send every broker the list of live brokers."""
         self._brokers_changed = True
 
     def send_role(

@@ -114,7 +114,7 @@ class Commands:
     """Commands that one broker has yet to receive."""
 
     brokers: tuple[BrokerInfo, ...]
-    #: Whether the broker may not know the live brokers yet.
+    #: Whether the broker must be sent the list of live brokers, which it may not know yet.
     brokers_changed: bool = False
     #: Whether `roles` has every replica that the broker should hold.
     full: bool = False
@@ -315,7 +315,7 @@ def endpoint_of(broker: BrokerInfo, listener: str) -> Endpoint:
 
 
 def as_new(role: BrokerRole) -> BrokerRole:
-    """Return a copy of a role that allows the broker to create its replica (D3)."""
+    """Return a copy of a role, with permission for the broker to create its replica (D3)."""
     return BrokerRole(role.topic_id, replace(role.state, is_new=True))
 
 

@@ -5,11 +5,11 @@ decision's writes are done, `applied` changes the image and returns the messages
 send. At most one decision is in flight. Events that arrive during a decision are decided together
 on the applied image (DESIGN.md, rule 6).
 
-The image changes at two times, and is read-only at all others. Readings of the store and answers of
-brokers are facts: `decide` applies them before it decides. `applied` applies the writes, then the
-changes that follow from commands, and builds the commands last. Elections are level-triggered: the
-decision on a partition follows from the image alone. So a conflict in the store, a new controller
-and a repeated event need no code of their own (V15, V41).
+The image changes only when `decide` begins and in `applied`, and is read-only otherwise. Readings
+of the store and answers of brokers are facts: `decide` applies them before it decides. `applied`
+applies the writes, then the changes that follow from commands, and builds the commands last.
+Elections are level-triggered: the decision on a partition follows from the image alone. So a
+conflict in the store, a new controller and a repeated event need no code of their own (V15, V41).
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class Controller:
     def wanted_former(self) -> list[TopicPartition]:
         """Return partitions that are about to be added and whose former incarnations are unknown.
 
-        The controller needs a `FormerRead` of the returned partitions before it can decide (V71).
+        The former states of the returned partitions must be read (`FormerRead`) before `decide`
+        (V71).
         """
         return self._additions.wanted_former(self._events, self.image)
 
@@ -333,10 +334,9 @@ class Controller:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for controllers whose next decisions are equal.
+        """Return the model checker's key of the controller: equal keys mean equal next decisions.
 
-        The model checker compares controllers by the returned value, which ignores events and
-        tickets.
+        The key ignores queued events and tickets.
         """
         return (
             self.image.key(),

@@ -89,9 +89,10 @@ class Draft:
         return min(wanted, len(replicas))
 
     def has_changed(self, names: Iterable[str]) -> bool:
-        """Return whether this decision writes the node of one of the given topics, or resizes one.
+        """Return whether this decision writes the node of one of the topics, or resizes a topic.
 
-        Resizing a topic changes its number of partitions, or the stored requests for such a change.
+        To resize a topic is to change its number of partitions, or the stored requests for such a
+        change.
         """
         return any(name in self.resized or name in self.reassigned for name in names)
 

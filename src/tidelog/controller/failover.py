@@ -1,13 +1,13 @@
 """Latency budget of failovers: the duration of each phase of a failover (V80).
 
 A turn of the controller is a failover if it finds brokers gone, or moves leaderships away from
-leaving brokers. The phases of a failover are noticed (by the store's watch), read, decided, written
-and commanded. A failover ends when each new leader has acknowledged its command, or its partition
-has yet another leader. The new leaders measure the further phases of a failover
-(`replication.takeover`). A failover of more than `SAMPLED` partitions is sampled evenly. The number
-of published leaders that have not acknowledged their leadership is exact, not sampled. Times are
-arguments, in ms of a clock that never goes back. This module decides nothing about the cluster, and
-nothing waits for it.
+leaving brokers. The controller notices a loss of leaders (by the store's watch), reads the store,
+decides, writes, and sends commands; these are the phases of a failover. A failover ends when each
+new leader has acknowledged its command, or its partition has yet another leader. The new leaders
+measure the further phases of a failover (`replication.takeover`). A failover of more than `SAMPLED`
+partitions is sampled evenly. The number of published leaders that have not acknowledged their
+leadership is exact, not sampled. Times are arguments, in ms of a clock that never goes back. This
+module decides nothing about the cluster, and nothing waits for it.
 """
 
 from __future__ import annotations

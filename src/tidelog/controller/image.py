@@ -236,7 +236,7 @@ class Image:
         return unproven(state, self.assigned(topic_partition), mark.skipped)
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for images that lead to equal decisions (model checker)."""
+        """Return the model checker's key of the image: equal keys mean equal decisions."""
         return (
             tuple(
                 sorted(

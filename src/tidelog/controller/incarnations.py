@@ -5,8 +5,8 @@ epoch is another incarnation of the broker. The state node of a partition record
 under which each ISR member was in sync. So any controller detects that a member restarted
 (bounced), even if the controller was elected after the restart (V10). A registration may prove that
 the previous incarnation ended cleanly (E3), or that its process still runs (E7). The log of a
-member that bounced may be shorter than published state assumes. This module knows only the
-incarnations of leaders, not their roles.
+member that bounced may be shorter than published state assumes. The module judges the incarnations
+of leaders, and does not decide who leads.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def shrinks(
 ) -> Shrinks:
     """Return the cause for which each replica leaves the ISR with this change.
 
-    `ended` maps brokers whose last registration ended to whether it ended by a controlled shutdown.
+    `ended` maps each broker whose registration ended to whether a controlled shutdown ended it.
     `absent` are live brokers that reported the replica missing or offline. `offline` are the
     brokers of `absent` whose log directory has failed. `reported` are the causes that the leader
     sent. The result omits replicas that are no longer assigned.

@@ -31,7 +31,7 @@ class Overdue:
     def failed(self, now_ms: int) -> int | None:
         """Record that the broker's commands must be sent again.
 
-        Returns for how many ms the broker is behind if this delay is to be reported now, else None.
+        Returns the delay in ms if it must be reported now, else None.
         """
         if self._since_ms is None or self.is_overdue or now_ms - self._since_ms < self.limit_ms:
             return None

@@ -31,7 +31,7 @@ class Presence(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A reassignment under way; assigned replicas include the added and the removed replicas."""
+    """A reassignment under way, during which added and removed replicas are assigned."""
 
     #: Replicas that were not assigned when the reassignment began.
     adding: Replicas
@@ -41,7 +41,7 @@ class Move:
     #: The replicas when the reassignment began, preferred leader first; empty if not recorded (R1,
     #: R6).
     original: Replicas
-    #: Transaction that gave the topic's node this target, or at the latest the transaction in which
+    #: Transaction that wrote this target into the topic's node, or a later transaction after which
     #: the node was read. An older partition state shows that the replicas may not have been sent
     #: the target (V41).
     since_zxid: int = 0
@@ -87,7 +87,7 @@ def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool)
     Added replicas become superfluous by a cancel or another target, and are deleted when the move
     ends. ISR members continue to copy, even while the move pauses. Superfluous replicas that are
     eligible also continue to copy, because few other replicas may have the committed records. While
-    the move pauses, eligible replicas stop copying and keep their records.
+    the move pauses, even eligible added replicas stop copying; they keep their records.
     """
     out = (*state.isr, *state.elr)
     found = dict.fromkeys(each for each in unwanted(replicas, move) if each not in out)
@@ -130,7 +130,7 @@ class Recovery:
         return Recovery(self.serial, self.is_due, dict(self.asked), dict(self.logs))
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for recoveries with equal next decisions (model checker)."""
+        """Return the model checker's key of the recovery: equal keys mean equal next decisions."""
         return (self.is_due, tuple(self.asked), tuple(sorted(self.logs.items())))
 
 
@@ -218,7 +218,8 @@ class Removal:
     #: By partition number, whether every consumer group must have read the partition before its
     #: removal.
     requested: dict[int, bool] = field(default_factory=dict)
-    #: Partitions that the topic's node no longer has, so that no request can be withdrawn.
+    #: Partitions that an edit removed from the topic's node, so that their removal can no longer be
+    #: withdrawn.
     by_edit: dict[int, None] = field(default_factory=dict)
     #: Partitions whose leaders were commanded to accept no more records; consumers still read them.
     closed: dict[int, None] = field(default_factory=dict)
@@ -251,7 +252,7 @@ class Removal:
         )
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for removals with equal next decisions (model checker)."""
+        """Return the model checker's key of the removal: equal keys mean equal next decisions."""
         return (
             tuple(sorted(self.requested.items())),
             tuple(sorted(self.by_edit)),

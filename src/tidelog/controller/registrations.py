@@ -48,7 +48,7 @@ class BrokerArrived:
 
 @dataclass(frozen=True, slots=True)
 class SendBrokers(Order):
-    """Send the live brokers to every broker."""
+    """Send every broker the list of live brokers."""
 
     rank: ClassVar[Rank] = Rank.BROKERS
 
@@ -128,7 +128,7 @@ def broker_changes(before: Brokers, after: Brokers) -> BrokerChanges:
 
 
 class Registrations:
-    """A controller's knowledge of its readings of the registrations."""
+    """The reader of the brokers' registrations in one controller term."""
 
     __slots__ = ("has_read",)
 

@@ -186,7 +186,7 @@ class Shutdowns:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for shutdowns with equal next decisions (model checker)."""
+        """Return the model checker's key of the shutdowns: equal keys mean equal next decisions."""
         return tuple(
             (key, len(shutdown.led), len(shutdown.followed))
             for key, shutdown in self._under_way.items()
@@ -209,7 +209,7 @@ def _response(error: ErrorCode, left: Sequence[TopicPartition]) -> ControlledShu
 def refusal(request: ControlledShutdownRequest, brokers: Brokers) -> ErrorCode:
     """Return the error of a controlled shutdown, NONE if it may begin.
 
-    A request before version 2 has no broker epoch.
+    A ControlledShutdown request before version 2 has no broker epoch.
     """
     broker = brokers.get(request.broker_id)
     if broker is None:

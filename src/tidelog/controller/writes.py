@@ -22,7 +22,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Outcome of a rejected write: the node is not as expected.
+    """Outcome of a write that the store rejected, because the node was not as expected.
 
     `state` is the content of a state node, None if the node is gone or cannot be read (`reason`).
     `producer_ids` is the content of the node of producer ids, None if this node is gone or cannot

@@ -42,7 +42,7 @@ class _Registration:
 
 
 class Balance:
-    """Partitions that are to return to their preferred leaders, in the order of those leaders."""
+    """Partitions whose leadership is to return, ordered by their preferred leaders."""
 
     __slots__ = ("_brokers", "_slow", "_unfit", "_waiting")
 
@@ -57,7 +57,7 @@ class Balance:
         self._brokers: dict[int, _Registration] = {}
 
     def __bool__(self) -> bool:
-        """Return whether another step may find partitions to return."""
+        """Return whether another step may find leaderships to return."""
         return bool(self._waiting)
 
     def look(self, image: Image, percentage: int) -> None:
@@ -126,10 +126,10 @@ class Balance:
         return broker is not None and found is not None and found[0] == broker.broker_epoch
 
     def note_unfit(self, broker_id: int, topic_partition: TopicPartition, image: Image) -> None:
-        """Exclude a live broker from leading this partition: its disk is full or slow (D13, D14).
+        """Bar a live broker from leading a partition: its disk is full or slow (D13, D14).
 
-        The exclusion ends when the broker withdraws its report, or at the second rebalance check
-        from now, because the withdrawal may be lost.
+        The bar ends when the broker withdraws its report, or at the second rebalance check from
+        now, because the withdrawal may be lost.
         """
         epoch = image.brokers[broker_id].broker_epoch
         self._unfit[broker_id, topic_partition] = (epoch, SLOW_LOOKS)
@@ -180,7 +180,7 @@ class Balance:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for instances with equal next decisions (model checker)."""
+        """Return the model checker's key of this object: equal keys mean equal next decisions."""
         return (
             tuple(self._waiting),
             tuple(
@@ -191,7 +191,7 @@ class Balance:
 
 
 def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
-    """Return partitions to give back to their preferred replicas.
+    """Return the partitions whose leadership returns to the preferred replica.
 
     Another replica leads each returned partition, whose preferred broker is alive and not leaving.
     The preferred broker lacks the leadership of more than `percentage` of the partitions that

@@ -48,9 +48,9 @@ class Election:
 def elect(state: PartitionState, around: Circumstances) -> Election | None:
     """Return the state to publish now, None if the state can stay."""
     if state.elr and len(state.isr) >= around.minimum and _leads_on(state, around):
-        # The minimum is lower than when the eligible replicas left the ISR. Once the leader learns
-        # of the new state, it commits records without the eligible replicas, and no other leader
-        # may commit any.
+        # The effective minimum has fallen since the eligible replicas left the ISR. Once the leader
+        # learns of the new state, it commits records without the eligible replicas, and no other
+        # leader may commit records.
         return _elect(replace(state, elr=(), elr_epochs=()), around) or _without_eligible(
             state, around
         )
@@ -176,7 +176,7 @@ def elect_instead(
 def elect_without(
     state: PartitionState, around: Circumstances, damaged: int, slow: Sequence[int]
 ) -> Election | None:
-    """Remove a replica with a damaged log from the members (V68); None if no member can lead.
+    """Return the next state without the damaged replica (V68); None if no member can lead.
 
     If the damaged replica led, a live member of the ISR is elected, a member of `slow` only if
     there is no other. If another replica leads, it stays leader under the next leader epoch, by
@@ -224,8 +224,7 @@ def _elect_uncleanly(state: PartitionState, around: Circumstances) -> Election |
     """Elect a live assigned replica with ISR = itself, RECOVERING (V13).
 
     Members of the ISR and eligible replicas are preferred, and so is a replica with a log. No other
-    replica is eligible after the election, because records that only other replicas have no longer
-    count.
+    replica is eligible after the election: records that only other replicas have are lost.
     """
     members = eligible_replicas.members(state)
     live = [
@@ -276,11 +275,12 @@ def _published(
 
 
 def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
-    """Return the epoch of a new leader, above the epochs that any lost store has assigned (E8).
+    """Return a new leader's epoch, above all epochs assigned before a restore of the store (E8).
 
-    The state has skipped epochs after the store was restored. A log with a later epoch comes from
-    an earlier restore of the same backup that skipped more epochs. Leaders elected after an earlier
-    restore of the backup may have had epochs of which no log has a record.
+    The epoch of `state` has already skipped numbers, because the store was restored. A log with a
+    later epoch than `state` comes from an earlier restore of the same backup, which skipped more
+    epochs. Leaders elected after an earlier restore of the backup may have had epochs of which no
+    log has a record.
     """
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)
@@ -317,8 +317,8 @@ def _kept_epochs(
     """Return the epochs to record for the members that stay in a partition without a leader.
 
     Without a recorded epoch, the node's last modification shows which members bounced (V10). The
-    write without a leader changes the node's last modification, so it records the epochs that are
-    known so far.
+    write of the state without a leader changes the node's last modification, so the state records
+    the epochs that are known so far.
     """
     recorded = eligible_replicas.members(state)
     bounced = incarnations.bounced_members(state, brokers)

@@ -57,7 +57,7 @@ class UncleanRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class MinimumRead(Event):
-    """New values of min.insync.replicas, with the same fields as UncleanRead."""
+    """New values of min.insync.replicas; `topics` and `cluster` are as in `UncleanRead`."""
 
     topics: Mapping[str, int | None]
     cluster: int | None = None
@@ -111,7 +111,7 @@ class RecreateReplicas(Order):
     rank: ClassVar[Rank] = Rank.RECREATION
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add roles that allow the brokers to create the replica."""
+        """Command the partition's brokers to create their replicas."""
         builder.send_role(self.topic_partition, is_new=True)
 
 
@@ -140,7 +140,7 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
         return
     move = topic.moves.get(topic_partition.partition)
     if move is not None and state.mzxid < move.since_zxid:
-        # The changed assignment may not have been sent to the replicas yet.
+        # The assignment that a reassignment changed may not have been sent to the replicas yet.
         under_next = transitions.under_next_epoch(state, controller_epoch)
         if image.is_completing(topic_partition):
             under_next = replace(under_next, reassigned_to=state.reassigned_to)
@@ -148,7 +148,7 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
 
 
 def _elect(topic_partition: TopicPartition, state: PartitionState, draft: Draft) -> bool:
-    """Write the state that an election leaves; return whether the check of the partition ends."""
+    """Elect a leader if that is due; return False if the state stays and further checks follow."""
     around = circumstances(topic_partition, draft)
     if (
         around.absent
@@ -243,7 +243,7 @@ def unclean_read(
 def minimum_read(
     event: MinimumRead, image: Image, agenda: Agenda, settings: ControllerSettings
 ) -> ControllerSettings:
-    """Apply new values of min.insync.replicas; fewer members may be enough now (E1, E6)."""
+    """Apply new values of min.insync.replicas; elections may need fewer members now (E1, E6)."""
     if event.cluster is not None and event.cluster != settings.min_insync_replicas:
         settings = replace(settings, min_insync_replicas=event.cluster)
         for name, topic in image.topics.items():
@@ -276,7 +276,7 @@ def _look_at_leaderless(name: str, image: Image, agenda: Agenda) -> None:
 def elect_leaders(asked: ElectLeadersAsked, draft: Draft) -> None:
     """Elect preferred or unclean leaders (V8, V13, V46).
 
-    An answer for all partitions omits the partitions that needed no election.
+    If the request names all partitions, the answer omits partitions that needed no election.
     """
     request = asked.request
     answer = Answer[TopicPartition](asked.ticket, Precedence.ELECT_LEADERS, _response, _on_conflict)

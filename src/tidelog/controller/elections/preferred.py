@@ -99,7 +99,7 @@ class PreferredElections:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for instances with equal next decisions (model checker)."""
+        """Return the model checker's key of this object: equal keys mean equal next decisions."""
         return (tuple(self._waiting), self.balance.key(), self._is_requested)
 
 

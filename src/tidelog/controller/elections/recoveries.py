@@ -113,7 +113,7 @@ class LogEndAsked(Change):
     broker_id: int
 
     def apply(self, image: Image) -> None:
-        """Record that the broker was asked for its log end, so that it is asked once."""
+        """Record that the broker was asked for its log end, so that it is asked only once."""
         found = image.recoveries.get(self.topic_partition)
         if found is not None and self.broker_id in image.brokers:
             found.asked[self.broker_id] = None

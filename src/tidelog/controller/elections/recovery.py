@@ -34,7 +34,7 @@ class RecoveryPlan:
     leader: int = NO_LEADER
     #: Members that must first report their log ends.
     asked: tuple[int, ...] = ()
-    #: Whether enough members are registered, so that only further members or log ends are awaited.
+    #: Whether the recovery is under way, because enough members are registered.
     is_under_way: bool = False
 
 

@@ -3,8 +3,8 @@
 The leader that replaces a slow leader has every committed record, and the slow leader stays in the
 ISR. A broker that reported slow reads takes over from no other leader. The controller returns no
 leadership to a broker before the second rebalance check after its report of slow reads (`Balance`).
-So leadership does not move back and forth between slow brokers. If no other member can lead, the
-leader stays.
+So leadership does not move back and forth between slow brokers. If no other ISR member can lead,
+the leader continues to lead.
 
 A leader on a full or slow disk is replaced like a leader with slow reads, but the controller avoids
 its broker only for the reported partitions. A request without partitions withdraws the report of
@@ -44,7 +44,7 @@ from tidelog.wire.messages.relinquish_leadership import (
 
 @dataclass(frozen=True, slots=True)
 class RelinquishAsked(Event):
-    """A broker's request to give up leaderships, or to leave the members of partitions."""
+    """A broker's request to give up leaderships, or to remove its damaged replicas from ISRs."""
 
     ticket: int
     request: RelinquishLeadershipRequest
@@ -169,7 +169,7 @@ def _take_out(
     draft: Draft,
     topic_partition: TopicPartition,
 ) -> int:
-    """Remove a replica with a damaged log from the members (V68). Raises KafkaError.
+    """Remove a damaged replica from the ISR and the eligible replicas (V68). Raises KafkaError.
 
     The leader epoch rises even if the replica has already left the ISR. By the new leader epoch the
     replica's broker learns of the change, and no fetch under an earlier epoch can bring the replica

@@ -214,7 +214,7 @@ class Additions:
                 draft.report(gap)
 
     def _add(self, name: str, wanted: Mapping[int, Sequence[int]], draft: Draft) -> str:
-        """Carry out the possible requests for one topic; return a report of the others."""
+        """Carry out the possible requests for one topic; return a report of requests that wait."""
         image = draft.image
         topic = image.topics.get(name)
         if draft.has_changed((name,)) or name in image.unreadable or image.closing(name):
@@ -251,7 +251,8 @@ class Additions:
     def wanted_former(self, events: Iterable[Event], image: Image) -> list[TopicPartition]:
         """Return partitions about to be added whose former incarnations are unknown.
 
-        The controller needs a `FormerRead` of the returned partitions before it can decide (V71).
+        The former states of the returned partitions must be read (`FormerRead`) before the decision
+        (V71).
         """
         asked: dict[str, int] = {}
         known: dict[TopicPartition, PartitionState | None] = {}

@@ -46,7 +46,7 @@ class AlterPartitionAsked(Event):
     request: AlterPartitionRequest
 
 
-#: From this version on a request names topics by id, in earlier versions by name (KIP-841).
+#: First version of AlterPartition that names topics by id; earlier versions use names (KIP-841).
 FIRST_VERSION_WITH_TOPIC_IDS = 2
 
 

@@ -71,7 +71,7 @@ class HeldExpansions:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal if the same expansions are held back."""
+        """Return a hashable value of the expansions that are held back, for the model checker."""
         return tuple(
             (
                 topic_partition,

@@ -25,9 +25,9 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH, RECOVERED, RECOVERING, PartitionState
 from tidelog.wire.messages.alter_partition import RequestPartitionData
 
-#: From this version on a request carries the broker epoch of each member (KIP-903).
+#: First version of AlterPartition with the broker epoch of each member (KIP-903).
 FIRST_VERSION_WITH_EPOCHS = 3
-#: From this version on a leader understands INELIGIBLE_REPLICA (KIP-841).
+#: First version of AlterPartition whose senders understand INELIGIBLE_REPLICA (KIP-841).
 FIRST_VERSION_WITH_INELIGIBLE = 2
 
 

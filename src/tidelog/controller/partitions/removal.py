@@ -253,8 +253,8 @@ def drain_read(event: DrainRead, image: Image) -> None:
 def write_due(draft: Draft) -> None:
     """Write the due steps of partitions under removal.
 
-    A partition ends with a tombstone. A topic's node is rewritten without the partitions of which
-    no live broker has a replica.
+    A tombstone in its state node ends a partition. A topic's node is rewritten without the
+    partitions of which no live broker has a replica.
     """
     image, controller_epoch = draft.image, draft.settings.controller_epoch
     for name in image.removals:
@@ -474,7 +474,7 @@ def last_write(name: str, image: Image) -> RemovePartitions | None:
 
 
 def has_work(image: Image) -> bool:
-    """Return whether a step of a removal is due without another event."""
+    """Return whether a step of a removal is due now, even if no further event arrives."""
     return any(
         removal.done
         or to_bury(name, image)

@@ -80,7 +80,7 @@ def list_reassignments(asked: ReassignmentsListAsked, draft: Draft) -> None:
 
 
 def _queued(wanted: Iterable[TopicPartition] | None, draft: Draft) -> list[QueuedReassignment]:
-    """Return the queue of these or all partitions in its order, with why each entry waits."""
+    """Return the queue entries of `wanted` (None: all) in order, with the reason why each waits."""
     image = draft.image
     if image.queue is None:
         return []

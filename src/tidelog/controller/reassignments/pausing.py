@@ -3,8 +3,8 @@
 Copying replicas takes disk and network of the leader away from followers. So while fewer replicas
 than min.insync.replicas are in sync, the brokers that a reassignment adds do not copy
 (`reassignment.auto.pause.enable`). A reassignment may pause only if enough replicas were in sync
-when it began. A reassignment does not pause while one of its original replicas is offline, because
-the ISR then needs the added replicas, and their copying did not shrink the ISR.
+when it began. A reassignment does not pause while an original replica is offline: copying did not
+shrink the ISR then, and the ISR needs the added replicas.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelog.core.types import PartitionState, TopicPartition
 class MovePaused:
     """Notice that the added replicas of a reassignment stop copying, or copy again.
 
-    `reason` is empty if the reassignment continues.
+    `reason` is empty if the replicas copy again.
     """
 
     topic_partition: TopicPartition
@@ -98,8 +98,8 @@ def roles_of_idle(
 ) -> list[SendRoleAgain]:
     """Return instructions to send roles, by which `replicas` stop copying, or copy again.
 
-    The leader gets its role, too, because it must not propose a replica for the ISR that does not
-    fetch.
+    The leader gets its role, too, so that it proposes no replica for the ISR that has stopped
+    copying.
     """
     state = image.states.get(topic_partition)
     if not replicas or state is None:

@@ -294,7 +294,7 @@ class ReassignmentsDraft:
         after: PartitionState,
         new_replicas: tuple[int, ...] = (),
     ) -> None:
-        """Write the state of a reassignment; no target wants the members that leave the ISR."""
+        """Write the state of a reassignment, in which replicas that no target has leave the ISR."""
         left = [member for member in before.isr if member not in after.isr]
         self.draft.write_state(
             WritePartitionState(
@@ -348,7 +348,7 @@ class ReassignmentsDraft:
         self.draft.order(SendMetadata((topic_partition,)))
 
     def _node(self, name: str, begun: Move | None) -> TopicNode:
-        """Return the node to write. Raises KafkaError if the node has no room for another move."""
+        """Return the topic's node; raise KafkaError if it has no room for another reassignment."""
         node = self._nodes.get(name)
         if node is None:
             topic = self._image.topics[name]

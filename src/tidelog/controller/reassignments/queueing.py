@@ -92,7 +92,7 @@ class Slots:
         return ""
 
     def take(self, brokers: Iterable[int]) -> None:
-        """Use a slot of the cluster, and a slot of each broker."""
+        """Count a reassignment against the limits of the cluster and of each of these brokers."""
         self._free -= 1
         self._used.update(brokers)
 
@@ -143,7 +143,7 @@ class Queue:
     def _look_at(
         self, entry: ReassignmentEntry, slots: Slots, first: dict[TopicPartition, None]
     ) -> bool:
-        """Return whether an entry stays. Raises KafkaError for an impossible entry.
+        """Return whether an entry stays in the queue. Raises KafkaError for an impossible entry.
 
         `first` collects entries for whose partition a reassignment is rolled back.
         """
@@ -174,7 +174,7 @@ class Queue:
         return True
 
     def _takes_throttle(self, entry: ReassignmentEntry) -> bool:
-        """Give an entry's throttle to a move to the same target; return whether it stays queued."""
+        """Give a move its entry's throttle; return whether the entry stays in the queue."""
         topic_partition, move = entry.topic_partition, self._image.move(entry.topic_partition)
         if move is None or entry.throttle in (0, move.throttle):
             return False
@@ -210,5 +210,5 @@ def reason_to_wait(entry: ReassignmentEntry, image: Image, slots: Slots) -> str:
 
 
 def _between(assigned: tuple[int, ...], target: tuple[int, ...]) -> set[int]:
-    """Return the brokers that gain or lose a replica; none for a change of order only (R21)."""
+    """Return the brokers that gain or lose a replica; none if only the order changes (R21)."""
     return set(assigned) ^ set(target)

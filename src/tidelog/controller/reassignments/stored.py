@@ -64,7 +64,7 @@ class Newer:
         return entry._replace(throttle=self.throttle)
 
     def goes(self, replicas: tuple[int, ...]) -> bool:
-        """Return whether an entry with the target `replicas` is removed."""
+        """Return whether this request removes an older entry with the target `replicas`."""
         return replicas != self.target and (not self.ended or replicas in self.ended)
 
 
@@ -89,7 +89,7 @@ class Entries:
         found: RequestedReassignments | None,
         write: Callable[[Mapping[TopicPartition, ReassignmentEntry], int], Write],
     ) -> None:
-        """Take the entries found; `write(entries, version)` returns the write that keeps them."""
+        """Start with the entries of a node; `write(entries, version)` makes a write of the node."""
         self._draft = draft
         self._found = found
         self._write = write
@@ -241,7 +241,7 @@ class StoredRequests:
         image = self._image
         return image.move(topic_partition) is None and image.assigned(topic_partition) == target
 
-    # accepted requests, and the node `/admin/reassign_partitions`
+    # steps for accepted requests, and for the node `/admin/reassign_partitions`
 
     def look_at_accepted(self) -> None:
         """Begin the reassignments of accepted requests; forget requests that are over (R12)."""
@@ -260,9 +260,9 @@ class StoredRequests:
     def look_at_node(self) -> None:
         """Begin the reassignments of `/admin/reassign_partitions` (R1).
 
-        Entries that are done or cannot be carried out are removed. The entries that remain record
-        the original replicas of their reassignments. A reassignment that begins overrules the queue
-        and an accepted request.
+        Entries that are done or cannot be carried out are removed. Each remaining entry records the
+        original replicas of its reassignment. A reassignment that begins overrules the queue and an
+        accepted request.
         """
         if self._image.reassignments is None:
             return
@@ -281,7 +281,7 @@ class StoredRequests:
         self._node.keep(kept)
 
     def _look_at(self, entry: ReassignmentEntry, route: Route) -> ReassignmentEntry | None:
-        """Return the remaining entry, None for an entry that is done. Raises KafkaError."""
+        """Return the entry if it stays in its node, None if it is done. Raises KafkaError."""
         topic_partition, target = entry.topic_partition, entry.replicas
         image = self._image
         if topic_partition.topic in image.unreadable or topic_partition in image.unreadable_states:

@@ -105,7 +105,7 @@ class TakenNames:
             self.add(name)
 
     def add(self, name: str) -> None:
-        """Record that a name is taken."""
+        """Record that a topic name is taken."""
         self._names[name] = None
         self._unified[_unified(name)] = name
 
@@ -249,7 +249,7 @@ def _configs(wanted: CreatableTopic, defaults: TopicDefaults) -> Mapping[str, st
         )
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-    size_bytes = len(json.dumps(dict(configs)))  # at least the stored size
+    size_bytes = len(json.dumps(dict(configs)))  # an upper bound of the stored size
     if size_bytes > MAX_CREATED_CONFIG_BYTES:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,

@@ -302,7 +302,7 @@ class Deletions:
 
 
 def has_work(image: Image) -> bool:
-    """Return whether a deletion is due without another event."""
+    """Return whether a deletion is due now, even if no further event arrives."""
     return any(deletion.done or not deletion.commanded for deletion in image.deletions.values())
 
 

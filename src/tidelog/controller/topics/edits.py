@@ -83,8 +83,8 @@ def fault(found: TopicFound) -> str:
     """Return why the nodes of a topic that is new to this controller are faulty, or "".
 
     To a new controller, every topic is new. Only an edit by hand leaves the ISR outside the topic's
-    node, because a controller that moves or removes replicas keeps every ISR member in the node. A
-    controller that followed a faulty node would set data aside that is still in use.
+    node, because a controller that moves or removes replicas keeps every ISR member in the node. If
+    a controller adopted a faulty node, brokers would set data aside that is still in use.
     """
     numbers = sorted(found.topic.assignments)
     if not numbers or numbers != list(range(len(numbers))):

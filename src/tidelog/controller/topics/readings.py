@@ -78,8 +78,8 @@ def _topic_read(found: TopicFound, draft: Draft, agenda: Agenda) -> None:
         draft.send_everything(image.brokers)
     _report_unreadable(taken, draft)
     image.apply(taken)
-    # The topic itself is applied before `changes`, because its application drops the former
-    # incarnations of its partitions.
+    # To apply a topic drops the former incarnations of its partitions, so `changes` are applied
+    # afterwards.
     for change in changes:
         image.apply(change)
     topic = taken.topic
