@@ -24,8 +24,8 @@ from tidelog.core.topic_config import TopicConfig, broker_keys
 from tidelog.core.types import Endpoint
 from tidelog.core.unsupported import why
 
-#: Keys in coarser units by the finer key that they replace if it is not set, in order, with their
-#: defaults.
+#: For each key in a fine unit: the keys in coarser units that stand in for it if it is not set, in
+#: order, with defaults.
 _COARSER: dict[str, tuple[tuple[str, str | None], ...]] = {
     "log.retention.ms": (("log.retention.minutes", None), ("log.retention.hours", "168")),
     "log.roll.ms": (("log.roll.hours", "168"),),
@@ -273,7 +273,7 @@ def _endpoint_entries(static: BrokerConfig) -> list[ConfigEntry]:
         synonyms: tuple[Synonym, ...] = ()
         if name in static.given:
             synonyms = (Synonym(name, static.given[name], ConfigSource.STATIC_BROKER),)
-        if name == "listeners":  # the only key of `values` with a default in Kafka
+        if name == "listeners":  # only `listeners` has a default in Kafka
             synonyms += (Synonym(name, "PLAINTEXT://:9092", ConfigSource.DEFAULT),)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         kind = ConfigType.STRING

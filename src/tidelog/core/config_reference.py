@@ -1,8 +1,8 @@
 """The generator of docs/configuration.md, the reference of every configuration key.
 
 The reference lists supported keys with type, default and meaning, keys accepted without effect, and
-refused keys with the reason. `tidelog configs reference` prints the reference; a test compares the
-file with that output.
+refused keys with the reason. `tidelog configs reference` prints the reference; a test compares
+docs/configuration.md with the output.
 """
 
 from __future__ import annotations

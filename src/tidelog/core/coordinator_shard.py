@@ -84,8 +84,8 @@ class CoordinatorShard(Protocol):
 
     `broker.coordinators` writes a `CoordinatorAppend` with acks=all, only in its leader epoch, in
     the order of effects. Each append has exactly one outcome, `committed` or `failed`, reported by
-    its number. Before the outcome, `timed_out` may be reported once for a batch in the log that was
-    not replicated in time (REQUEST_TIMED_OUT), or whose ISR is too small
+    its number. Before the outcome, `timed_out` may be reported once: the batch is in the log, but
+    was not replicated in time (REQUEST_TIMED_OUT), or the ISR is too small
     (NOT_ENOUGH_REPLICAS_AFTER_APPEND). `failed` is called after all effects of a call, not during
     an effect. After `unload`, no outcome is reported.
     """

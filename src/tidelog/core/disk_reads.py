@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HUNG_MS: Final = 10_000
 
 
-#: A function that retries a fetch, because the fetch lacks records of a blocked directory.
+#: A function that retries a fetch that lacks records of a blocked directory.
 LookAgain = Callable[[], object]
 
 
@@ -36,7 +36,7 @@ class _Directory:
     def __init__(self, now_ms: int) -> None:
         self.count = 0
         self.size_bytes = 0
-        #: When the last read ended, or the first of the pending reads began.
+        #: When the last read ended; before any read has ended, when the first pending read began.
         self.progress_ms = now_ms
 
 

@@ -155,7 +155,7 @@ class Reloaded(NamedTuple):
 def reloaded(static: BrokerConfig, offered: BrokerConfig) -> Reloaded:
     """Return `static` with the values of `offered` for keys that can change while brokers run.
 
-    Raises ConfigError if the new values contradict the other values of `static`.
+    Raises ConfigError if new values contradict values of `static` that stay.
     """
     reloadable = {*dynamic_keys(), *_COARSER}
     kept = {name: text for name, text in static.given.items() if name not in reloadable}
@@ -181,7 +181,7 @@ def _skip_reason(name: str) -> str:
 
 # altering
 
-#: Returns the inherited value of a key: the list to which the first APPEND adds.
+#: A function that returns a key's inherited value, the list to which the first APPEND adds.
 Inherited = Callable[[str], str]
 
 

@@ -186,7 +186,7 @@ class StorageError(TidelogError):
 
     @property
     def is_full(self) -> bool:
-        """Whether the operation failed because the disk or quota is full, not the device (D14)."""
+        """Whether a full disk or quota, not the device, made the operation fail (D14)."""
         return self.errno in FULL_ERRNOS
 
     @property

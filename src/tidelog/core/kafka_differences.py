@@ -60,7 +60,7 @@ NARROWER: Final = (
     "zookeeper.connection.timeout.ms",
 )
 
-#: Keys of files that Kafka 3.9 ignores (the difference "later keys").
+#: Keys that Kafka 3.9 ignores in a configuration file (the difference "later keys").
 NOT_IN_FILES: Final = (
     "cordoned.log.dirs",
     "follower.replication.throttled.rate",

@@ -139,7 +139,7 @@ UNSUPPORTED_KEYS: frozenset[str] = frozenset(
 #: The prefix of keys for the security of one listener.
 LISTENER_KEY_PREFIX = "listener.name."
 
-#: Key -> the only values that are not refused, and the remedy.
+#: Key -> the only values that the broker does not refuse, and advice for other values.
 REFUSED_KEYS: dict[str, tuple[tuple[str, ...], str]] = {
     "authorizer.class.name": (
         ("",),

@@ -11,9 +11,9 @@ MIB = 1024 * KIB
 #: `socket.request.max.bytes`, with Kafka's default. A request is one frame, held in memory.
 MAX_REQUEST_BYTES = 100 * MIB
 #: `queued.max.request.bytes`: bytes of the requests that all connections are receiving; Kafka's
-#: default is no limit. The default has room for two of the largest requests, or for 5 batches of 1
-#: MiB in flight from each of 50 producers. Several brokers with request budgets of 256 MiB fit on a
-#: machine with 4 GB.
+#: default is no limit. tidelog's default has room for two of the largest requests, or for 5 batches
+#: of 1 MiB in flight from each of 50 producers. Several brokers with request budgets of 256 MiB fit
+#: on a machine with 4 GB.
 QUEUED_REQUEST_BYTES = 256 * MIB
 #: Size above which the broker counts the names or partitions that a request lists. A request below
 #: `LISTING_REQUEST_BYTES` cannot list more entries than `MAX_LISTED_ENTRIES`.
@@ -49,14 +49,14 @@ MAX_REQUEST_HOLD_MS = 10_000
 #: So a client that reads slowly delays only itself.
 MAX_SEND_QUEUE_BYTES = 16 * MIB
 #: Metadata and FindCoordinator responses that may wait for the election of leaders, about 1 KiB
-#: each. The broker sends further responses at once, without leaders.
+#: each. At the limit, the broker sends further responses at once, without leaders.
 MAX_HELD_ANSWERS = 1_000
 #: Partitions in the responses that wait for the election of leaders. One turn of the loop may make
 #: all the waiting responses, at some 5 µs for each partition.
 MAX_HELD_PARTITIONS = 20_000
 #: `queued.max.response.bytes`: unread response bytes over all connections of clients, and again
-#: over those of brokers. Many readers share the budget with grants of at most 16 MiB. A broker with
-#: hundreds of clients that read nothing stays below 300 MB.
+#: over those of brokers. A fetch is granted at most 16 MiB of the budget, so that many readers can
+#: share it. A broker with hundreds of clients that read nothing stays below 300 MB.
 QUEUED_RESPONSE_BYTES = 128 * MIB
 #: `max.incremental.fetch.session.cache.slots`, with Kafka's default.
 MAX_FETCH_SESSIONS = 1000
@@ -172,9 +172,11 @@ MAX_INSTANCE_ID_CHARS = 249
 MAX_CLIENT_ID_CHARS_IN_MEMBER_ID = 249
 #: Protocols of one group member, because each is compared with the protocols of all other members.
 MAX_GROUP_PROTOCOLS = 100
-#: Metadata of all protocols of one member; the group's record holds the metadata of one protocol.
+#: Size of the metadata of all protocols of one group member; the group's record holds only one
+#: protocol's metadata.
 MAX_MEMBER_METADATA_BYTES = MIB
-#: Assignments of one generation, because they are one record, which must fit `message.max.bytes`.
+#: Size of the assignments of one group generation, which are one record and must fit
+#: `message.max.bytes`.
 MAX_GROUP_ASSIGNMENT_BYTES = MIB
 #: Tombstones of one append, which fit `message.max.bytes` even with the longest group id.
 MAX_TOMBSTONES_PER_APPEND = 200

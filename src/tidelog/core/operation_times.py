@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-#: A limit so long that no operation is slow.
+#: A threshold so long that no operation counts as slow.
 NO_LIMIT_NS: Final = 1 << 62
 
 
@@ -50,7 +50,7 @@ class OpenAges(NamedTuple):
     """How long ago the write, the read and the other operation under way began.
 
     An age is 0 if no operation of the kind is under way; an operation that waits for a thread has
-    an age of at least 1. Other operations are syncs, deletions and further operations that are not
+    an age of at least 1. `other_ns` is for syncs, deletions and further operations that are not
     counted.
     """
 
@@ -95,7 +95,8 @@ class OperationTimes:
         self.on_slow: Callable[[], None] | None = None
         #: Called on the loop when an operation begins on a thread.
         self.on_open: Callable[[], None] | None = None
-        #: Returns the ages of the operations under way; set by the code that runs the operations.
+        #: Function that returns the ages of the operations under way; set by the code that runs
+        #: operations.
         self.open_ages: Callable[[], OpenAges] = OpenAges
 
     def wrote(self, time_ns: int) -> None:
@@ -127,7 +128,7 @@ class OperationTimes:
 
     @property
     def counts(self) -> OperationCounts:
-        """The counts so far, with the ages of open operations."""
+        """The counts so far; their times include slow operations that are under way."""
         ages = self.open_ages()
         return OperationCounts(
             self.writes,

@@ -1,7 +1,7 @@
 """Pauses that may end early, for a loop that works periodically and after each event.
 
-If an event comes while the loop works, the loop's next pause ends at once. All calls are on the
-loop.
+If an event comes while the loop works, the loop's next pause ends at once. All methods are called
+on the loop.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Files(Protocol):
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Set the time of a file's last modification; a write or truncation sets it again.
 
-        The new time becomes durable with the next fsync of the file.
+        The new modification time becomes durable with the next fsync of the file.
         """
 
     def truncate(self, handle: Handle, size_bytes: int) -> None: ...
@@ -125,13 +125,13 @@ class Files(Protocol):
 class Work(Enum):
     """Where a lane (the queue of a log directory's file operations) may run an operation."""
 
-    #: Runs on the loop while the directory is fast, else on the directory's thread; in order of
-    #: submission.
+    #: An operation that runs on the loop while the directory is fast, else on the directory's
+    #: thread, in order of submission.
     FAST = "fast"
-    #: Runs on the loop at once, before operations that wait for the thread, because it cannot wait
-    #: for the disk.
+    #: An operation that never waits for the disk: it runs on the loop at once, before operations
+    #: that wait for the thread.
     NOWAIT = "nowait"
-    #: Always runs on the directory's thread, such as fsync, delete and recovery.
+    #: An operation that always runs on the directory's thread, such as fsync, delete and recovery.
     SLOW = "slow"
     #: A read from the disk itself, which keeps its order among the SLOW operations. The read's time
     #: shows whether the device is slow (D13).
@@ -374,7 +374,7 @@ class Loggers(Protocol):
 
 @dataclass(slots=True)
 class Ports:
-    """All ports of one node, except the metadata store, which the composition opens."""
+    """All ports of one node, except the port of the metadata store."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock

@@ -346,7 +346,7 @@ class ResponseBudget:
         self.brokers = ResponseRoom("brokers", max_bytes, clock, log, directories)
 
     def share(self, peer: str, abort: Callable[[str], None]) -> ResponseShare:
-        """Return a new connection's share, of the clients' budget until a broker identifies itself.
+        """Return a new connection's share of the clients' budget; a broker's share moves later.
 
         `peer` is the `host:port` of the peer. `abort` closes the connection and drops queued bytes.
         """

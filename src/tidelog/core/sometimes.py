@@ -81,7 +81,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "replica_of_former_life": "a replica of a removed partition is found where its number is used",
     "replica_lost": "a replica is commanded to lead or to be in sync, and is not there",
     "topic_id_adopted": "a replica that lost its topic id takes the commanded one",
-    # The controller and the store
+    # Rare states of the controller and of the store
     "session_confirmed_after_a_gap": "a broker that was stopped serves after the store's word",
     "store_answer_lost_but_applied": "a write of unknown outcome is found in the store",
     "store_request_lost": "a write of unknown outcome is not in the store, and made again",
@@ -100,7 +100,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "registration_lost_while_session_lives": "a broker's registration was deleted by hand",
     "session_lost_while_registering": "a session ends before its registration is answered",
     "session_lost_during_start": "a session ends before the start asks for the registration",
-    # Responses that wait for the next leader
+    # Rare states of responses that wait for the next leader
     "answer_waits_for_leader": "a response waits for the leader after one that has just ended",
     "leader_wait_over": "the next leader is not published within the limit",
     # The replication throttle

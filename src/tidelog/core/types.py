@@ -45,8 +45,8 @@ class TopicPartition(NamedTuple):
 class ReassignmentEntry(NamedTuple):
     """One partition of `/admin/reassign_partitions`.
 
-    The entry has the target replicas and, once the controller accepted it, the original replicas
-    (R1).
+    `replicas` are the target; `original` are the original replicas, once the controller accepted
+    the entry (R1).
     """
 
     topic_partition: TopicPartition
