@@ -73,8 +73,8 @@ class ByteRate:
         total = self._carried + further + sum(window.count for window in self._windows)
         elapsed_ms = self._elapsed_ms(now_ms)
         if self._carried:
-            # While bytes of expired windows are carried over, the time since the first window began
-            # has no minimum.
+            # While bytes of expired windows are carried over, the rate covers the time since the
+            # first window began, however short.
             elapsed_ms = now_ms - self._windows[0].begun_ms
         return total * _MS_PER_S > self._limit * elapsed_ms
 
@@ -112,7 +112,7 @@ class ByteRate:
             end_ms = windows[0].begun_ms if windows else first.begun_ms + self.span_ms
             self._carried = self._left(first, end_ms, self._carried)
             if self._carried and not windows:
-                # With a limit of 0 the carried bytes stay, however often all windows expire.
+                # With a limit of 0, the bytes carried over from expired windows never become fewer.
                 windows.append(_Window(end_ms if self._limit else now_ms))
 
     def _left(self, window: _Window, end_ms: int, carried: int) -> int:

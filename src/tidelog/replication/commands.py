@@ -154,7 +154,8 @@ def placement(
 def can_be_replaced(broker_id: int, isr: Collection[int]) -> bool:
     """Return whether a damaged replica can leave the ISR as one of several members (V68).
 
-    A replica outside the ISR truncates its damaged log. The only member keeps its damaged log.
+    A replica outside the ISR truncates its damaged log. The only member of an ISR keeps its damaged
+    log.
     """
     return broker_id in isr and len(isr) > 1
 
@@ -180,10 +181,10 @@ def is_nameless_leftover(
 ) -> bool:
     """Return whether a replica may belong to an earlier topic of the name and must make room (V23).
 
-    A replica without a topic id lost the id in a crash. A replica that has been in sync belongs to
-    the commanded topic. The commanded ISR also names the replicas of a new topic, which are empty.
-    The topic of a replica outside the ISR is unknown, because the leader epochs of two topics look
-    alike.
+    A replica without a topic id lost the id in a crash. A replica with records that the command
+    names in the ISR belongs to the commanded topic. The commanded ISR also names the replicas of a
+    new topic, which are empty. The topic of a replica outside the ISR is unknown, because the
+    leader epochs of two topics look alike.
     """
     if own_topic_id != ZERO_TOPIC_ID:
         return False
@@ -204,8 +205,9 @@ def is_of_former_life(
 
     Both incarnations of the partition have the same topic id, but all leader epochs of the present
     one are above those of the former one. `own_leader_epoch` is the epoch of the last command
-    obeyed, `latest_log_epoch` the epoch of the last record; -1 means that there is none. If both
-    epochs are -1, the log has no records, and makes room if the command creates the replica.
+    obeyed, `latest_log_epoch` the epoch of the last record; -1 means that there is none. If
+    `own_leader_epoch` and `latest_log_epoch` are -1, the log has no records, and makes room only if
+    the command creates the replica.
     """
     known = max(own_leader_epoch, latest_log_epoch)
     if known >= 0:

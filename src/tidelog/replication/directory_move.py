@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogExtent:
-    """A log as the comparison sees it; both offsets are those of `LogState`."""
+    """A log's offsets and epoch history, on which the next step of a move depends."""
 
     log_start_offset: int
     log_end_offset: int

@@ -141,8 +141,8 @@ class FollowerReplica:
     def not_appended(self, error: ErrorCode) -> Effects:
         """Record that the records of the response find no room now, and retry later (D14).
 
-        The response's high watermark and log start are valid without its records, and a higher log
-        start makes room on this replica.
+        The follower still adopts the response's high watermark and log start, because a higher log
+        start frees room on the disk.
         """
         assert self.is_busy, "records are appended for one answer at a time (V33)"
         self.is_busy = False
@@ -150,14 +150,14 @@ class FollowerReplica:
         return (*marks, BackOff(error))
 
     def resumed(self, log_start_offset: int, log_end_offset: int, latest_epoch: int) -> Effects:
-        """Return the effects that are due after a pause, before the next fetch.
+        """Return the effects that are due after a pause of fetching, before the next fetch.
 
         A failed effect may have changed the log, and a fetch from the old position would then fail
         for ever. If the log is longer than the position, a flush of its last records failed: the
         records are flushed before the position follows the log. If the log is shorter than the
         position, it was truncated in part: it is a prefix of the former log, and the position
-        follows the log at once. A damaged end of the log that could not be truncated before the
-        pause is truncated now (V68).
+        follows the log at once. The follower now truncates a damaged end of the log that it could
+        not truncate earlier (V68).
         """
         if self.is_busy:
             return NOTHING
@@ -194,7 +194,7 @@ class FollowerReplica:
         """Start the log over at the leader's log start (V67).
 
         The leader rejected the follower's offset, or does not know its last epoch. The follower's
-        records lie below the leader's log or cannot be compared with it.
+        records lie below the leader's log start, or cannot be compared with the leader's log.
         """
         return self._start_over_at(offset)
 
@@ -227,7 +227,7 @@ class FollowerReplica:
     # For the model checker.
 
     def key(self) -> tuple[object, ...]:
-        """Return the whole state as a value."""
+        """Return the whole state as a hashable value, for the model checker."""
         return tuple(getattr(self, name) for name in self.__slots__)
 
     def copy(self) -> FollowerReplica:

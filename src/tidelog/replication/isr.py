@@ -1,14 +1,14 @@
 """The ISR of a partition as its leader knows it: the confirmed ISR, and changes without an outcome.
 
-The leader proposes, and the controller decides (A1 to A9). Until an outcome is known, every state
-that may be true counts: the maximal ISR is the union of all these states. An expansion counts for
-the maximal ISR at once (A7), a shrink only when it is confirmed (A6). Only one request per
-partition waits at the controller at a time. If a request gets no response, a newer change may
-supersede the requested change, and then both changes count for the maximal ISR. A change no longer
-counts for the ISR once a newer partition epoch arrives, or the controller responds that the change
-was not and will not be made (A8). A newer change replaces a change that was not sent. This module
-does not know follower state or time, except in the checks for joining and leaving the ISR (V62,
-V63). `docs/internals/isr.md` shows the transitions in a diagram.
+The leader proposes ISR changes, and the controller decides on them (A1 to A9). Until an outcome is
+known, every state that may be true counts: the maximal ISR is the union of all these states. An
+expansion counts for the maximal ISR at once (A7), a shrink only when it is confirmed (A6). Only one
+request per partition waits at the controller at a time. If a request gets no response, a newer
+change may supersede the requested change, and then both changes count for the maximal ISR. A change
+no longer counts for the ISR once a newer partition epoch arrives, or the controller responds that
+the change was not and will not be made (A8). A newer change replaces a change that was not sent.
+This module does not know follower state or time, except in the checks for joining and leaving the
+ISR (V62, V63). `docs/internals/isr.md` shows the transitions in a diagram.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Awaits(Enum):
     #: The response to the change's request; until then the leader sends no other request for the
     #: partition.
     RESPONSE = "response"
-    #: The next request, as the last request got no response that settles the change (A2). The
-    #: leader may request a newer change instead of repeating the request (A8).
+    #: The repetition of the request, because the last request got no response that settles the
+    #: change (A2). The leader may request a newer change instead of repeating the request (A8).
     REPETITION = "repetition"
     #: The controller's next command for the partition (A3).
     COMMAND = "command"
@@ -76,8 +76,7 @@ class IsrState:
     #: The ISR that the controller confirmed, in the order of the assignment.
     committed: tuple[int, ...]
     partition_epoch: int
-    #: Changes that were sent, the newest last; the controller may still accept or have accepted
-    #: each.
+    #: ISR changes that were sent to the controller and have no outcome yet, the newest last.
     in_flight: tuple[IsrChange, ...] = ()
     #: A change that was decided and not sent; it counts like a change in flight.
     queued: IsrChange | None = None

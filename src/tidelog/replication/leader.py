@@ -173,9 +173,10 @@ class LeaderReplica:
         Raises KafkaError UNKNOWN_LEADER_EPOCH for a replica that is not assigned, as the assignment
         may be newer than the leader's. Raises NOT_LEADER_OR_FOLLOWER for a fetch of an earlier
         incarnation of the follower's broker. Raises NOT_LEADER_OR_FOLLOWER also for a fetch without
-        a broker epoch, if a fetch with a broker epoch arrived within `max_lag_ms`. If no fetch with
-        a broker epoch arrives for `max_lag_ms`, the broker counts as restarted at a protocol level
-        without broker epochs. Source: Partition.followerReplicaOrThrow.
+        a broker epoch, if a fetch with a broker epoch arrived within `max_lag_ms`. After
+        `max_lag_ms` without a fetch with a broker epoch, the leader assumes that the broker
+        restarted at a protocol level without broker epochs. Source:
+        Partition.followerReplicaOrThrow.
         """
         follower = self.followers.get(replica_id)
         if follower is None:
@@ -414,8 +415,8 @@ class LeaderReplica:
     def pending_reads_changed(self, is_enabled: bool) -> None:
         """Apply a new value of `follower.fetch.pending.reads.insync.enable` (F5).
 
-        If enabled, reads for the next fetches keep followers in the ISR; if disabled, no read does
-        from now on.
+        With the key enabled, reads for later fetches keep followers in the ISR; with the key
+        disabled, no read does.
         """
         self.counts_pending_reads = is_enabled
         if not is_enabled:
@@ -464,8 +465,8 @@ class LeaderReplica:
     def awaits_eligible(self) -> bool:
         """Whether acks=all is accepted but not committed, as eligible replicas exist (E1).
 
-        The controller has a greater minimum than this leader, or has not cleared the eligible
-        replicas yet.
+        The controller knows a greater min.insync.replicas than this leader, or has not cleared the
+        eligible replicas yet.
         """
         return self.has_eligible and not self.is_below_minimum
 
@@ -651,7 +652,7 @@ class LeaderReplica:
     # For the model checker.
 
     def key(self) -> tuple[object, ...]:
-        """Return the whole state as a value."""
+        """Return the whole state as a hashable value, for the model checker."""
         return (
             self.broker_id,
             self.broker_epoch,

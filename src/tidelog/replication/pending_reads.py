@@ -18,7 +18,7 @@ from tidelog.core.types import NO_BROKER_EPOCH
 
 #: A time longer ago than any lag limit.
 NEVER_MS = -(1 << 62)
-#: The number of a fetch that needs no read from the disk.
+#: Fetch number of every fetch that needs no read from the disk.
 NO_READ = 0
 
 
@@ -44,7 +44,7 @@ class PendingReads:
     )
 
     def __init__(self, max_age_ms: int) -> None:
-        """Start without reads; a follower gives a fetch up `max_age_ms` after it arrived."""
+        """Start without reads; the follower gives up a fetch that is older than `max_age_ms`."""
         self.max_age_ms = max_age_ms
         #: Whether reads of this fetch session may keep the follower in sync, as pending reads are
         #: enabled.

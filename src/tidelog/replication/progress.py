@@ -69,7 +69,7 @@ class FollowerProgress:
         self.last_fetch_leader_end_offset = leader_end_offset
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = last_caught_up_ms
-        #: When the leader last refused a fetch because of its leader epoch or broker epoch.
+        #: When the leader last refused a fetch of the follower because of the fetch's epochs.
         self.last_refused_ms = NEVER_MS
         #: Bytes of the leader's log beyond the follower's end, as last computed; 0 if they are not
         #: computed (V62).
@@ -92,12 +92,12 @@ class FollowerProgress:
         self.in_target_isr = False
         #: The reads for the follower's fetches; None if they do not keep the follower in sync (F5).
         self.reads: PendingReads | None = None
-        #: The reads for the follower's fetches, for display, even if `reads` is None.
+        #: The reads for the follower's fetches, kept for display even while `reads` is None.
         self.reads_shown: PendingReads | None = None
         #: Arrival time of the first fetch whose `reads` may keep the follower in sync.
         self.reads_since_ms = NEVER_MS
         #: Whether the last fetch reached the leader's LEO, or the LEO at the arrival of the
-        #: previous fetch. If `reads` is None, the value is unknown and stays False.
+        #: previous fetch. `reached_previous_end` stays False while `reads` is None.
         self.reached_previous_end = False
 
     def fetched(
@@ -239,7 +239,7 @@ class FollowerProgress:
     # For the model checker.
 
     def key(self) -> tuple[object, ...]:
-        """Return the whole state as a value."""
+        """Return the whole state as a hashable value, for the model checker."""
         hidden = ("reads", "reads_shown")
         values = (getattr(self, name) for name in self.__slots__ if name not in hidden)
         return (*values, None if self.reads is None else self.reads.key())

@@ -13,7 +13,7 @@ class ReadsUnderWay:
     __slots__ = ("_begun_ms", "_last_number")
 
     def __init__(self) -> None:
-        #: Begin of each read by its number, in the order of the begins.
+        #: Begin time of each read by the read's number, the oldest read first.
         self._begun_ms: dict[int, int] = {}
         self._last_number = 0
 

@@ -1,9 +1,9 @@
 """The end of a failover as a new leader sees it: the last phases of its latency budget (V80).
 
-One object is one leadership, from the moment at which the leader took its role. The object holds
-three times of each follower. The times are those of the follower's first request under the new
-leader epoch, the first response about a diverging log, and the first fetch with a matching log. The
-object also holds the time at which the first record of the new epoch was committed, so that the
+One object is one leadership, from the moment at which the leader took its role. For each follower,
+the object holds three points in time. The times are those of the follower's first request under the
+new leader epoch, the first response about a diverging log, and the first fetch with a matching log.
+The object also holds the time at which the first record of the new epoch was committed, so that the
 leader acknowledged a Produce with acks=all. Times are arguments, in ms of a clock that never goes
 back. The object only measures: the replica's decisions do not depend on it.
 """
@@ -37,7 +37,7 @@ class FollowerTimes:
 
 
 class Takeover:
-    """Progress of one leadership, while it is measured."""
+    """Measurement of a new leader's takeover, until every phase has ended."""
 
     __slots__ = ("_begun_ms", "acknowledged_ms", "epoch_start_offset", "followers", "leader_epoch")
 

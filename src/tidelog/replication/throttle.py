@@ -93,7 +93,7 @@ class SideThrottle:
         self._moves = moves
         #: The administrator's settings.
         self.settings = ThrottleSettings()
-        #: The lowest of all rates, in bytes a second.
+        #: The lowest rate of the settings and of all reassignments, in bytes a second.
         self.rate = UNLIMITED
 
     @property

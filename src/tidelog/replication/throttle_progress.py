@@ -16,7 +16,8 @@ from tidelog.core.dataclass import dataclass
 
 K = TypeVar("K")
 _MS_PER_S = 1_000
-#: Checks in a row that must find a replica behind if its partition alone does not exceed the rate.
+#: Number of consecutive checks that must find a replica behind, unless its partition alone exceeds
+#: the rate.
 _LOOKS = 2
 
 

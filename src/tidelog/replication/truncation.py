@@ -28,8 +28,8 @@ def before_damage(damaged_offset: int, broker_id: int, members: Container[int]) 
     """Return the offset to which a follower truncates a damaged log; None to keep the log.
 
     `members` are the ISR and the eligible replicas of the term that begins. A member counts as
-    having the committed records, so it keeps even a damaged log and requests to leave the members
-    (V68).
+    having the committed records, so it keeps even a damaged log until the controller removes it
+    from the members (V68).
     """
     return None if broker_id in members else damaged_offset
 
@@ -40,8 +40,8 @@ def diverging_epoch(
     """Return where the follower's log diverges from the leader's; None if it is a prefix.
 
     The leader calls this function. Raises KafkaError OFFSET_OUT_OF_RANGE if the leader knows no end
-    of the epoch, or none of the follower's records. After this error the follower starts over from
-    the leader's log start (V67).
+    of the epoch, or none of the follower's records. After OFFSET_OUT_OF_RANGE, the follower starts
+    over from the leader's log start (V67).
     """
     if last_fetched_epoch < 0:
         return None
@@ -49,8 +49,8 @@ def diverging_epoch(
         return None  # the follower's log ends within the leader's last epoch
     here = epochs.epoch_at(fetch_offset - 1)
     if NO_EPOCH < here < last_fetched_epoch <= epochs.latest_epoch:
-        # The follower's last epoch begins at a higher offset in the leader's log. No checksum
-        # covers the epoch of a batch, so only this comparison detects a damaged epoch.
+        # In the leader's log, the follower's last epoch begins only at or above the fetch offset.
+        # No checksum covers the epoch of a batch, so only this comparison detects a damaged epoch.
         return epochs.end_offset_for(here, log_end_offset)
     end = epochs.end_offset_for(last_fetched_epoch, log_end_offset)
     if end.end_offset == UNDEFINED_OFFSET:
