@@ -21,7 +21,7 @@ STALLED_TICKS: Final = 4
 class ActivityVerdict(Enum):
     """The result of a tick."""
 
-    #: The controller task rests, and should check whether it owns `/controller` as it believes.
+    #: The controller task rests, and should check whether its claim to `/controller` is still true.
     LOOK = "look"
     #: The controller task works.
     WAIT = "wait"

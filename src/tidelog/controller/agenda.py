@@ -39,7 +39,7 @@ class Agenda:
     def look_at_reassignments(
         self, topic_partitions: Iterable[TopicPartition], image: Image
     ) -> None:
-        """Add those of the given partitions that are being reassigned."""
+        """Add the given partitions, if they are being reassigned."""
         moving = image.moving
         self.reassignments.update(
             dict.fromkeys(partition for partition in topic_partitions if partition in moving)

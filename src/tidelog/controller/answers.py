@@ -31,8 +31,8 @@ class Precedence(IntEnum):
     REASSIGNMENTS = 5
     REASSIGNMENTS_LISTED = 6
     PRODUCER_IDS = 7
-    #: Answers to controlled shutdowns follow those to DeleteTopics, which wait over several
-    #: decisions.
+    #: Answers to DeleteTopics, which wait over several decisions, come before answers to controlled
+    #: shutdowns.
     CONTROLLED_SHUTDOWN = 8
 
 

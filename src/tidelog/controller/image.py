@@ -179,9 +179,9 @@ class Image:
     def closing(self, topic: str) -> range:
         """Return the partitions of a topic that accept no more records, before their removal.
 
-        The returned partitions are the highest ones, down to the first number whose removal is not
-        requested, and never partition 0 (V71). The result is empty while any partition of the topic
-        is being reassigned: removals wait for the end of the reassignment.
+        The returned partitions are the highest partitions of the topic, down to the first number
+        whose removal is not requested, and never partition 0 (V71). The result is empty while any
+        partition of the topic is being reassigned: removals wait for the end of the reassignment.
         """
         removal, known = self.removals.get(topic), self.topics.get(topic)
         if removal is None or known is None or known.moves or self.is_deleting(topic):
@@ -192,7 +192,7 @@ class Image:
         return range(first, count)
 
     def hosted_by(self, broker_id: int) -> Iterable[TopicPartition]:
-        """Return the partitions assigned to a broker, also those of topics being deleted."""
+        """Return the partitions assigned to a broker, also partitions of topics being deleted."""
         return self._hosted.get(broker_id, {}).keys()
 
     def count_hosted_by(self, broker_id: int) -> int:

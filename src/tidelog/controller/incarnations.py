@@ -36,7 +36,7 @@ def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...
 
 
 def is_leader_restarted(state: PartitionState, brokers: Brokers) -> bool:
-    """Return whether the leader is alive in another incarnation than the elected one.
+    """Return whether the leader is alive in another incarnation than the elected incarnation.
 
     If the leader has restarted, an election is due, and its broker must not lead before the
     election, because its log may be shorter (V10).

@@ -23,7 +23,7 @@ Shrinks = tuple[tuple[int, ShrinkCause], ...]
 def keep_causes(
     image: Image, topic_partition: TopicPartition, isr: Collection[int], shrinks: Shrinks
 ) -> None:
-    """Keep the causes of the replicas outside `isr`; those in `shrinks` have just left it."""
+    """Keep the causes of the replicas outside `isr`; the replicas in `shrinks` have just left."""
     known = image.shrinks.get(topic_partition)
     if not known and not shrinks:
         return

@@ -42,8 +42,8 @@ class Move:
     #: R6).
     original: Replicas
     #: Transaction that wrote this target into the topic's node, or a later transaction after which
-    #: the node was read. An older partition state shows that the replicas may not have been sent
-    #: the target (V41).
+    #: the node was read. A partition state older than `since_zxid` shows that the replicas may not
+    #: have been sent the target (V41).
     since_zxid: int = 0
     #: Bytes a second that brokers may copy for the reassignment, 0 for no throttle of its own (R4).
     throttle: int = 0

@@ -57,7 +57,7 @@ class ShutdownBegun(Change):
 
 @dataclass(frozen=True, slots=True)
 class LeadershipsTransferred:
-    """Notice that a broker's leaderships were transferred, except those in `remaining`."""
+    """Notice that a broker's leaderships were transferred, except for `remaining` partitions."""
 
     broker_id: int
     remaining: Sequence[TopicPartition]
@@ -220,7 +220,7 @@ def refusal(request: ControlledShutdownRequest, brokers: Brokers) -> ErrorCode:
 
 
 def look_at(shutdown: Shutdown, image: Image, topic_partitions: Iterable[TopicPartition]) -> None:
-    """Split partitions into those that the broker leads and those that it follows."""
+    """Split partitions into partitions that the broker leads and partitions that it follows."""
     for topic_partition in topic_partitions:
         state = image.states.get(topic_partition)
         if state is None or image.is_deleting(topic_partition.topic):

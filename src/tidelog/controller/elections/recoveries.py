@@ -99,7 +99,7 @@ class RecoveryDue(Change):
     topic_partition: TopicPartition
 
     def apply(self, image: Image) -> None:
-        """Mark the recovery as due, unless it is over."""
+        """Mark the next step of the recovery as due, unless the recovery is over."""
         found = image.recoveries.get(self.topic_partition)
         if found is not None:
             found.is_due = True

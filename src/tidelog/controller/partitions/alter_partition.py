@@ -184,7 +184,7 @@ def _alter(
     published = image.states.get(topic_partition)
     if published is not None and wanted.partition_epoch > published.partition_epoch:
         # No leader knows the epoch of a state that this decision is about to write. A partition
-        # epoch above the published one comes from another controller, or is invented (A3).
+        # epoch above the published epoch comes from another controller, or is invented (A3).
         return Result(subject, ErrorCode.NOT_CONTROLLER)
     replicas = image.replicas(topic_partition)
     minimum = _minimum(asked, replicas, draft.minimum(topic_partition))

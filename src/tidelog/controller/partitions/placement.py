@@ -26,9 +26,9 @@ def place(
 ) -> dict[int, tuple[int, ...]]:
     """Return the replicas of the new partitions by number, preferred leader first.
 
-    `partitions` counts the new partitions only; their numbers follow the `existing` ones. Raises
-    KafkaError: INVALID_PARTITIONS, or INVALID_REPLICATION_FACTOR with the factor and the number of
-    brokers.
+    `partitions` is the number of new partitions, which are numbered after the `existing`
+    partitions. Raises KafkaError: INVALID_PARTITIONS, or INVALID_REPLICATION_FACTOR with the factor
+    and the number of brokers.
     """
     if partitions <= 0:
         raise KafkaError(

@@ -44,13 +44,13 @@ class RefusedRequests:
         self._reasons: dict[tuple[TopicPartition, bool], str] = {}
 
     def unreadable(self, event: RequestsUnreadable) -> None:
-        """Add the requests whose nodes cannot be parsed."""
+        """Collect the requests whose nodes cannot be parsed."""
         for topic_partition in event.topic_partitions:
             reason = "its node holds no valid request"
             self._reasons[topic_partition, event.is_removal] = reason
 
     def removals(self, reasons: Mapping[TopicPartition, str]) -> None:
-        """Add impossible requests to remove partitions, with the reasons."""
+        """Collect impossible requests to remove partitions, with the reasons."""
         for topic_partition, reason in reasons.items():
             self._reasons[topic_partition, True] = reason
 

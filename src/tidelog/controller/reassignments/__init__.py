@@ -1,6 +1,6 @@
 """Reassignments of partitions to other brokers (KIP-455), from the request to the end.
 
-`requests` serves the requests of clients, and `stored` those in nodes of the store, which
+`requests` serves the requests of clients, and `stored` the requests in nodes of the store, which
 `stored_nodes` reads. `targets` decides which targets are rejected and why. `listing` lists the
 reassignments, and `cancelling` cancels all reassignments.
 

@@ -74,8 +74,9 @@ def cancel_read(event: CancelRead, image: Image, agenda: Agenda) -> None:
 def look_at_cancel(reassignments: ReassignmentsDraft) -> bool:
     """Turn all reassignments back; return whether the cancel must be checked again.
 
-    The cancel is checked again if this decision turns a reassignment back or changes one in another
-    way. The last check reports the reassignments that cannot go back, and removes the cancel node.
+    The cancel is checked again if this decision turns any reassignment back or changes it
+    otherwise. The last check reports the reassignments that cannot go back, and removes the cancel
+    node.
     """
     draft = reassignments.draft
     image = draft.image

@@ -67,7 +67,7 @@ def limits_read(
 
 
 class Slots:
-    """Free slots for reassignments, beside those that are under way."""
+    """Free slots for reassignments, beside the reassignments under way."""
 
     def __init__(self, image: Image, settings: ControllerSettings) -> None:
         self._per_broker = settings.concurrent_reassignments_per_broker
@@ -145,7 +145,7 @@ class Queue:
     ) -> bool:
         """Return whether an entry stays in the queue. Raises KafkaError for an impossible entry.
 
-        `first` collects entries for whose partition a reassignment is rolled back.
+        `first` collects the entries whose partitions have a reassignment that is rolled back.
         """
         topic_partition, target = entry.topic_partition, entry.replicas
         image = self._image

@@ -271,7 +271,7 @@ def _ended(requested: ReassignablePartition) -> list[tuple[int, ...]]:
 def _check_known(
     topic_partition: TopicPartition, known: Sequence[tuple[int, ...]], newer: tuple[int, ...]
 ) -> None:
-    """Raise KafkaError if a cancel names no present reassignment, as a newer one replaced it."""
+    """Raise KafkaError if a newer reassignment replaced the reassignment that a cancel names."""
     if not known:
         raise KafkaError(
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,

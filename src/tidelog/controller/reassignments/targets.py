@@ -127,7 +127,7 @@ def is_repeated(
     target: tuple[int, ...],
     image: Image,
 ) -> bool:
-    """Return whether a request may repeat a lost request whose move has begun or ended."""
+    """Return whether a request may repeat an earlier request whose response was lost."""
     assigned, move = image.assigned(topic_partition), image.move(topic_partition)
     if move is None:
         return assigned == target

@@ -315,7 +315,7 @@ def deletion_order(name: str, image: Image) -> DeleteTopicReplicas:
 
 
 def _live_replicas(topic: Topic, image: Image) -> dict[int, tuple[TopicPartition, ...]]:
-    """Return a topic's replicas on live brokers, also replicas that a reassignment removes."""
+    """Return a topic's replicas on live brokers, including replicas that a reassignment removes."""
     held: dict[int, list[TopicPartition]] = {}
     for topic_partition in topic.partitions:
         for replica in topic.assignments[topic_partition.partition]:

@@ -121,10 +121,10 @@ def _vanished(name: str, draft: Draft) -> None:
 def _is_news_to_brokers(found: TopicFound, image: Image) -> bool:
     """Return whether brokers must be sent a topic even if no write of the topic is due.
 
-    Brokers need a topic that could not be read before, because brokers may have registered since.
-    Brokers need a topic whose nodes another writer has restored together with published states.
-    Brokers need a topic that has replaced another topic of the same name, because they must set the
-    replaced topic's replicas aside as strays.
+    Brokers must be sent a topic that could not be read before, because brokers may have registered
+    since. Brokers must be sent a topic whose nodes another writer has restored together with
+    published states. Brokers must be sent a topic that has replaced another topic of the same name,
+    because they must set the replaced topic's replicas aside as strays.
     """
     name = found.topic.name
     known = image.topics.get(name)
@@ -166,7 +166,7 @@ def _adopted(
 
 
 def states_read(event: StatesRead, draft: Draft, agenda: Agenda) -> None:
-    """Apply states that could not be read before; brokers without a role now get one (V35)."""
+    """Apply states that could not be read before; brokers without a role now get a role (V35)."""
     image = draft.image
     for topic_partition, found in event.found.items():
         if topic_partition not in image.unreadable_states:
