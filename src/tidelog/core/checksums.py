@@ -1,8 +1,8 @@
 """CRC-32C, the checksum of every record batch, from the compiled module of the package `crc32c`.
 
-The package itself also imports its command line and reads its own version: argparse, email, zipfile
-and more, 2.5 MiB in each broker. So only the compiled module of the package is loaded. If the
-compiled module is not found under its name, the whole package is imported, with equal results.
+The whole package also imports a command line (argparse, email, zipfile and more), which takes 2.5
+MiB in each broker. So only the compiled module of the package is loaded. If the compiled module is
+not found under its name, the whole package is imported, with equal results.
 """
 
 from __future__ import annotations

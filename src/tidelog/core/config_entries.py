@@ -57,7 +57,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One possible source of a value."""
+    """One possible source of a key's value."""
 
     name: str
     value: str | None
@@ -66,7 +66,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key of a resource. `value` is None if it is hidden (`is_sensitive`)."""
+    """The entry of one key of a resource. `value` is None if it is hidden (`is_sensitive`)."""
 
     name: str
     value: str | None
@@ -86,7 +86,7 @@ def topic_entries(
 ) -> list[ConfigEntry]:
     """Return the entry of every topic key, for a topic with these `overrides`.
 
-    `in_force` is the broker's static configuration overridden by the dynamic one.
+    `in_force` is the broker's static configuration overridden by the dynamic configuration.
     """
     config, _ = TopicConfig.lenient(in_force, overrides)
     below = broker_keys()

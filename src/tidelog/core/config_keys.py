@@ -102,7 +102,8 @@ def read_value(name: str, key: Key, text: str) -> Any:
 def read_all(config_class: type[Any], properties: Mapping[str, str]) -> dict[str, Any]:
     """Return the attribute values of `config_class` keys in `properties`; ignore other keys.
 
-    A key's own name takes precedence over its synonyms, and an earlier synonym over a later one.
+    A key's own name takes precedence over its synonyms, and an earlier synonym over a later
+    synonym.
     """
     values: dict[str, Any] = {}
     for name, (attribute, key, _) in keys_of(config_class).items():

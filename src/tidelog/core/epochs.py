@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from tidelog.core.types import NO_EPOCH, EpochEnd
 
-#: The offset that stands for an unknown one (Kafka's UNDEFINED_EPOCH_OFFSET).
+#: The offset that stands for an unknown offset (Kafka's UNDEFINED_EPOCH_OFFSET).
 UNDEFINED_OFFSET = -1
 
 
@@ -78,8 +78,8 @@ class LeaderEpochs:
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEnd:
         """Return the largest epoch <= `requested_epoch` and its end offset, or (-1, -1) if unknown.
 
-        The latest epoch ends at `log_end_offset`. A requested epoch after the latest one is
-        unknown. A requested epoch before the first one ends where the first one begins (Kafka's
+        The latest epoch ends at `log_end_offset`. A requested epoch after the latest epoch is
+        unknown. A requested epoch before the first epoch ends where the first epoch begins (Kafka's
         LeaderEpochFileCache.endOffsetFor).
         """
         if requested_epoch == NO_EPOCH or not self._epochs:

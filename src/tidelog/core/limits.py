@@ -54,9 +54,9 @@ MAX_HELD_ANSWERS = 1_000
 #: Partitions in the responses that wait for the election of leaders. One turn of the loop may make
 #: all the waiting responses, at some 5 µs for each partition.
 MAX_HELD_PARTITIONS = 20_000
-#: `queued.max.response.bytes`: unread response bytes over all connections of clients, and again
-#: over those of brokers. A fetch is granted at most 16 MiB of the budget, so that many readers can
-#: share it. A broker with hundreds of clients that read nothing stays below 300 MB.
+#: `queued.max.response.bytes`: unread response bytes of all connections of clients, and as many of
+#: all connections of brokers. A fetch is granted at most 16 MiB of the budget, so that many readers
+#: can share it. A broker with hundreds of clients that read nothing stays below 300 MB.
 QUEUED_RESPONSE_BYTES = 128 * MIB
 #: `max.incremental.fetch.session.cache.slots`, with Kafka's default.
 MAX_FETCH_SESSIONS = 1000

@@ -168,7 +168,7 @@ def _advertise(endpoint: Endpoint, warnings: list[str]) -> Endpoint:
 
 
 def _inter_broker_name(properties: Mapping[str, str], advertised: tuple[Endpoint, ...]) -> str:
-    """Return the listener for other brokers: by name, by security protocol, or the only one."""
+    """Return the listener for other brokers: by name or protocol, else the only listener."""
     name = properties.get("inter.broker.listener.name", "").strip().upper()
     protocol = properties.get("security.inter.broker.protocol", "").strip().upper()
     names = [endpoint.listener for endpoint in advertised]

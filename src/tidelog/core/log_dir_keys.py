@@ -24,7 +24,7 @@ from tidelog.core.errors import ConfigError
 ALL: Final = "*"
 _MIB: Final = 1 << 20
 #: Values of log.dir.slow.action, what a broker does with a slow log directory; each action includes
-#: the earlier ones.
+#: the actions before it.
 REPORT: Final = "report"
 DEMOTE: Final = "demote"
 CORDON: Final = "cordon"

@@ -1,4 +1,4 @@
-"""Counts of one log directory's file operations, and of its slow ones (D13).
+"""Counts of one log directory's file operations, and of its slow operations (D13).
 
 Operations are counted where they run (`core.ports.Lane`), because only there the measured time is
 that of the disk. A measurement by the caller would include the wait for other operations and for
@@ -20,7 +20,7 @@ NO_LIMIT_NS: Final = 1 << 62
 
 
 class OperationCounts(NamedTuple):
-    """Number of operations, and of slow ones among them, by kind."""
+    """Number of operations, and number of slow operations among them, by kind."""
 
     writes: int = 0
     slow_writes: int = 0

@@ -33,7 +33,7 @@ class LoopPauses:
         self._is_woken = False
 
     def wake(self) -> None:
-        """End the current pause, or the next one if the loop is working."""
+        """End the current pause, or the next pause if the loop is working."""
         self._is_woken = True
         if self._waiting is not None and not self._waiting.done:
             self._waiting.resolve(None)

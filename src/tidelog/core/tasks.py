@@ -179,7 +179,7 @@ class Signal:
         self._waiter: asyncio.Future[None] | None = None
 
     def set(self) -> None:
-        """Wake the waiting coroutine, or the next one that calls `wait`."""
+        """Wake the waiting coroutine, or the next coroutine that calls `wait`."""
         self._set = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

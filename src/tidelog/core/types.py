@@ -108,7 +108,7 @@ class CleanEpochs(NamedTuple):
     earlier: tuple[int, ...] = ()
 
     def followed_by(self, broker_epoch: int) -> CleanEpochs:
-        """Return the epochs with one more registration since which nothing was lost."""
+        """Return these epochs and that of the next registration, if nothing was lost between."""
         if self.last == NO_BROKER_EPOCH:
             return CleanEpochs(broker_epoch)
         return CleanEpochs(broker_epoch, (*self.earlier, self.last)[-MAX_EARLIER_EPOCHS:])
@@ -154,7 +154,7 @@ class StoreWentBack:
     #: NO_STAMP if the store has no such node.
     found: int
     timestamp_ms: int
-    #: Number of leader epochs that each partition skips.
+    #: Number of leader epochs that each partition skips after the restore of the store.
     skipped: int = LEAST_EPOCHS_SKIPPED
     #: Transaction that wrote the node; partition states that were in the store before this
     #: transaction prove nothing.
