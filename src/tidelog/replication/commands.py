@@ -24,7 +24,7 @@ EPOCH_DURING_DELETE = -2
 NO_STOP_EPOCH = -1
 
 #: Number of correlation ids, which start again after the highest id. If two correlation ids differ
-#: by more than half of `_CORRELATION_IDS`, the lower id is the later one.
+#: by more than half of `_CORRELATION_IDS`, the lower id is the later id.
 _CORRELATION_IDS = 1 << 31
 
 #: If strays are more than `STRAYS_PERCENT` of a broker's replicas, and at least `STRAYS_AT_LEAST`,
@@ -204,10 +204,10 @@ def is_of_former_life(
     """Return whether a replica is of a removed partition whose number is in use again (V71).
 
     Both incarnations of the partition have the same topic id, but all leader epochs of the present
-    one are above those of the former one. `own_leader_epoch` is the epoch of the last command
-    obeyed, `latest_log_epoch` the epoch of the last record; -1 means that there is none. If
-    `own_leader_epoch` and `latest_log_epoch` are -1, the log has no records, and makes room only if
-    the command creates the replica.
+    incarnation are above those of the former incarnation. `own_leader_epoch` is the epoch of the
+    last command obeyed, `latest_log_epoch` the epoch of the last record; -1 means that there is
+    none. If `own_leader_epoch` and `latest_log_epoch` are -1, the log has no records, and makes
+    room only if the command creates the replica.
     """
     known = max(own_leader_epoch, latest_log_epoch)
     if known >= 0:

@@ -31,7 +31,7 @@ from tidelog.replication.effects import (
 
 
 class FetchPosition(NamedTuple):
-    """The position that a fetch states; it separates a stale response from a current one."""
+    """The position that a fetch states; it separates stale responses from current responses."""
 
     leader_epoch: int
     fetch_offset: int
@@ -67,7 +67,7 @@ class FollowerReplica:
         high_watermark: int,
         damaged_from: int | None = None,
     ) -> None:
-        """Begin a term; `damaged_from` is where a damaged log is truncated before any fetch."""
+        """Begin a term; a damaged log is truncated to `damaged_from` before any fetch."""
         assert log_start_offset <= log_end_offset, "a log begins before it ends"
         assert high_watermark <= log_end_offset, "only records of the log are committed (V61)"
         self.leader = leader

@@ -463,7 +463,7 @@ class LeaderReplica:
 
     @property
     def awaits_eligible(self) -> bool:
-        """Whether acks=all is accepted but not committed, as eligible replicas exist (E1).
+        """Whether acks=all records are accepted but not committed, as eligible replicas exist (E1).
 
         The controller knows a greater min.insync.replicas than this leader, or has not cleared the
         eligible replicas yet.
@@ -518,7 +518,7 @@ class LeaderReplica:
     def _go_on(self, now_ms: int, held_ms: int = 0) -> Effects:
         """Examine every replica; repeat the request for a change unless the change is superseded.
 
-        The repeated request waits for `held_ms`.
+        The leader repeats the request only after `held_ms`.
         """
         effects = self.examine(now_ms)
         again = isr_rules.repetition(self.isr)
@@ -551,7 +551,7 @@ class LeaderReplica:
         """Return whether a follower that has not fetched just now may join the ISR (V63).
 
         The progress of a follower without a broker epoch may come from an earlier incarnation than
-        the registered one. So only the follower's next fetch proves that it has the log.
+        the registered incarnation. So only the follower's next fetch proves that it has the log.
         """
         return follower.counted_broker_epoch != NO_BROKER_EPOCH and self._may_join(follower, now_ms)
 
