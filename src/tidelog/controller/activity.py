@@ -2,11 +2,12 @@
 
 One task of a broker competes for `/controller` and acts as the controller. A task without anything
 to do rests. A working task waits for the store, which must report an outcome of every request. A
-task that works for `STALLED_TICKS` ticks without an outcome is stalled. If a stalled task owns the
-`/controller` node, the cluster has a controller that does not act. A resting task checks its claim
-to `/controller`, and so finds a node of its own session for which no controller acts. Ticks are
-counted instead of time, because a process that was stopped gets one tick for the whole stop. This
-module knows nothing of clocks, of the store, or of the caller's reaction to a stalled task.
+task that works for `STALLED_TICKS` ticks without an outcome of its requests is stalled. If a
+stalled task owns the `/controller` node, the cluster has a controller that does not act. A resting
+task checks its claim to `/controller`, and so finds a node of its own session for which no
+controller acts. Ticks are counted instead of time, because a process that was stopped gets one tick
+for the whole stop. This module knows nothing of clocks, of the store, or of the caller's reaction
+to a stalled task.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ STALLED_TICKS: Final = 4
 
 
 class ActivityVerdict(Enum):
-    """The result of a tick."""
+    """The state of the controller task, as a tick finds it."""
 
     #: The controller task rests, and should check whether its claim to `/controller` is still true.
     LOOK = "look"
@@ -39,7 +40,7 @@ class Activity:
         self._ticks = 0
 
     def moved(self) -> None:
-        """Note that the task works: it got an event to handle, or an outcome, good or bad."""
+        """Note that the task works: it got an event, or any outcome of a request to the store."""
         self._is_resting = False
         self._ticks = 0
 

@@ -66,7 +66,7 @@ class Answer(Generic[Subject]):
 
     ticket: int
     precedence: Precedence
-    #: Makes the response from the results.
+    #: Function that makes the response from the results.
     respond: Callable[[Sequence[Result[Subject]]], Any]
     on_conflict: OnConflict[Subject] = changed_meanwhile
     results: list[Result[Subject]] = field(default_factory=list)

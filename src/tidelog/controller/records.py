@@ -159,7 +159,7 @@ class Topic:
 
     @property
     def is_reassigning(self) -> bool:
-        """Whether the node names replicas that a reassignment adds or removes."""
+        """Whether the topic's node names replicas that a reassignment adds or removes."""
         return bool(self.moves)
 
 

@@ -373,7 +373,7 @@ def changeable(name: str, image: Image) -> Topic:
 
 
 def _check_count(wanted: CreatePartitionsTopic, topic: Topic) -> int:
-    """Return the number of partitions to add. Raises KafkaError for an invalid number."""
+    """Return how many partitions to add. Raises KafkaError if that number is invalid."""
     now = len(topic.assignments)
     if wanted.count == now:
         raise KafkaError(

@@ -350,8 +350,8 @@ def _live_replicas(
 def plan(wanted: RemovePartitionsTopic, image: Image) -> dict[int, bool]:
     """Return the partitions to remove, and whether each is to be drained.
 
-    Raises KafkaError with the reason. Partitions that are already being removed may be requested
-    again.
+    Raises KafkaError with the reason of a refusal. Partitions that are already being removed may be
+    requested again.
     """
     closing = image.closing(wanted.name)
     if closing:

@@ -98,8 +98,8 @@ def roles_of_idle(
 ) -> list[SendRoleAgain]:
     """Return instructions to send roles, by which `replicas` stop copying, or copy again.
 
-    The leader gets its role, too, so that it proposes no replica for the ISR that has stopped
-    copying.
+    The leader gets its role, too, because it must not add a replica that has stopped copying to the
+    ISR.
     """
     state = image.states.get(topic_partition)
     if not replicas or state is None:

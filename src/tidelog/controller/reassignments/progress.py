@@ -294,7 +294,7 @@ class ReassignmentsDraft:
         after: PartitionState,
         new_replicas: tuple[int, ...] = (),
     ) -> None:
-        """Write the state of a reassignment, in which replicas that no target has leave the ISR."""
+        """Write the state of a reassignment; replicas outside every target leave the ISR."""
         left = [member for member in before.isr if member not in after.isr]
         self.draft.write_state(
             WritePartitionState(

@@ -77,7 +77,7 @@ class Slots:
             self._used.update(_used_by(topic_partition, image))
 
     def lack(self, brokers: Iterable[int], held: Collection[int] | None = None) -> str:
-        """Return which slot is missing for a reassignment between these brokers, or "".
+        """Return which limit leaves no room for a reassignment between these brokers, or "".
 
         `held` are the brokers of a reassignment under way that the new reassignment replaces.
         """
@@ -97,12 +97,12 @@ class Slots:
         self._used.update(brokers)
 
     def keep(self, brokers: Iterable[int]) -> None:
-        """Use a slot of each broker for the entry that follows a rolled back reassignment."""
+        """Reserve the brokers' slots for the entry that follows a rolled back reassignment."""
         self._used.update(brokers)
 
 
 def _used_by(topic_partition: TopicPartition, image: Image) -> set[int]:
-    """Return the brokers whose slots a reassignment and a queue entry that replaces it use."""
+    """Return the brokers whose limits count a reassignment, or the queue entry that replaces it."""
     move = image.move(topic_partition)
     assert move is not None
     used = {*move.adding, *move.removing}

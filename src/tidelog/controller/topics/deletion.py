@@ -38,7 +38,7 @@ from tidelog.wire.messages.delete_topics import (
 
 @dataclass(frozen=True, slots=True)
 class DeletionsRead(Event):
-    """The names below `/admin/delete_topics` (V8)."""
+    """The topic names below `/admin/delete_topics` (V8)."""
 
     names: Sequence[str]
 

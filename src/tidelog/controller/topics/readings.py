@@ -78,8 +78,8 @@ def _topic_read(found: TopicFound, draft: Draft, agenda: Agenda) -> None:
         draft.send_everything(image.brokers)
     _report_unreadable(taken, draft)
     image.apply(taken)
-    # To apply a topic drops the former incarnations of its partitions, so `changes` are applied
-    # afterwards.
+    # The topic is applied before `changes`, because this drops the former incarnations of its
+    # partitions.
     for change in changes:
         image.apply(change)
     topic = taken.topic
