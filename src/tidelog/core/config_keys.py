@@ -137,7 +137,7 @@ def integer(
     synonyms: tuple[str, ...] = (),
     also: int | None = None,
 ) -> Any:
-    """Return a field of Kafka's type INT: 32 bits, within a range, or equal to `also`."""
+    """Return a key declaration of Kafka's type INT: 32 bits, within a range, or equal to `also`."""
     if (at_least, at_most) in ((-(2**31), INT32_MAX), (-(2**63), INT64_MAX)):
         expected = "an integer"
     elif at_most in (INT32_MAX, INT64_MAX):
@@ -166,7 +166,7 @@ def long(
     ours: bool = False,
     synonyms: tuple[str, ...] = (),
 ) -> Any:
-    """Return a field of Kafka's type LONG: 64 bits, with a lower bound."""
+    """Return a key declaration of Kafka's type LONG: 64 bits, with a lower bound."""
     return integer(
         default, meaning, at_least=at_least, at_most=INT64_MAX, ours=ours, synonyms=synonyms
     )
@@ -203,7 +203,7 @@ def floating(text: str) -> float:
 
 
 def ratio(default: float, meaning: str) -> Any:
-    """Return a field of Kafka's type DOUBLE between 0 and 1."""
+    """Return a key declaration of Kafka's type DOUBLE between 0 and 1."""
 
     def read(text: str) -> float:
         number = floating(text)
@@ -215,7 +215,7 @@ def ratio(default: float, meaning: str) -> Any:
 
 
 def number(default: float, meaning: str, *, above: float = 0) -> Any:
-    """Return a field of Kafka's type DOUBLE that is larger than `above`."""
+    """Return a key declaration of Kafka's type DOUBLE that is larger than `above`."""
 
     def read(text: str) -> float:
         value = floating(text)
@@ -228,7 +228,7 @@ def number(default: float, meaning: str, *, above: float = 0) -> Any:
 
 
 def boolean(default: bool, meaning: str, *, ours: bool = False) -> Any:
-    """Return a field of Kafka's type BOOLEAN."""
+    """Return a key declaration of Kafka's type BOOLEAN."""
 
     def read(text: str) -> bool:
         lowered = text.lower()
@@ -240,7 +240,7 @@ def boolean(default: bool, meaning: str, *, ours: bool = False) -> Any:
 
 
 def choice(default: str, meaning: str, *allowed: str, ours: bool = False) -> Any:
-    """Return a field with a fixed set of values."""
+    """Return the declaration of a key with a fixed set of values."""
 
     def read(text: str) -> str:
         if text not in allowed:
@@ -251,7 +251,7 @@ def choice(default: str, meaning: str, *allowed: str, ours: bool = False) -> Any
 
 
 def choices(default: tuple[str, ...], meaning: str, *allowed: str) -> Any:
-    """Return a field of Kafka's type LIST of elements from a fixed set; it may be empty."""
+    """Return a key declaration of Kafka's type LIST of elements from a fixed set; it may be empty."""
 
     def read(text: str) -> tuple[str, ...]:
         values = _elements(text)
@@ -264,7 +264,7 @@ def choices(default: tuple[str, ...], meaning: str, *allowed: str) -> Any:
 
 
 def throttled_replicas(meaning: str) -> Any:
-    """Return a field of Kafka's type LIST that names replicas, all of them by `*`."""
+    """Return a key declaration of Kafka's type LIST that names replicas, all of them by `*`."""
 
     def read(text: str) -> tuple[str, ...]:
         values = _elements(text)
@@ -278,7 +278,7 @@ def throttled_replicas(meaning: str) -> Any:
 
 
 def paths_or_all(meaning: str) -> Any:
-    """Return a field of Kafka's type LIST that names directories, all of them by `*`."""
+    """Return a key declaration of Kafka's type LIST that names directories, all of them by `*`."""
 
     def read(text: str) -> tuple[str, ...]:
         values = [each if each == "/" else each.rstrip("/") for each in comma_list(text)]
@@ -290,7 +290,7 @@ def paths_or_all(meaning: str) -> Any:
 
 
 def paths(meaning: str, *, ours: bool = False) -> Any:
-    """Return a field of Kafka's type LIST that names directories."""
+    """Return a key declaration of Kafka's type LIST that names directories."""
 
     def read(text: str) -> tuple[str, ...]:
         values = [each if each == "/" else each.rstrip("/") for each in comma_list(text)]
@@ -313,13 +313,13 @@ def _elements(text: str) -> list[str]:
 
 
 def without_effect(field: Any, reason: str) -> Any:
-    """Return the declaration `field` as a key that is accepted and does nothing."""
+    """Return the declaration `field`, marked as a key that is accepted and has no effect."""
     key = dataclasses.replace(field.metadata["key"], without_effect=reason)
     return _declare(field.default, key)
 
 
 def only(default: Any, meaning: str, value: str) -> Any:
-    """Return a field whose only supported value is Kafka's default; any other value is an error."""
+    """Return the declaration of a key with a single supported value, Kafka's default."""
 
     def read(text: str) -> Any:
         if text.lower() != value:
@@ -339,7 +339,7 @@ def text(
     synonyms: tuple[str, ...] = (),
     pattern: Callable[[str], bool] = lambda _: True,
 ) -> Any:
-    """Return a field of Kafka's type STRING."""
+    """Return a key declaration of Kafka's type STRING."""
 
     def read(value: str) -> str:
         if not pattern(value):

@@ -34,7 +34,7 @@ class LeaderEpochs:
         return len(self._epochs)
 
     def entries(self) -> list[tuple[int, int]]:
-        """Return (epoch, start offset), oldest first."""
+        """Return the entries (epoch, start offset), oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     def copy(self) -> LeaderEpochs:

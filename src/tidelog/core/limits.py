@@ -151,10 +151,10 @@ MAX_NODE_BYTES = 1_000_000
 #: Size of the settings of a topic that is created, because one transaction writes the settings and
 #: the assignment.
 MAX_CREATED_CONFIG_BYTES = 32 * KIB
-#: Operations of one store transaction. 10,000 writes took least time, 0.065 s, at 500 to 1,000
-#: operations.
+#: Maximum number of operations in one store transaction. 10,000 writes took least time, 0.065 s, at
+#: 500 to 1,000 operations.
 MAX_TRANSACTION_OPS = 1000
-#: Bytes of one store transaction. ZooKeeper reads at most 1,048,575 bytes of a request
+#: Maximum size of one store transaction. ZooKeeper reads at most 1,048,575 bytes of a request
 #: (jute.maxbuffer).
 MAX_TRANSACTION_BYTES = 1_040_000
 #: Groups that one partition of `__consumer_offsets` coordinates, about 2 KiB each.

@@ -33,7 +33,7 @@ SLOW_ACTIONS: Final = (REPORT, DEMOTE, CORDON, OFFLINE)
 
 
 def failure_timeout() -> Any:
-    """Return the field of log.dir.failure.timeout.ms of Kafka."""
+    """Return the declaration of log.dir.failure.timeout.ms of Kafka."""
     return long(
         30_000,
         "A broker that cannot report a failed log directory for this long ends (rule D4).",
@@ -42,14 +42,14 @@ def failure_timeout() -> Any:
 
 
 def room_check() -> Any:
-    """Return the field of log.dirs.room.check.enable."""
+    """Return the declaration of log.dirs.room.check.enable."""
     return boolean(
         True, "Whether replicas of dropped or replaced log directories must fit.", ours=True
     )
 
 
 def cordoned() -> Any:
-    """Return the field of cordoned.log.dirs (KIP-1066)."""
+    """Return the declaration of cordoned.log.dirs (KIP-1066)."""
     return paths_or_all(
         "Log directories that take no new replicas; those that are there go on (KIP-1066, rule "
         "D12). * stands for all."
@@ -67,7 +67,7 @@ def check_cordoned(cordoned_dirs: tuple[str, ...], log_dirs: tuple[str, ...]) ->
 
 
 def draining() -> Any:
-    """Return the field of draining.log.dirs."""
+    """Return the declaration of draining.log.dirs."""
     return paths(
         "Log directories whose replicas move to the others, and that take no new ones; "
         "`tidelog log-dirs drain` sets it (rule D12).",
@@ -115,7 +115,7 @@ def takes_no_new(path: str, cordoned_dirs: tuple[str, ...], draining_dirs: tuple
 
 
 def balance_enable() -> Any:
-    """Return the field of log.dir.balance.enable."""
+    """Return the declaration of log.dir.balance.enable."""
     return boolean(
         False,
         "Whether the broker moves replicas from full volumes to emptier ones by itself. It needs a "
@@ -126,7 +126,7 @@ def balance_enable() -> Any:
 
 
 def balance_threshold() -> Any:
-    """Return the field of log.dir.balance.threshold.percent."""
+    """Return the declaration of log.dir.balance.threshold.percent."""
     return integer(
         10,
         "Balancing begins when the fills of two volumes differ by more, in percent of a volume, "
@@ -138,7 +138,7 @@ def balance_threshold() -> Any:
 
 
 def balance_interval() -> Any:
-    """Return the field of log.dir.balance.check.interval.seconds."""
+    """Return the declaration of log.dir.balance.check.interval.seconds."""
     return long(
         300,
         "How often the broker looks whether its volumes are balanced.",
@@ -153,7 +153,7 @@ def is_cordoned(path: str, cordoned_dirs: tuple[str, ...]) -> bool:
 
 
 def reserve() -> Any:
-    """Return the field of log.dir.reserve.bytes."""
+    """Return the declaration of log.dir.reserve.bytes."""
     return long(
         64 * _MIB,
         "A log directory whose volume has fewer usable bytes is read-only: it serves reads, its "
@@ -165,7 +165,7 @@ def reserve() -> Any:
 
 
 def slow_threshold() -> Any:
-    """Return the field of log.dir.slow.threshold.ms.
+    """Return the declaration of log.dir.slow.threshold.ms.
 
     A healthy disk under full load completes operations within some 100 ms. Linux delays a writer by
     200 ms at a time when the device does not keep up. So a p99 of one second is a sign of a failing
@@ -182,7 +182,7 @@ def slow_threshold() -> Any:
 
 
 def slow_window() -> Any:
-    """Return the field of log.dir.slow.window.ms."""
+    """Return the declaration of log.dir.slow.window.ms."""
     return long(
         10_000,
         "The time over which operations are counted: a log directory is slow after three windows, "
@@ -193,7 +193,7 @@ def slow_window() -> Any:
 
 
 def slow_action() -> Any:
-    """Return the field of log.dir.slow.action."""
+    """Return the declaration of log.dir.slow.action."""
     return choice(
         REPORT,
         "What is done about a slow log directory (rule D13). Each includes those before it. "

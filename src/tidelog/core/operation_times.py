@@ -32,7 +32,7 @@ class OperationCounts(NamedTuple):
     slow_read_ns: int = 0
 
     def since(self, earlier: OperationCounts) -> OperationCounts:
-        """Return the difference from an earlier count."""
+        """Return how much each count has grown since `earlier`."""
         return OperationCounts(*(now - then for now, then in zip(self, earlier, strict=True)))
 
     @property
@@ -91,9 +91,9 @@ class OperationTimes:
         self.longest_ns = 0
         #: Whether a slow operation has ended since the loop last called `report`.
         self.is_report_due = False
-        #: Called on the loop after a slow operation has ended.
+        #: Function that is called on the loop after a slow operation has ended.
         self.on_slow: Callable[[], None] | None = None
-        #: Called on the loop when an operation begins on a thread.
+        #: Function that is called on the loop when an operation begins on a thread.
         self.on_open: Callable[[], None] | None = None
         #: Function that returns the ages of the operations under way; set by the code that runs
         #: operations.

@@ -13,7 +13,7 @@ from tidelog.core.config_keys import boolean, integer
 
 
 def max_concurrent() -> Any:
-    """Return the field of reassignment.max.concurrent.partitions."""
+    """Return the declaration of reassignment.max.concurrent.partitions."""
     return integer(
         50,
         "Moves that may be under way when the controller takes another one from the queue of "
@@ -24,7 +24,7 @@ def max_concurrent() -> Any:
 
 
 def max_concurrent_per_broker() -> Any:
-    """Return the field of reassignment.max.concurrent.partitions.per.broker."""
+    """Return the declaration of reassignment.max.concurrent.partitions.per.broker."""
     return integer(
         5,
         "The same for each broker that gives or takes a replica (rule R8).",
@@ -34,7 +34,7 @@ def max_concurrent_per_broker() -> Any:
 
 
 def auto_pause() -> Any:
-    """Return the field of reassignment.auto.pause.enable."""
+    """Return the declaration of reassignment.auto.pause.enable."""
     return boolean(
         True,
         "While fewer replicas of a partition are in sync than min.insync.replicas, those that a "

@@ -122,7 +122,7 @@ class ResponseRoom:
         self.reads = DiskReads(clock, max_bytes // (_READS_PART * directories))
         #: Whether so many bytes are unread that fetches must wait.
         self.is_exhausted = False
-        #: The connections that hold bytes.
+        #: The connections that hold bytes of unread responses.
         self.holders: dict[ResponseShare, None] = {}
         #: Bytes that fetches have read in this turn of the loop.
         self._turn_bytes = 0
@@ -291,7 +291,8 @@ class ResponseShare:
         self, peer: str, abort: Callable[[str], None], room: ResponseRoom, clock: Clock
     ) -> None:
         self.peer = peer
-        #: Closes the connection; None after the connection was closed, to break a reference cycle.
+        #: Function that closes the connection; None after the connection was closed, to break a
+        #: reference cycle.
         self._abort: Callable[[str], None] | None = abort
         self.room = room
         self._clock = clock
@@ -346,7 +347,7 @@ class ResponseBudget:
         self.brokers = ResponseRoom("brokers", max_bytes, clock, log, directories)
 
     def share(self, peer: str, abort: Callable[[str], None]) -> ResponseShare:
-        """Return a new connection's share of the clients' budget; a broker's share moves later.
+        """Return a new connection's share of the clients' budget, which brokers leave later.
 
         `peer` is the `host:port` of the peer. `abort` closes the connection and drops queued bytes.
         """

@@ -29,7 +29,7 @@ CODECS: dict[str, int | None] = {
     "lz4": 3,
     "zstd": 4,
 }
-#: zlib's number for its default level.
+#: zlib's number for its default compression level.
 _GZIP_DEFAULT = -1
 _NO_TIERS = "records stay on the brokers' disks"
 #: Kafka's releases with the number of the last inter-broker protocol version of each
@@ -43,7 +43,7 @@ _VERSIONS = {
 
 
 def flush_before_ack() -> Any:
-    """Return the field of flush.before.ack, tidelog's own (V69)."""
+    """Return the declaration of flush.before.ack, tidelog's own (V69)."""
     return boolean(
         False,
         "Acknowledge and commit only records that are synced to the disks of all in-sync replicas; "
@@ -53,7 +53,7 @@ def flush_before_ack() -> Any:
 
 
 def pending_reads_insync() -> Any:
-    """Return the field of follower.fetch.pending.reads.insync.enable (KIP-501, rule F5)."""
+    """Return the declaration of follower.fetch.pending.reads.insync.enable (KIP-501, rule F5)."""
     return boolean(
         False,
         "Keep a follower in the ISR while the leader's disk is slow with the reads for its fetch; "
@@ -64,7 +64,7 @@ def pending_reads_insync() -> Any:
 
 
 def compression_type() -> Any:
-    """Return the field of compression.type."""
+    """Return the declaration of compression.type."""
     return choice(
         "producer",
         "Codec of stored batches. producer keeps each batch as it came; for any other value the "
@@ -74,23 +74,23 @@ def compression_type() -> Any:
 
 
 def compression_gzip_level() -> Any:
-    """Return the field of compression.gzip.level (KIP-390)."""
+    """Return the declaration of compression.gzip.level (KIP-390)."""
     meaning = "Level of compression.type=gzip."
     return integer(_GZIP_DEFAULT, meaning, at_least=1, at_most=9, also=_GZIP_DEFAULT)
 
 
 def compression_lz4_level() -> Any:
-    """Return the field of compression.lz4.level (KIP-390)."""
+    """Return the declaration of compression.lz4.level (KIP-390)."""
     return integer(9, "Level of compression.type=lz4.", at_least=1, at_most=17)
 
 
 def compression_zstd_level() -> Any:
-    """Return the field of compression.zstd.level (KIP-390)."""
+    """Return the declaration of compression.zstd.level (KIP-390)."""
     return integer(3, "Level of compression.type=zstd.", at_least=-131_072, at_most=22)
 
 
 def timestamp_difference_max_ms() -> Any:
-    """Return the field of message.timestamp.difference.max.ms, deprecated since 3.6 (KIP-937)."""
+    """Return the declaration of message.timestamp.difference.max.ms, deprecated (KIP-937)."""
     return long(
         INT64_MAX,
         "Deprecated. Holds for timestamps before and after the leader's clock where the key of "
@@ -100,30 +100,30 @@ def timestamp_difference_max_ms() -> Any:
 
 
 def timestamp_before_max_ms() -> Any:
-    """Return the field of message.timestamp.before.max.ms (KIP-937)."""
+    """Return the declaration of message.timestamp.before.max.ms (KIP-937)."""
     meaning = "How far the CreateTime of a record may lie before the leader's clock."
     return long(INT64_MAX, meaning, at_least=0)
 
 
 def timestamp_after_max_ms() -> Any:
-    """Return the field of message.timestamp.after.max.ms (KIP-937)."""
+    """Return the declaration of message.timestamp.after.max.ms (KIP-937)."""
     meaning = "How far the CreateTime of a record may lie after the leader's clock."
     return long(INT64_MAX, meaning, at_least=0)
 
 
 def segment_jitter_ms() -> Any:
-    """Return the field of segment.jitter.ms."""
+    """Return the declaration of segment.jitter.ms."""
     return long(0, "A segment is rolled up to this much earlier than at its age.", at_least=0)
 
 
 def preallocate() -> Any:
-    """Return the field of preallocate."""
+    """Return the declaration of preallocate."""
     meaning = "Give a new segment its full size on the disk."
     return without_effect(boolean(False, meaning), "files grow as they are written")
 
 
 def message_format_version() -> Any:
-    """Return the field of message.format.version, which Kafka ignores since 3.0."""
+    """Return the declaration of message.format.version, which Kafka ignores since 3.0."""
     field = text(
         "3.0-IV1",
         "Format of records.",
@@ -134,19 +134,19 @@ def message_format_version() -> Any:
 
 
 def message_downconversion_enable() -> Any:
-    """Return the field of message.downconversion.enable."""
+    """Return the declaration of message.downconversion.enable."""
     meaning = "Convert records for consumers that know older formats only."
     return without_effect(boolean(True, meaning), "consumers without format 2 are not served")
 
 
 def local_retention_ms() -> Any:
-    """Return the field of local.retention.ms."""
+    """Return the declaration of local.retention.ms."""
     meaning = "Age at which records with a remote copy may be deleted."
     return without_effect(long(-2, meaning, at_least=-2), _NO_TIERS)
 
 
 def local_retention_bytes() -> Any:
-    """Return the field of local.retention.bytes."""
+    """Return the declaration of local.retention.bytes."""
     meaning = "Size of a partition above which records with a remote copy may be deleted."
     return without_effect(long(-2, meaning, at_least=-2), _NO_TIERS)
 

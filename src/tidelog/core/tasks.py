@@ -97,7 +97,7 @@ class Tasks:
         task.add_done_callback(ended)
 
     async def gather_ordered(self, *awaitables: Awaitable[T]) -> list[T]:
-        """Return all results in order.
+        """Return the results of all awaitables, in the order of the arguments.
 
         If any awaitable fails, the first error in the order of the arguments is raised after all
         have ended.

@@ -29,7 +29,7 @@ _ALL: Final = "*"
 
 
 def leader_rate() -> Any:
-    """Return the field of leader.replication.throttled.rate."""
+    """Return the declaration of leader.replication.throttled.rate."""
     return long(
         UNLIMITED,
         "Bytes a second that this broker sends to followers of throttled partitions "
@@ -40,7 +40,7 @@ def leader_rate() -> Any:
 
 
 def follower_rate() -> Any:
-    """Return the field of follower.replication.throttled.rate."""
+    """Return the declaration of follower.replication.throttled.rate."""
     return long(
         UNLIMITED,
         "Bytes a second that this broker fetches of throttled partitions that it follows "
@@ -51,17 +51,17 @@ def follower_rate() -> Any:
 
 
 def window_count() -> Any:
-    """Return the field of replication.quota.window.num."""
+    """Return the declaration of replication.quota.window.num."""
     return integer(11, "Windows over which a throttle measures its rate.", at_least=1)
 
 
 def window_seconds() -> Any:
-    """Return the field of replication.quota.window.size.seconds."""
+    """Return the declaration of replication.quota.window.size.seconds."""
     return integer(1, "Length of a window of replication.quota.window.num, in seconds.", at_least=1)
 
 
 def directory_move_rate() -> Any:
-    """Return the field of replica.alter.log.dirs.io.max.bytes.per.second (KIP-113)."""
+    """Return the declaration of replica.alter.log.dirs.io.max.bytes.per.second (KIP-113)."""
     return long(
         UNLIMITED,
         "Bytes a second that replicas on their way between the log directories of this broker are "
@@ -71,19 +71,19 @@ def directory_move_rate() -> Any:
 
 
 def directory_move_windows() -> Any:
-    """Return the field of alter.log.dirs.replication.quota.window.num."""
+    """Return the declaration of alter.log.dirs.replication.quota.window.num."""
     meaning = "Windows over which the rate of moves between log directories is measured."
     return integer(11, meaning, at_least=1)
 
 
 def directory_move_window_seconds() -> Any:
-    """Return the field of alter.log.dirs.replication.quota.window.size.seconds."""
+    """Return the declaration of alter.log.dirs.replication.quota.window.size.seconds."""
     meaning = "Length of a window of alter.log.dirs.replication.quota.window.num, in seconds."
     return integer(1, meaning, at_least=1)
 
 
 def directory_move_threads() -> Any:
-    """Return the field of num.replica.alter.log.dirs.threads."""
+    """Return the declaration of num.replica.alter.log.dirs.threads."""
     return integer(
         -1,
         "How many replicas are copied between log directories at a time; -1: as many as there are "

@@ -108,7 +108,7 @@ class CleanEpochs(NamedTuple):
     earlier: tuple[int, ...] = ()
 
     def followed_by(self, broker_epoch: int) -> CleanEpochs:
-        """Return these epochs and that of the next registration, if nothing was lost between."""
+        """Return these epochs, extended by the epoch of the registration that followed."""
         if self.last == NO_BROKER_EPOCH:
             return CleanEpochs(broker_epoch)
         return CleanEpochs(broker_epoch, (*self.earlier, self.last)[-MAX_EARLIER_EPOCHS:])
