@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class ReadsUnderWay:
-    """The reads of one leadership."""
+    """The disk reads under way in one leadership."""
 
     __slots__ = ("_begun_ms", "_last_number")
 
