@@ -214,7 +214,7 @@ def is_untouched(state: PartitionState, brokers: Brokers) -> bool:
 
 
 def _leader(current: int, replicas: Sequence[int], candidates: Container[int]) -> int:
-    """Return the current leader if it can stay, else the first candidate as assigned (V12)."""
+    """Return the current leader if it can stay, else the first assigned candidate (V12)."""
     if current in candidates:
         return current
     return next((replica for replica in replicas if replica in candidates), NO_LEADER)

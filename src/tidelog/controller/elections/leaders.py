@@ -130,7 +130,7 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
     if state is None or lifecycle.is_tombstone(state):
         _begin(topic_partition, image.replicas(topic_partition), state, draft)
         return
-    # Nearly all partitions that a new controller reads need no election: a cheap check is enough.
+    # Nearly all partitions that a new controller reads need no election: a cheap check finds this.
     is_untouched = (
         topic_partition not in image.presences
         and not state.elr

@@ -65,7 +65,7 @@ def place(
 
 
 def _next_place(ring: Sequence[BrokerInfo], before: Mapping[int, Sequence[int]], seed: int) -> int:
-    """Return the ring place of the next partition's leader, after the last partition's leader."""
+    """Return where in the ring of brokers the leader of the next partition is."""
     places = [broker.broker_id for broker in ring]
     if before and before[len(before) - 1][0] in places:
         return places.index(before[len(before) - 1][0]) + 1

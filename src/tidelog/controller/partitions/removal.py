@@ -50,7 +50,7 @@ class RemovePartitionsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class RemovalsRead(Event):
-    """Requests from `/admin/partitions_remove`: whether to drain, by topic and number (V7)."""
+    """Requests from `/admin/partitions_remove`, by partition: whether to drain it first (V7)."""
 
     wanted: Mapping[str, Mapping[int, bool]]
 
@@ -64,7 +64,7 @@ class DrainRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class RemovalsRequested(Change):
-    """All partitions requested for removal: whether to drain, by topic and number (V7, V71)."""
+    """All partitions requested for removal, and whether to drain each first (V7, V71)."""
 
     wanted: Mapping[str, Mapping[int, bool]]
 

@@ -46,7 +46,7 @@ class Route(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Newer:
-    """The newest request for a partition, which removes older requests with other targets (R20)."""
+    """The newest reassignment request for a partition; it removes older requests (R20)."""
 
     target: tuple[int, ...]
     #: Throttle of the newest request; older requests that remain adopt the throttle.

@@ -33,7 +33,7 @@ class RoutesRead(Event):
 
     is_frozen: bool
     queue: RequestedReassignments | None
-    #: Requests that were not accepted yet, in the order of their creation.
+    #: Reassignment requests that were not accepted yet, in the order of their creation.
     requests: tuple[RequestNode, ...]
     accepted: Mapping[TopicPartition, AcceptedRequest]
 
