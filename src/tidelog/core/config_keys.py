@@ -251,7 +251,7 @@ def choice(default: str, meaning: str, *allowed: str, ours: bool = False) -> Any
 
 
 def choices(default: tuple[str, ...], meaning: str, *allowed: str) -> Any:
-    """Return a key declaration of Kafka's type LIST of elements from a fixed set; it may be empty."""
+    """Return a key declaration of Kafka's type LIST, whose elements are from a fixed set."""
 
     def read(text: str) -> tuple[str, ...]:
         values = _elements(text)

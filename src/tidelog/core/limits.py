@@ -41,7 +41,7 @@ MAX_CONNECTIONS = 4096
 #: Requests of one connection without a response, above which the broker stops reading from the
 #: connection (Kafka mutes it at one).
 MAX_IN_FLIGHT_PER_CONNECTION = 256
-#: How long a request may wait to begin while its broker cannot know the cluster's state. A
+#: How long a request may wait to begin while its broker has no current state of the cluster. A
 #: request's wait is shorter than clients' request timeouts, so that clients get an error in time to
 #: try another broker.
 MAX_REQUEST_HOLD_MS = 10_000
@@ -51,8 +51,8 @@ MAX_SEND_QUEUE_BYTES = 16 * MIB
 #: Metadata and FindCoordinator responses that may wait for the election of leaders, about 1 KiB
 #: each. At the limit, the broker sends further responses at once, without leaders.
 MAX_HELD_ANSWERS = 1_000
-#: Partitions in the responses that wait for the election of leaders. One turn of the loop may make
-#: all the waiting responses, at some 5 µs for each partition.
+#: Partitions in the responses that wait for the election of leaders. The loop may make all the
+#: waiting responses in one turn, which takes some 5 µs for each partition.
 MAX_HELD_PARTITIONS = 20_000
 #: `queued.max.response.bytes`: unread response bytes of all connections of clients, and as many of
 #: all connections of brokers. A fetch is granted at most 16 MiB of the budget, so that many readers
