@@ -33,23 +33,23 @@ class IsrBelowMinimum:
 
 @dataclass(slots=True)
 class SendAlterPartition:
-    """A change to request from the controller; it replaces an earlier unsent change (A8)."""
+    """An ISR change to request from the controller; it replaces an earlier unsent change (A8)."""
 
     change: IsrChange
 
 
 @dataclass(slots=True)
 class WithdrawAlterPartition:
-    """A queued change that was never sent and is no longer wanted (A8)."""
+    """A queued ISR change that was never sent and is no longer wanted (A8)."""
 
     change: IsrChange
 
 
 @dataclass(slots=True)
 class RetryAlterPartition:
-    """A change whose outcome is unknown, which the broker requests again later (A2).
+    """An ISR change whose outcome is unknown, which the broker requests again later (A2).
 
-    If the controller holds the change back, the broker requests it again only after `after_ms`
+    If the controller holds the ISR change back, the broker requests it again only after `after_ms`
     (A11).
     """
 

@@ -78,7 +78,7 @@ class IsrState:
     partition_epoch: int
     #: ISR changes that were sent to the controller and have no outcome yet, the newest last.
     in_flight: tuple[IsrChange, ...] = ()
-    #: A change that was decided and not sent; it counts like a change in flight.
+    #: An ISR change that was not sent yet; for the maximal ISR it counts like a change in flight.
     queued: IsrChange | None = None
     awaits: Awaits = Awaits.NOTHING
 
