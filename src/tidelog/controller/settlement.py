@@ -29,6 +29,6 @@ class Settlement:
         self.agenda = agenda
         self.orders = list(orders)
         self.notices = notices.copy()
-        #: Function that applies a change to the image. It is an attribute, not a method, because
-        #: thousands of writes call it.
+        #: Function that applies a change to the image. `apply` is an attribute, not a method,
+        #: because thousands of writes call it.
         self.apply: Callable[[Change], None] = image.apply

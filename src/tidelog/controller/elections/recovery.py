@@ -1,9 +1,9 @@
 """Recovery by proof: which member leads while no live member is proven to have its whole log (E6).
 
 Every committed record was on all members. The promise of acks=all allows that at most k - 1 members
-have lost unsynced data (k: the effective minimum). So of any k (effective minimum) members, at
-least one has kept all its records. Of two logs, the log with the greater pair (last leader epoch,
-end offset) has every committed record of the other log. So the greatest log of k (effective
+have lost unsynced data (k: the effective minimum). Of any k (effective minimum) members, at least
+one has therefore kept all its records. Of two logs, the log with the greater pair (last leader
+epoch, end offset) has every committed record of the other log. So the greatest log of k (effective
 minimum) members has every committed record. The controller awaits all members for
 leader.recovery.wait.ms, and then asks the registered members for their log ends. If the store lost
 its latest writes, all n replicas are members, and n - k + 1 replicas must be registered (k: the

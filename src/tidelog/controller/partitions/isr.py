@@ -175,7 +175,8 @@ def _is_eligible(member: int, epoch: int, state: PartitionState, brokers: Broker
         return member not in incarnations.bounced_members(state, brokers)
     # The broker registered before the present state was written. A leader, also Kafka's, proposes a
     # follower without an epoch only in response to a fetch that came after it knew the present
-    # state. So the follower's present incarnation made the fetch that the leader counted.
+    # state. The fetch that the leader counted therefore came from the follower's present
+    # incarnation.
     return broker.broker_epoch <= state.mzxid
 
 
@@ -197,8 +198,8 @@ def _under_next_leader_epoch(
     """Return the same state under the next leader epoch, for a leader that sends no broker epochs.
 
     The leader proposes the ISR again under the next leader epoch. Fetches of an earlier incarnation
-    of the joining replica carry an earlier leader epoch, and the leader rejects them (V37). So
-    fetches that the leader counts under the next leader epoch come from the replica's present
+    of the joining replica carry an earlier leader epoch, and the leader rejects them (V37). Fetches
+    that the leader counts under the next leader epoch therefore come from the replica's present
     incarnation. Returns None while the node's last modification is needed to detect a bounced
     member (V10), because an election is then due.
     """
@@ -225,10 +226,10 @@ def _refused_for_good(
     """Return a refusal after which the leader no longer counts the change (A8).
 
     This controller or another may judge another copy of the request later, with another view of the
-    live brokers. So before a final refusal, the controller advances the partition epoch on which
-    the request builds, by a write that a deposed controller cannot make. If the state records no
-    broker epochs (V10), or the request has none for a joining member (V63), the controller leaves
-    the node unchanged, because the node's last modification separates incarnations.
+    live brokers. Before a final refusal, the controller therefore advances the partition epoch on
+    which the request builds, by a write that a deposed controller cannot make. If the state records
+    no broker epochs (V10), or the request has none for a joining member (V63), the controller
+    leaves the node unchanged, because the node's last modification separates incarnations.
     """
     epochs = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))
     joining = [epoch for member, epoch in epochs.items() if member not in state.isr]

@@ -1,7 +1,7 @@
 """Self-protection: a reassignment that hurts its partition pauses, and continues later.
 
-Copying replicas takes disk and network of the leader away from followers. So while fewer replicas
-than min.insync.replicas are in sync, the brokers that a reassignment adds do not copy
+Copying replicas takes disk and network of the leader away from followers. While fewer replicas than
+min.insync.replicas are in sync, the brokers that a reassignment adds do not copy
 (`reassignment.auto.pause.enable`). A reassignment may pause only if enough replicas were in sync
 when it began. A reassignment does not pause while an original replica is offline: copying did not
 shrink the ISR then, and the ISR needs the added replicas.

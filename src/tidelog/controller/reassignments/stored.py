@@ -2,10 +2,10 @@
 
 An entry of `/admin/reassign_partitions` and an accepted request stay until their reassignment is
 over, so that a later controller continues the reassignment. A newer request by any route overrules
-the entries of its partition: they are removed before the reassignment begins. But a request node is
-rejected while `/admin/reassign_partitions` has the partition (R20). The controller handles request
-nodes before `/admin/reassign_partitions`, one request node in each step. While reassignments are
-frozen, entries wait. While all reassignments are cancelled, entries are dropped.
+the entries of its partition: they are removed before the reassignment begins. A request node is
+rejected while `/admin/reassign_partitions` has an entry of its partition (R20). The controller
+handles request nodes before `/admin/reassign_partitions`, one request node in each step. While
+reassignments are frozen, entries wait. While all reassignments are cancelled, entries are dropped.
 """
 
 from __future__ import annotations

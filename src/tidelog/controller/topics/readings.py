@@ -107,8 +107,8 @@ def _without_strangers(found: TopicFound, draft: Draft) -> TopicFound:
 def _vanished(name: str, draft: Draft) -> None:
     """Drop a topic whose node another writer has removed (V25).
 
-    Brokers get full commands without the topic at once, so that its replicas become strays. But if
-    a deletion of the topic is under way, the brokers delete its replicas.
+    Brokers get full commands without the topic at once, so that its replicas become strays. If a
+    deletion of the topic is under way, the brokers delete the topic's replicas instead.
     """
     image = draft.image
     deletion = image.deletions.get(name)
