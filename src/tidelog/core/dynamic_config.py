@@ -348,8 +348,8 @@ def _check_without_effect(name: str, text: str, for_all: bool) -> None:
 def check_rates(settings: Mapping[str, str]) -> None:
     """Raise KafkaError(INVALID_REQUEST) unless the replication throttle's rates are valid (R15).
 
-    This broker does not check further settings of another broker, which depend on the configuration
-    of that broker.
+    Further settings of another broker depend on its own configuration, so this broker does not
+    check them.
     """
     declared = keys_of(BrokerConfig)
     for name in FOREIGN_RATES:

@@ -90,8 +90,8 @@ class LeaderEpochs:
         if index == len(self._epochs):
             return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)
         if index == 0:
-            # The requested epoch precedes the first epoch of this log. So the log has no record of
-            # the requested epoch, which counts as ended where the first epoch begins.
+            # The requested epoch precedes the first epoch of this log. The log has no record of the
+            # requested epoch, which therefore counts as ended where the first epoch begins.
             return EpochEnd(requested_epoch, self._starts[0])
         return EpochEnd(self._epochs[index - 1], self._starts[index])
 

@@ -2,7 +2,7 @@
 
 A level is one of Kafka's MetadataVersion names. Below 2.7-IV2, a leader writes the state nodes of
 its partitions itself; from 2.7-IV2 on, it sends AlterPartition. A lower level also lowers the
-versions of the requests that a broker sends to other brokers. But a broker never sends versions
+versions of the requests that a broker sends to other brokers. A broker never sends request versions
 without the fields on which rules depend: topic ids (V23), the type of a command (V35) and broker
 epochs of followers (V63). Brokers serve every version at any level, so levels may differ within one
 cluster.

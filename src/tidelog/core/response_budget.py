@@ -7,10 +7,10 @@ few small responses that wait for an earlier response of their connection.
 
 The less room the budget has, the fewer records a fetch gets (`grant_bytes`), but at least one
 batch. So no fetch waits for peers that do not read their responses, nor for another fetch's disk
-(`disk_reads`). Only fetches wait for room; responses to requests of other APIs never wait. But
-while more than half of the budget is used, a connection with many unread bytes begins no further
-request. At the limit, the broker closes connections whose peers read nothing. Fetches wait only
-while the used bytes exceed the limit by a quarter. All fetches in one turn of the loop read at most
+(`disk_reads`). Only fetches wait for room; responses to requests of other APIs never wait. While
+more than half of the budget is used, a connection with many unread bytes begins no further request.
+At the limit, the broker closes connections whose peers read nothing. Fetches wait only while the
+used bytes exceed the limit by a quarter. All fetches in one turn of the loop read at most
 `MAX_TURN_BYTES` together; further fetches read in the next turns (docs/adr/0067). This module uses
 no sockets: connections report the bytes that they hold, and the budget resumes fetches.
 """
