@@ -551,7 +551,8 @@ class LeaderReplica:
         """Return whether a follower that has not fetched just now may join the ISR (V63).
 
         The progress of a follower without a broker epoch may come from an earlier incarnation than
-        the registered incarnation. So only the follower's next fetch proves that it has the log.
+        the registered incarnation. Only the follower's next fetch proves that the follower has the
+        log.
         """
         return follower.counted_broker_epoch != NO_BROKER_EPOCH and self._may_join(follower, now_ms)
 

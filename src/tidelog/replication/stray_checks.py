@@ -3,9 +3,9 @@
 A stray may return only if no record can be lost by its return. Data of another topic id never takes
 a partition's place. A replica that holds records is never replaced. Leader epochs never go back. A
 stray with records of its own does not return under a leader that would make it truncate these
-records. Therefore a stray may return to a partition that has no leader. A stray also returns to a
-partition that this broker leads with an empty replica, if the followers are empty too. The caller
-passes the state of the replicas; this module reads nothing.
+records. A stray may therefore return even to a partition that has no leader. A stray also returns
+to a partition that this broker leads with an empty replica, if the followers are empty too. The
+caller passes the state of the replicas; this module reads nothing.
 """
 
 from __future__ import annotations
