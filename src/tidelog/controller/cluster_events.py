@@ -244,8 +244,8 @@ def takeover(
 ) -> ClusterEvent:
     """Return the event of a new leader's takeover, with its times.
 
-    The event comes when every live follower fetches from the new leader and the first record of its
-    epoch is committed, or after a time limit.
+    The event is reported when every live follower fetches from the new leader and the first record
+    of its epoch is committed, or after a time limit.
     """
     return _of_leadership(TAKEOVER, topic_partition, topic_id, leader_epoch, fields)
 

@@ -179,10 +179,10 @@ def elect_without(
     """Return the next state without the damaged replica (V68); None if no member can lead.
 
     If the damaged replica led, a live member of the ISR is elected, a member of `slow` only if
-    there is no other. If another replica leads, it stays leader under the next leader epoch, by
-    which the broker of the damaged replica learns that the replica is no member. The broker
-    truncates the damaged log, so the damaged replica is not eligible either. Without a leader, or
-    with a bounced member, the result is None, and `elect` decides.
+    there is no other. If another replica leads, it stays leader under the next leader epoch, from
+    which the damaged replica's broker learns of the removal. The broker truncates the damaged log,
+    so the damaged replica is not eligible either. Without a leader, or with a bounced member, the
+    result is None, and `elect` decides.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, around.brokers):
         return None

@@ -3,10 +3,10 @@
 Only the highest partitions are removed, so that numbers stay 0 to n-1. A request waits until all
 higher partitions are requested too. Once all higher partitions are requested too, the partition
 accepts no more records. A partition that is to be drained stays readable until every consumer group
-has reached its end. When no consumer group has to read it any more, the partition's state becomes a
-tombstone, which is durable before any broker is commanded to delete its replica. When no live
-broker has a replica any more, the partition leaves the topic's node, and its request is removed
-with it.
+has reached its end. When no consumer group has to read the partition any more, the partition's
+state becomes a tombstone, which is durable before any broker is commanded to delete its replica.
+When no live broker has a replica any more, the partition leaves the topic's node, and its request
+is removed with it.
 """
 
 from __future__ import annotations
