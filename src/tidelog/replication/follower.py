@@ -153,9 +153,9 @@ class FollowerReplica:
         """Return the effects that are due after a pause of fetching, before the next fetch.
 
         A failed effect may have changed the log, and a fetch from the old position would then fail
-        for ever. If the log is longer than the position, a flush of its last records failed: the
-        records are flushed before the position follows the log. If the log is shorter than the
-        position, it was truncated in part: it is a prefix of the former log, and the position
+        for ever. If the log is longer than the fetch position, a flush of the last records failed:
+        they are flushed before the position follows the log. If the log is shorter than the fetch
+        position, the log was truncated in part and is a prefix of the former log: the position
         follows the log at once. The follower now truncates a damaged end of the log that it could
         not truncate earlier (V68).
         """
