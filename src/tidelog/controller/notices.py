@@ -22,7 +22,7 @@ class UnmetRequest:
 
 @dataclass(frozen=True, slots=True)
 class TopicOutdated:
-    """Notice that another writer has changed a topic's node, which must be read again."""
+    """Notice: another writer has changed a topic's node, which must be read again."""
 
     name: str
 

@@ -34,14 +34,14 @@ class BrokersRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class BrokerGone:
-    """Notice that a broker's registration ended."""
+    """Notice: a broker's registration ended."""
 
     broker: BrokerInfo
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerArrived:
-    """Notice that a broker registered, for the first time or in another incarnation."""
+    """Notice: a broker registered, for the first time or in another incarnation."""
 
     broker: BrokerInfo
 

@@ -57,7 +57,7 @@ class ShutdownBegun(Change):
 
 @dataclass(frozen=True, slots=True)
 class LeadershipsTransferred:
-    """Notice that a broker's leaderships were transferred, except for `remaining` partitions."""
+    """Notice: a broker's leaderships were transferred, except for `remaining` partitions."""
 
     broker_id: int
     remaining: Sequence[TopicPartition]

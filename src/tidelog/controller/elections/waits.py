@@ -21,7 +21,7 @@ from tidelog.core.types import NO_LEADER, PartitionState, TopicId, TopicPartitio
 
 @dataclass(frozen=True, slots=True)
 class WaitChanged:
-    """Notice that a partition without a leader waits for other members than before."""
+    """Notice: a partition without a leader waits for other members than before."""
 
     topic_partition: TopicPartition
     topic_id: TopicId

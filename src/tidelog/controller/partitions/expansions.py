@@ -27,7 +27,7 @@ class ExpansionsDue(Event):
 
 @dataclass(frozen=True, slots=True)
 class ExpansionsHeld:
-    """Notice that the controller begins to hold expansions back, and the wait is to be timed."""
+    """Notice: the controller begins to hold expansions back, and the wait is to be timed."""
 
     topic_partition: TopicPartition
     linger_ms: int

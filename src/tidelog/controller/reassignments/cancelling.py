@@ -39,7 +39,7 @@ class CancelSkipped:
 
 @dataclass(frozen=True, slots=True)
 class CancelEnded:
-    """Notice that each reassignment is rolled back, or cannot be cancelled."""
+    """Notice: each reassignment is rolled back, or cannot be cancelled."""
 
     #: Number of reassignments that go back to their original replicas.
     count: int

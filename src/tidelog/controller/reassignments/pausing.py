@@ -23,7 +23,7 @@ from tidelog.core.types import PartitionState, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class MovePaused:
-    """Notice that the added replicas of a reassignment stop copying, or copy again.
+    """Notice: the added replicas of a reassignment stop copying, or copy again.
 
     `reason` is empty if the replicas copy again.
     """

@@ -40,7 +40,7 @@ class SweepDue(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentBegun:
-    """Notice that a partition moves to other replicas, or back, and its topic's node is written."""
+    """Notice: a reassignment begins, or is rolled back, and the topic's node is written."""
 
     topic_partition: TopicPartition
     topic_id: TopicId

@@ -40,7 +40,7 @@ from tidelog.core.types import ReassignmentEntry, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class QueueEmptied:
-    """Notice that the last entry of the queue is active, or was dropped."""
+    """Notice: the last entry of the queue is active, or was dropped."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """Notice that this controller created a topic, whose node must be watched."""
+    """Notice: this controller created a topic, whose node must be watched."""
 
     name: str
 

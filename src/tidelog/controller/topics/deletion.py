@@ -53,14 +53,14 @@ class DeleteTopicsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class TopicRemoved:
-    """Notice that the nodes of a deleted topic are gone."""
+    """Notice: the nodes of a deleted topic are gone."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableTopicDeleted:
-    """Notice that a topic is deleted although its node cannot be read."""
+    """Notice: a topic is deleted although its node cannot be read."""
 
     name: str
 

@@ -47,7 +47,7 @@ class StatesRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class TopicNodeRemoved:
-    """Notice that another writer has removed the node of a topic."""
+    """Notice: another writer has removed the node of a topic."""
 
     name: str
 
