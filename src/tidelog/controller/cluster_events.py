@@ -304,8 +304,8 @@ def reassignment_begun(
 ) -> ClusterEvent:
     """Return the event of a partition whose reassignment to `target` has begun (R16).
 
-    `zxid` is the transaction of the topic's node that records the move. `original` is empty if it
-    is not recorded; a target that equals `original` is a cancel.
+    `zxid` is the transaction that recorded the reassignment in the topic's node. `original` is
+    empty if it is not recorded; a target that equals `original` is a cancel.
     """
     fields = {
         "replicas": list(target),

@@ -71,12 +71,12 @@ def is_completing(state: PartitionState | None, replicas: Sequence[int], move: M
 
 
 def before(replicas: Replicas, move: Move) -> Replicas:
-    """Return the replicas with which a move began, as far as they are known (R1)."""
+    """Return the replicas when a reassignment began, as far as they are known (R1)."""
     return move.original or tuple(replica for replica in replicas if replica not in move.adding)
 
 
 def unwanted(replicas: Replicas, move: Move) -> Replicas:
-    """Return the replicas added by an earlier target, or by a move that is now cancelled (R10)."""
+    """Return the replicas that an earlier target or a now cancelled reassignment added (R10)."""
     original = before(replicas, move)
     return tuple([each for each in move.removing if each not in original])
 

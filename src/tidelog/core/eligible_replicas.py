@@ -58,7 +58,8 @@ def after(
 
     `minimum` is the effective minimum, min(min.insync.replicas, number of replicas). `lost` are
     members that lost their replica (D3). `proven` returns newer broker epochs under which members
-    provably have lost no record. `proven` is called only if the new ISR is below the minimum.
+    provably have lost no record. The function `proven` is called only if the new ISR is smaller
+    than `minimum`.
     """
     if len(isr) >= minimum:
         return NONE_ELIGIBLE

@@ -63,7 +63,8 @@ class LeaderWait:
 
     #: Members with their statuses, the ISR first.
     members: tuple[tuple[int, MemberStatus], ...] = ()
-    #: Number of members that must be registered before an unproven member may lead (k of E6).
+    #: Number of members that must be registered before a member may lead that does not provably
+    #: have every committed record (k of E6).
     quorum: int = 0
     #: Whether leader.recovery.wait.ms has not passed yet, so that missing members may still come.
     is_waiting: bool = False

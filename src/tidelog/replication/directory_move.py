@@ -33,7 +33,7 @@ class StepKind(Enum):
 
 
 class Step(NamedTuple):
-    """One step of a move, with the offset of its action."""
+    """One step of the copy of a replica to another directory, with the step's offset."""
 
     kind: StepKind
     offset: int

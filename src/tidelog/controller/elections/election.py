@@ -4,11 +4,12 @@ An election is level-triggered: the decision follows from the published state an
 alone. Every controller therefore decides the same, and deciding twice changes nothing. `None` means
 that no change is due. A member is proven if it provably has every committed record, and bounced if
 it restarted without that proof. While a proven member is alive, bounced members leave the ISR
-before any election (V10), and so do members whose broker lost the replica (D3). A proven member of
-the ISR is elected, else a proven eligible replica (E2). While no proven member is alive, all
-members stay, and recovery by proof decides (E6). A leader that restarted gets a new leader epoch,
-also after a clean shutdown. A broker that is leaving is no candidate, and leaves every ISR in which
-a live broker stays. If no live broker would stay, a leaving leader leads until it stops (V43).
+before any election (V10), and so do members whose broker lost the replica (D3). An ISR member that
+provably has every committed record is elected, else such an eligible replica (E2). While no live
+member provably has every committed record, all members stay, and recovery by proof decides (E6). A
+leader that restarted gets a new leader epoch, also after a clean shutdown. A broker that is leaving
+is no candidate, and leaves every ISR in which a live broker stays. If no live broker would stay, a
+leaving leader leads until it stops (V43).
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def needs_recovery(state: PartitionState, around: Circumstances) -> bool:
 
 
 def _elect_unproven(state: PartitionState, around: Circumstances) -> Election | None:
-    """Elect a leader while no live member is proven: by recovery, or uncleanly if allowed."""
+    """Elect a leader, by recovery or uncleanly, while no live member provably has all records."""
     plan = recovery.plan(state, around)
     if plan.leader != NO_LEADER:
         return Election(_published(state, plan.leader, [plan.leader], around))

@@ -55,7 +55,7 @@ class RecoveryBegun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAwaited:
-    """Notice for the log: a partition has no leader, and no proven member is registered."""
+    """Notice: a partition has no leader, and no registered member provably has all records."""
 
     topic_partition: TopicPartition
     plan: RecoveryPlan

@@ -39,7 +39,7 @@ class RecoveryPlan:
 
 
 def plan(state: PartitionState, around: Circumstances) -> RecoveryPlan:
-    """Return the next step of a recovery, given that no live member with a replica is proven."""
+    """Return the next step of a recovery, as no live member provably has all records."""
     recovery = around.recovery or Recovery()
     brokers = around.brokers
     members = tuple(

@@ -174,7 +174,7 @@ class Queue:
         return True
 
     def _takes_throttle(self, entry: ReassignmentEntry) -> bool:
-        """Give a move its entry's throttle; return whether the entry stays in the queue."""
+        """Give a reassignment its entry's throttle; return whether the entry stays queued."""
         topic_partition, move = entry.topic_partition, self._image.move(entry.topic_partition)
         if move is None or entry.throttle in (0, move.throttle):
             return False

@@ -163,7 +163,7 @@ def completed(
     absent: Container[int],
     controller_epoch: int,
 ) -> PartitionState | None:
-    """Return the state that completes a move, with ISR and leader in the target (V52).
+    """Return the state that completes a reassignment: ISR and leader are in the target (V52).
 
     Returns None while a replica of the target is out of sync (V51), or an election is due first.
     """
