@@ -36,7 +36,7 @@ class AppendInfo:
 
 
 class NotFlushedError(StorageError):
-    """An error for a stored batch whose required flush failed; `sent` is that of AppendInfo."""
+    """The error of a stored batch whose required flush failed; `sent` as in AppendInfo."""
 
     def __init__(self, error: StorageError, sent: SentBatch | None) -> None:
         super().__init__(error.directory, error.operation, error.path, error.errno, error.at_ms)
@@ -90,5 +90,5 @@ class AppendPlan:
         self.completion: Completion[AppendInfo] = Completion()
         #: For each batch, how to undo its change of producer state.
         self.undos: list[Undo] = []
-        #: Leader epochs before this append, if it added an epoch.
+        #: The log's leader epochs before this append, if the append added an epoch.
         self.epochs_before: list[tuple[int, int]] | None = None

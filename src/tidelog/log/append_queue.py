@@ -1,4 +1,4 @@
-"""The appends of one log between their plans and their responses (DESIGN.md, rule 3).
+"""The queue of one log's appends, from their planning to their responses (DESIGN.md, rule 3).
 
 One operation on the directory's lane, its queue of file operations, writes all planned appends
 (`append_plan`), split over segments when a segment rolls. The queue applies the appends to the log
@@ -108,7 +108,7 @@ class WriteOperation:
 
 
 def _write_rest(files: Files, handle: Handle, buffer: Buffer, written: int, position: int) -> None:
-    """Continue a short write. Raises OSError with the system's reason if the disk refuses."""
+    """Continue a short write. Raises the system's OSError if the disk refuses the rest."""
     view = memoryview(buffer)
     while written < len(view):
         written += files.pwritev(handle, [view[written:]], position + written)
@@ -124,9 +124,9 @@ def remove_failed_write(file: OpenFile, size_bytes: int, files: Files) -> None:
 class _AwaitedFlush:
     """Written appends that complete after one flush, in the order of the log."""
 
-    #: Appends that need the flush, and fail if the flush fails.
+    #: Appends that must not complete before the flush, and fail if the flush fails.
     plans: deque[AppendPlan]
-    #: Later appends that need no flush, but must not complete before earlier appends.
+    #: Later appends that need no flush, and wait here only to complete in the order of the log.
     behind: deque[AppendPlan] = field(default_factory=deque)
 
 
@@ -154,11 +154,11 @@ class AppendQueue:
         self._awaited: deque[_AwaitedFlush] = deque()
         #: The end offset of the last append that failed because its flush failed.
         self._flush_failed_below = 0
-        #: Epochs assigned while appends were planned but not written.
+        #: Leader epochs that were assigned to the log while it had planned appends.
         self._assigned_epochs: list[tuple[int, int]] = []
 
     def epoch_assigned(self, epoch: int, start_offset: int) -> None:
-        """Note that the log was assigned a leader epoch, which undoing a plan must not undo."""
+        """Note a leader epoch assigned to the log, which the undo of planned appends must keep."""
         if self._log.planned or self._being_written:
             self._assigned_epochs.append((epoch, start_offset))
 
@@ -245,7 +245,7 @@ class AppendQueue:
                 created -= 1
                 self.rolled(segment)
             written = group if error is None else group[:left]
-            if written:  # empty if the segment rolls before this write's first append
+            if written:  # none if the first append rolls the segment
                 segment.last_modified_ms = now_ms
             for plan in written:
                 self._apply(plan)
@@ -376,7 +376,7 @@ class AppendQueue:
                 log.directory.open_files.unpin(file)
                 if completion.error is not None:
                     # If the removal of the bytes of a failed write fails, the next write first
-                    # removes these bytes. A failed directory has no next write.
+                    # removes these bytes. A failed directory gets no further write.
                     log.directory.failed(completion.error)
                 log.end_turn()
 
@@ -405,7 +405,7 @@ def _after(
     info: AppendInfo,
     failure: Callable[[BaseException], BaseException],
 ) -> Completion[AppendInfo]:
-    """Return a completion with `info` after `awaited`; `failure` maps an error of `awaited`."""
+    """Return a completion with `info` after `awaited`; `failure` converts an error of `awaited`."""
     completion: Completion[AppendInfo] = Completion()
 
     def settle(done: Completion[Any]) -> None:
@@ -421,8 +421,9 @@ def _after(
 def _first_offset(plan: AppendPlan) -> int:
     """Return the base offset of a segment that begins with `plan`.
 
-    If the plan begins after a gap, the segment begins with the gap, so that there is no gap between
-    segments. If the gap is too large for the segment's index, the segment begins after the gap.
+    If a gap in the offsets precedes the planned append, the segment begins with the gap, so that
+    there is no gap between segments. If the gap is too large for the segment's index, the segment
+    begins after the gap.
     """
     if plan.info.last_offset - plan.start_offset > MAX_RELATIVE_OFFSET:
         return plan.info.base_offset
@@ -432,8 +433,8 @@ def _first_offset(plan: AppendPlan) -> int:
 def _recent(log: LogState, plan: AppendPlan) -> Recent | None:
     """Return the last append as a copy for followers that wait at the log end.
 
-    The caller checks that a reader of this directory has reached a log end lately. Returns None if
-    a copy would cost more than a read.
+    The caller calls this function only if a recent read in this directory reached a log end.
+    Returns None if a copy would cost more than a read.
     """
     info, directory = plan.info, log.directory
     if info.size_bytes > RECENT_BYTES:

@@ -230,7 +230,7 @@ def _checked(
     try:
         batch = BatchView(view)
         size = batch.size_bytes
-        if size > len(view):  # comes before the size limit: a corrupt length may be any size
+        if size > len(view):  # before the size limit: a corrupt length may be huge
             raise CorruptBatch(batch.position, f"{size} bytes long, but only {len(view)} are here")
         _check_size(topic, config, size, "")
         check_from_client(batch)
@@ -327,8 +327,8 @@ def plan_from_leader(log: LogState, records: Buffer) -> AppendPlan | None:
     plan.start_offset = end = log.next_offset
     for batch in batches:
         # If compaction removed the epoch's first records, the epoch begins at the end of this log.
-        # If the epoch began after the gap, a replica that compares its log with this log would keep
-        # records of an earlier epoch in the gap.
+        # If the epoch began only after the gap that compaction left, a replica that compares its
+        # log with this log would keep records of an earlier epoch in the gap.
         start = min(batch.base_offset, end)
         _assign_epoch(log, plan, batch.partition_leader_epoch, start)
         plan.has_gap |= batch.base_offset > end
@@ -374,7 +374,7 @@ def _note_gap(log: LogState, expected: int, base_offset: int) -> None:
 
 
 def _begins_inside(log: LogState, batch: BatchView, expected: int) -> bool:
-    """Return whether a batch may begin before `expected`.
+    """Return whether a batch may begin before the next offset `expected` of the log.
 
     An empty log may start inside a batch, because the leader's log start may lie there (V67).
     """

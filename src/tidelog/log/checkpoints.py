@@ -8,9 +8,10 @@ then rebuilds the checkpoint.
 A broker periodically writes whole checkpoints of high watermarks, recovery points and log start
 offsets, and syncs them. While a write is under way, the disk has the old or the new offset, and
 `highest` returns the larger one. When a partition is truncated, or recreated under an old name, the
-disk must not keep a larger offset. Before a truncation or recreation, callers write the lower
-offset (`lower`) and wait for the completion. Simultaneous calls of `lower` share one write. Rules
-V34, V38, V39. Sources: CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile.
+disk must not keep a larger offset. Before a log is truncated or recreated, the caller lowers the
+offset on disk (`lower`) and waits for the completion. Simultaneous calls of `lower` share one
+write. Rules V34, V38, V39. Sources: CheckpointFile, LeaderEpochCheckpointFile,
+OffsetCheckpointFile.
 """
 
 from __future__ import annotations
@@ -124,10 +125,10 @@ class OffsetCheckpoint:
         self._failed = failed
         #: The last submitted content, which is on disk when no write is in flight.
         self.offsets = offsets
-        #: Contents before writes that are under way, which the disk may still have.
+        #: Old contents that the disk may still have while writes are under way.
         self._in_flight: list[dict[TopicPartition, int]] = []
-        #: Offsets that the next write of the checkpoint lowers. `_lowering` is the completion of
-        #: the write that lowers `_lowered`.
+        #: Lowered offsets for the next write of the checkpoint; `_lowering` is the completion of
+        #: this write.
         self._lowered: dict[TopicPartition, int] = {}
         self._lowering: Completion[None] | None = None
 
@@ -197,7 +198,8 @@ class OffsetCheckpoint:
             if not self._in_flight:
                 self._write_lowered()
             else:
-                # Write after the write that is under way, together with all requests until then.
+                # The next write waits for the write under way, and lowers all offsets requested
+                # until then.
                 self._lane.submit(_nothing, Work.SLOW, "wait").then(lambda _: self._write_lowered())
         return lowering
 
@@ -227,7 +229,7 @@ def _lower(offsets: dict[TopicPartition, int], lowered: dict[TopicPartition, int
 
 
 def _nothing(files: Files) -> None:
-    """Do nothing: the caller only waits until the directory's earlier file operations are done."""
+    """Do nothing; this operation ends when the directory's earlier file operations have ended."""
 
 
 def all_of(completions: Sequence[Completion[None]]) -> Completion[None]:

@@ -105,7 +105,7 @@ def cleanable(
     recovery_point: int,
     now_ms: int,
 ) -> CleanableLog:
-    """Return what may be compacted; `checkpoint` is the last run's end, or None without a run."""
+    """Return what may be compacted; `checkpoint` is where the last run ended, if there was one."""
     first_dirty = log_start_offset if checkpoint is None else checkpoint
     void = not log_start_offset <= first_dirty <= log_end_offset
     if void:

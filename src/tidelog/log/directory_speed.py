@@ -4,10 +4,10 @@ The directory's queue of file operations counts slow operations (`core.operation
 `slow_directories` decides whether the directory is slow. The watch begins with a slow operation,
 and has a timer for each window of time. A timer also checks operations on threads, because an
 operation that does not end is slow, too. If a write takes longer than the hang limit, the write
-counts as hanging, and the directory fails with all waiting operations. Time in which the process
-was stopped is left out. Reads have no hang limit: a leader keeps its followers during slow reads
-(F5), and writes reveal a hanging device. The time of syncs, deletions and other long operations
-depends on their size. If a sync exceeds the hang limit, a small write serves to detect a hang.
+counts as hanging, and the directory fails with all waiting operations. The watch leaves out time in
+which the process was stopped. Reads have no hang limit: slow reads remove no follower from the ISR
+(F5), and writes reveal a hang. The time of syncs and deletions depends on their size: if a sync
+exceeds the hang limit, a small write shows whether the device hangs.
 
 A slow directory without leaders may have too few operations to measure its speed. If operations are
 too few, probes write, sync and read a small file. The sync makes a probe reach the device, because
@@ -34,7 +34,7 @@ _NS_PER_MS: Final = 1_000_000
 #: file.
 _PROBE_FILE: Final = f"speed-probe{names.TEMPORARY}"
 _PROBE: Final = bytes(4096)
-#: The file that the broker writes while an operation without a hang limit takes long.
+#: The file that the broker writes to detect a hang while an operation without a hang limit runs.
 _TOUCHED_FILE: Final = f"hang-probe{names.TEMPORARY}"
 #: Number of checks of open operations in each window of time.
 _LOOKS_PER_WINDOW: Final = 4
@@ -82,7 +82,7 @@ class DirectorySpeed:
         #: before.
         self._counts_from_ms = 0
         #: Whether a write to detect a hang is under way. `_touched_ms` is the start time of the
-        #: last write that was to detect a hang.
+        #: last write to detect a hang.
         self._is_touching = False
         self._touched_ms = 0
         #: The counts of operations when the current window of time began.
@@ -136,7 +136,7 @@ class DirectorySpeed:
             return
         self.threshold_ms = threshold_ms
         times.limit_ns = threshold_ms * _NS_PER_MS if threshold_ms else NO_LIMIT_NS
-        # Operations before the new threshold were counted as slow or not by the old threshold.
+        # Drop the earlier counts, whose slow operations were counted by the old threshold.
         was_slow = self.is_slow
         self._decision.reset()
         self._began, times.longest_ns = times.counts, 0

@@ -31,7 +31,7 @@ class DirectoryStamps:
         self._is_written: Completion[None] | None = None
 
     def keep(self, cluster_id: str, broker_id: int, stamp: int, marks: Sequence[str] = ()) -> None:
-        """Begin to write a stamp and the names of marked metadata stores to all directories."""
+        """Begin to write a stamp and the `marks` of restored metadata stores to all directories."""
         if stamp == NO_STAMP:
             return
         self._data = format_meta_properties(cluster_id, broker_id, stamp, marks)

@@ -85,8 +85,8 @@ class DirectoryState(DirectoryDisk):
             name: OffsetCheckpoint(lane, f"{self.path}/{name}", {}, self.failed)
             for name in OFFSET_CHECKPOINTS
         }
-        #: Recovery points and log start offsets of logs that will return to the directory soon; the
-        #: checkpoints already contain them.
+        #: Recovery points and log start offsets of strays that are being restored; the checkpoints
+        #: must contain them before the directory has the logs again.
         self.returning: dict[TopicPartition, tuple[int, int]] = {}
         #: Future replicas in the directory, whose current replicas are in other directories (D11).
         self.futures: dict[TopicPartition, LogOffsets] = {}

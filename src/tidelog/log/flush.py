@@ -38,7 +38,7 @@ class FlushOperation:
     sync_directory: bool = False
 
     def __call__(self, files: Files) -> None:
-        """Sync and replace the files. Raises OSError."""
+        """Sync the log files, and replace the small files of the flush. Raises OSError."""
         for log in self.logs:
             files.fsync(log.handle(files))
         for path, data in self.replacements:
@@ -48,7 +48,7 @@ class FlushOperation:
 
 
 class Flushes:
-    """The flushes of one log, one at a time; requests made during a flush share the next one."""
+    """The flushes of one log, one at a time; requests made during a flush share the next flush."""
 
     __slots__ = ("_idle", "_log", "_next", "_running")
 
@@ -77,7 +77,7 @@ class Flushes:
         return self._run(log.log_end_offset)
 
     def at_close(self) -> list[tuple[str, bytes]]:
-        """Return the (path, content) of the files that a flush would replace, to close the log.
+        """Return (path, content) of the files that must be replaced before the log is closed.
 
         After this call, the log counts the returned files as replaced. The caller must replace the
         files and sync the volume before writing a checkpoint that relies on them.
@@ -169,7 +169,7 @@ class Flushes:
         return completion
 
     def _work(self, operation: FlushOperation) -> Work:
-        """Return the kind of work that a flush is for the directory's queue.
+        """Return the kind of work by which the directory's queue schedules a flush.
 
         A flush for which producers wait runs in parallel with flushes of other logs. A flush that
         replaces files runs in order with the other operations on the directory.

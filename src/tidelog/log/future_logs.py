@@ -4,9 +4,9 @@ A future replica has Kafka's name, `TOPIC-PARTITION.ID-future`. Future replicas 
 truncated and flushed like any log, and the directory's checkpoints hold their offsets. A future
 replica serves no requests. One rename makes a future replica the replica of its partition
 (`replacement`). An abandoned future replica is removed like a deleted replica. A start recovers the
-future replicas that it finds; the code that assigns the partition's role decides whether each move
-continues. A future replica that cannot be recovered is removed, because the current replica still
-has the records. All calls are on the event loop.
+future replicas that it finds; later, the code that assigns the partition's role decides whether the
+move continues. A future replica that cannot be recovered is removed, because the current replica
+still has the records. All calls are on the event loop.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class FutureLogs:
 
         `producers` is the producer state before `start_offset`. Raises KafkaError
         INVALID_TOPIC_EXCEPTION for a name that is too long. Raises ValueError if the directory
-        already has a current or future replica. The completion's error is a StorageError.
+        already has a current or future replica. The returned completion may fail with StorageError.
         """
         directory = self._directory
         if topic_partition in self._logs or topic_partition in self.found:
@@ -199,8 +199,8 @@ class FutureLogs:
     def remove(self, topic_partition: TopicPartition) -> Completion[None]:
         """Rename a future replica as a deleted replica, whose files are removed soon.
 
-        The completion is done when the new name is durable. Does nothing if the partition has no
-        future replica. The completion's error is a StorageError.
+        The returned completion is done when the new name is durable, and may fail with
+        StorageError. Does nothing if the partition has no future replica.
         """
         log = self.taken(topic_partition)
         if log is None:

@@ -1,9 +1,9 @@
 """Requests on a log that wait while the future log's files replace its files (D11).
 
-A flush or truncation of the old files would have no effect on the new files. So flushes and
-truncations wait until the replacement ends, and are then made on the new log, or on the old log if
-the replacement was abandoned. Appends need not wait in this module, because the old log keeps them
-as planned appends until the replacement ends.
+A flush or truncation of the old files would have no effect on the new files. Flushes and
+truncations therefore wait until the replacement ends, and then run on the new log, or on the old
+log if the replacement was abandoned. Appends are not held in this module: the old log keeps them as
+planned appends until the replacement ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from tidelog.core.completion import Completion
 
-#: The type of the log that remains after a replacement.
+#: The type of a log, old or new.
 L = TypeVar("L")
 
 
@@ -35,7 +35,7 @@ class HeldRequests(Generic[L]):
         return completion
 
     def make(self, log: L) -> None:
-        """Carry out all held and later requests on the log that remains after the replacement."""
+        """Carry out all held and later requests on `log`, the new or the old log."""
         self._going_on = log
         waiting, self._waiting = self._waiting, []
         for request, completion in waiting:

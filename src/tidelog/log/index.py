@@ -53,7 +53,7 @@ class OffsetIndex:
         return self._entries[found - 1] & _LOW if found else 0
 
     def least_at_floor(self, offset: int) -> int:
-        """Return a lower bound of the offsets in the batches from `floor(offset)` on."""
+        """Return a lower bound of the offsets in the batches from position `floor(offset)` on."""
         found = bisect_right(self._entries, max(offset - self.base_offset, 0) << 32 | _LOW)
         return self.base_offset + ((self._entries[found - 2] >> 32) + 1 if found > 1 else 0)
 

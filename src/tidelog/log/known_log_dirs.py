@@ -1,10 +1,10 @@
 """The list of a broker's log directories and their contents, kept in each of them (D6).
 
 Each directory has a small file that lists all directories of the last successful start. A start
-compares this list with the directories that it finds. If an empty directory now lies on the volume
-that contains its former mount point, its own volume is not mounted, and new replicas would fill the
-wrong disk. If a directory was removed from `log.dirs`, or its disk was replaced, the remaining
-directories must have room for its replicas.
+compares the listed directories with the directories that it finds. If an empty directory now lies
+on the volume that contains its former mount point, its own volume is not mounted, and new replicas
+would fill the wrong disk. If a directory was removed from `log.dirs`, or its disk was replaced, the
+remaining directories must have room for its replicas.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def parse_known(data: bytes) -> dict[str, KnownLogDir]:
 
 
 def united(found: Iterable[Mapping[str, KnownLogDir]]) -> dict[str, KnownLogDir]:
-    """Unite the lists of several directories; the innermost mount and the largest size win."""
+    """Unite the lists of several directories, with the innermost mounts and the largest sizes."""
     known: dict[str, KnownLogDir] = {}
     for each in found:
         for path, there in each.items():
@@ -97,9 +97,10 @@ def missing_mounts(found: Mapping[str, FoundLogDir]) -> list[str]:
 
 
 def lacking_room(found: Mapping[str, FoundLogDir], failed: Iterable[str]) -> LackingRoom | None:
-    """Return the space that missing replicas need on the found directories; None if they fit.
+    """Return how much space the found directories lack for missing replicas; None if they fit.
 
-    Replicas in `failed` directories need no room, because these directories may return with them.
+    Replicas in `failed` directories need no room, because a failed directory may come back with all
+    its replicas.
     """
     kept = set(failed)
     known = united(each.known for each in found.values())

@@ -4,13 +4,13 @@ The cleaner compacts one log at a time: the log with the largest share of dirty 
 that are due. A log with illegible batches is reported once and skipped until it is truncated (V68).
 The cleaner keeps its reads and writes below a rate.
 
-A run compacts one log on the directory's slow thread, as `compaction` decides. Each slice of a run
-reads at most `slice_bytes` (or one larger batch), so that a queued fsync or disk read waits only
-for milliseconds. The run pins files while it reads them. The log does not change before the swap of
-segments. Like a truncation, the swap excludes other operations on the log. If the log is truncated,
-deleted or closed during a run, the run is void, and the next run or start removes its files. After
-the swap, readers may still use the replaced segments. Source: LogCleaner, LogCleanerManager,
-Cleaner.
+A run compacts one log, as `compaction` decides, on the directory's thread for long operations. Each
+slice of a run reads at most `slice_bytes` (or one larger batch), so that a queued fsync or disk
+read waits only for milliseconds. The run pins files while it reads them. The log does not change
+before the swap of segments. Like a truncation, the swap excludes other operations on the log. If
+the log is truncated, deleted or closed during a run, the run is void, and the next run or start
+removes its files. After the swap, readers may still use the replaced segments. Source: LogCleaner,
+LogCleanerManager, Cleaner.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _read_chunk(files: Files, file: OpenFile, position: int, end: int, slice_byt
 
 @dataclass(slots=True)
 class _MapSlice:
-    """An operation that adds keys to the map; returns the next position, -1 if the map is full."""
+    """An operation that adds keys to the offset map; returns the next position, -1 if full."""
 
     file: OpenFile
     position: int
@@ -125,7 +125,7 @@ class _Cleaned:
     handle: Handle | None = None
 
     def open(self, files: Files) -> Handle:
-        """Return the file, which is created empty before the first batch."""
+        """Return the new segment's file; the first call creates the file empty."""
         if self.handle is None:
             segment = self.segment
             remove_cleaned(files, segment.directory, segment.base_offset)
@@ -309,7 +309,7 @@ class Cleaning:
             self._unpin([segment])
             if position < 0:
                 break
-            # The map also covers offsets at the segment's end that no batch has.
+            # The offset map also covers offsets at the segment's end that no batch has.
             self._map.latest_offset = max(self._map.latest_offset, ends - 1)
 
     async def _groups(self, end_offset: int) -> list[list[Segment]]:
@@ -485,7 +485,7 @@ class Cleaner:
         self._sleep = sleep
         #: Monotonic time until which the rate limit delays the next slice of a run.
         self._paid_ms = 0.0
-        #: Logs with illegible batches, with each log's number of truncations when they were found.
+        #: Logs in which a run found illegible batches, with each log's number of truncations then.
         self._uncleanable: dict[LogState, int] = {}
 
     async def clean_one(self, logs: Iterable[tuple[LogState, int]]) -> CleaningStats | None:
@@ -565,7 +565,7 @@ class Cleaner:
                 logging.ERROR, f"{name} is not compacted before it is truncated: {error}"
             )
             if not await find_damage(log) and log.truncations == self._uncleanable[log]:
-                # The batch's checksum is valid, so the batch was written in this form.
+                # No checksum is wrong, so the illegible batch was written as it is.
                 directory.damaged(log.topic_partition, log.path, error, is_located=False)
             return None
         except StorageError as error:

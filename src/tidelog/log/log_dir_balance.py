@@ -6,13 +6,13 @@ fills of two volumes differ by more than a threshold. Balancing ends when all fi
 most half of the threshold, so that the volumes may drift apart before the next balancing.
 
 Each move goes from the fullest volume to the emptiest volume. The move takes the smallest replica
-that brings the fill of the fullest or the emptiest volume near the mean fill. If no replica does
-so, the move takes the largest replica that is not too large. A replica is too large if its move
-would bring a volume past the mean fill by more than an eighth of the threshold, or if the replica
-does not fit on the emptiest volume. Each move lowers the sum of all volumes' squared fills,
-weighted by size, so that no sequence of plans returns to an earlier state. The mean fill leaves out
-volumes that can neither give nor take a replica. Directories on one volume share its space, so no
-moves go between them. This module does no I/O. Source: D15 (open ground).
+that brings the fill of the fullest or the emptiest volume near the mean fill. If no replica brings
+a fill near the mean, the move takes the largest replica that is not too large. A replica is too
+large if its move would bring a volume past the mean fill by more than an eighth of the threshold,
+or if the replica does not fit on the emptiest volume. Each move lowers the sum of all volumes'
+squared fills, weighted by size, so that no sequence of plans returns to an earlier state. The mean
+fill leaves out volumes that can neither give nor take a replica. Directories on one volume share
+its space, so no moves go between them. This module does no I/O. Source: D15 (open ground).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Volume:
         return self.used_bytes / self.total_bytes
 
     def above(self, fill: float) -> float:
-        """Return the bytes by which the volume exceeds this fill; negative below this fill."""
+        """Return by how many bytes the volume is above `fill`; negative if it is below `fill`."""
         return self.used_bytes - fill * self.total_bytes
 
 

@@ -88,8 +88,8 @@ def choose(count: int, expected: int, directories: Sequence[LogDirRoom]) -> list
 class Promises:
     """Promised bytes, which recently placed replicas are expected to use and do not use yet."""
 
-    #: Time after which a replica's promised bytes no longer count, because its size was only
-    #: expected.
+    #: Time after which the promised bytes of a replica expire, because the replica may never reach
+    #: the expected size.
     LIFE_MS: Final = 3_600_000
 
     __slots__ = ("_made",)
@@ -106,7 +106,7 @@ class Promises:
         """Return the bytes that replicas are still expected to add to a directory.
 
         `sizes` are the present sizes of the directory's replicas. Replicas that were removed, have
-        reached their expected size, or were placed long ago no longer count.
+        reached their expected size, or were placed long ago add no bytes.
         """
         total = 0
         for key, (expected, since_ms) in list(self._made.items()):
@@ -142,7 +142,7 @@ class GrowthRate:
             del self._samples[: -self.SAMPLES]
 
     def restart(self) -> None:
-        """Forget the samples, because a replica moved in or out, which is no growth."""
+        """Forget the samples after a replica moved in or out, because a move is no growth."""
         self._samples.clear()
 
     def expected_bytes(self, held_bytes: int, now_ms: int, least_ms: int = SAMPLE_MS) -> int:

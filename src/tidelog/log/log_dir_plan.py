@@ -33,7 +33,7 @@ class LogDirState:
     #: Bytes by which the directory's replicas are expected to grow; 0 if their growth has been
     #: measured too briefly.
     steady_growth_bytes: int = 0
-    #: Reason why no replica may move to the directory; empty if replicas may.
+    #: Reason why no replica may move to the directory; empty if moves are allowed.
     closed: str = ""
     #: Whether the directory is being drained (emptied), so that balancing ignores it.
     is_draining: bool = False
@@ -52,13 +52,13 @@ class LogDirState:
         )
 
     def holding(self, size_bytes: int) -> LogDirState:
-        """Return the directory with one more replica that needs no more room on the volume."""
+        """Return the directory with one more replica, whose bytes are already on the volume."""
         room = self.room
         held = replace(room, held_bytes=room.held_bytes + size_bytes, replicas=room.replicas + 1)
         return replace(self, room=held)
 
     def counting_what_comes(self) -> LogDirState:
-        """Return the directory with pending moves' bytes added to its promised bytes."""
+        """Return the directory, its promised bytes increased by the bytes of pending moves."""
         room = self.room
         promised_bytes = room.promised_bytes + self.coming_bytes
         return replace(self, room=replace(room, promised_bytes=promised_bytes))

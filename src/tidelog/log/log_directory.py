@@ -467,14 +467,14 @@ class LogDirectory(DirectoryState):
             self.checkpoints[RECOVERY_POINTS].offsets.get(key) != log.recovery_point
             for key, log in self.logs.items()
         ):
-            # Write the recovery points. After another crash with older recovery points, recovery
-            # would mistake gaps left by compaction for lost records, and remove the records after
-            # them.
+            # Write the recovery points. From older recovery points, recovery after another crash
+            # would mistake gaps left by compaction for lost records, and remove all records after
+            # such a gap.
             try:
                 await self.checkpoint()
             except StorageError as error:
-                # The old, lower recovery points stay on disk, so the next recovery reads more
-                # batches than necessary.
+                # The checkpoint was not written: the next recovery starts at lower recovery points,
+                # and reads more batches than necessary.
                 if not error.is_full:
                     raise
         self.tracer.event(
@@ -483,7 +483,7 @@ class LogDirectory(DirectoryState):
         )  # fmt: skip
 
     async def _write_high_watermarks_at_start(self) -> None:
-        """Write the loaded high watermarks; on a full disk, remove a checkpoint of larger values.
+        """Write the loaded high watermarks; a full disk must not keep larger high watermarks.
 
         Raises StorageError.
         """
@@ -564,10 +564,10 @@ class LogDirectory(DirectoryState):
         """Create empty replicas; one directory sync makes their names durable before completion.
 
         Raises KafkaError for a name that V24 forbids, and ValueError for a replica that exists. The
-        completion's error is a StorageError.
+        returned completion may fail with StorageError.
         """
         for topic_partition, _, _ in replicas:
-            # Remove a future replica of an earlier replica before the new replica is created.
+            # A future replica of this partition belongs to an earlier replica, so remove it first.
             self.future_logs.remove(topic_partition)
         return self._replicas.create_many(replicas)
 
@@ -583,7 +583,7 @@ class LogDirectory(DirectoryState):
         return self._replicas.leave(topic_partition, names.STRAY_SUFFIX, None, high_watermark)
 
     def forget_moved_from(self, topic_partition: TopicPartition) -> None:
-        """Note that no older copy of a replica that moved here can return."""
+        """Note that the older copies of a replica that moved here are gone for good."""
         if self.moved_from.pop(topic_partition, None) is None or self.failure is not None:
             return
         path = f"{self.path}/{names.directory_name(topic_partition)}/{names.MOVED_FROM}"
@@ -600,11 +600,11 @@ class LogDirectory(DirectoryState):
             self.lane.submit(remove, Work.SLOW, "forget a move").then(removed)
 
     def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
-        """Remove strays `delay_ms` old or older, but not held strays; return their number."""
+        """Remove strays at least `delay_ms` old that no operator holds; return their number."""
         return self.stray_replicas.purge(now_ms, delay_ms)
 
     def hold_strays(self, held: Iterable[str]) -> Completion[None]:
-        """Keep these strays until an operator removes or restores them (V35)."""
+        """Keep the strays `held` until an operator removes or restores them (V35)."""
         return self.stray_replicas.hold(held)
 
     # checkpoints and flushes

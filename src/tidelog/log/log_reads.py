@@ -93,7 +93,7 @@ def _read(
         raise _out_of_range(log, offset)
     end = min(end_offset, log_end)
     if log.truncating_to is not None:
-        end = min(end, log.truncating_to)  # the truncation may already have removed later bytes
+        end = min(end, log.truncating_to)  # bytes beyond may already be removed
     if offset >= end:
         return Completion.of(LogSlice(b""))
     directory = log.directory
@@ -162,7 +162,7 @@ def _read_segment(
 def _read_from_disk(
     log: LogState, segment: Segment, operation: ReadOperation, end_offset: int
 ) -> Completion[LogSlice]:
-    """Read from the disk. `end_offset` may lie in a later segment. The caller pins the file."""
+    """Read from the disk. `end_offset` may lie in a later segment. The caller pins the segment."""
     completion: Completion[LogSlice] = Completion()
     truncations = log.truncations
 
@@ -322,10 +322,10 @@ def _pass_on(done: Completion[T], completion: Completion[T]) -> None:
 def _fail(
     log: LogState, segment: Segment, completion: Completion[LogSlice], error: BaseException
 ) -> None:
-    """Fail a read with the reason.
+    """Fail a read with an error that says why the bytes could not be read.
 
     Bytes may be missing because of a truncation or deletion that the event loop does not know of
-    yet. Such missing bytes are neither damage nor a failure of the disk.
+    yet. Bytes that a truncation or deletion removed are neither damage nor a failure of the disk.
     """
     if log.truncating_to is not None and is_loss(error):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -346,10 +346,10 @@ def _fail(
 def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[None]:
     """Check all batches of a `segment` in which a read found an error.
 
-    The completion succeeds if only the index was damaged, which is then rebuilt. The completion
-    fails with CORRUPT_MESSAGE if batches are damaged, after reporting the damage to the directory.
-    The completion fails with NOT_LEADER_OR_FOLLOWER if the log was truncated meanwhile, and with
-    StorageError if the disk failed.
+    The returned completion succeeds if only the index was damaged, which is then rebuilt. The
+    completion fails with CORRUPT_MESSAGE if batches are damaged, after reporting the damage to the
+    directory. The returned completion fails with NOT_LEADER_OR_FOLLOWER if the log was truncated
+    meanwhile, and with StorageError if the disk failed.
     """
     completion: Completion[None] = Completion()
     directory = log.directory
@@ -498,8 +498,8 @@ def _search(
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             error = KafkaError(code, f"{log.topic_partition} is being truncated")
         elif isinstance(error, CorruptBatch):
-            # The segment's index or batches are damaged. The check reports the damage, and repairs
-            # an index for the next search.
+            # The segment's index or batches are damaged. `recheck` reports damaged batches, and
+            # repairs a damaged index for the next search.
             recheck(log, segment, error)
             error = KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment.file.path}: {error}")
         elif log.is_closed or segment not in log.segments:

@@ -2,9 +2,9 @@
 
 The operations of a log (`append_queue`, `log_reads`, `flush`, `retention`, `truncation`,
 `log_cleaner`) work on this state; `PartitionLog` offers them as methods. Only one operation at a
-time changes the files of a log: it takes a turn (`take_turn`) and ends the turn. Truncations and
-rolls wait in a queue until no other operation has the turn. All calls are on the event loop. This
-module depends on no operation, and has nothing to do with replication.
+time changes the files of a log: each operation takes a turn (`take_turn`), and ends its turn when
+it is done. Truncations and rolls wait in a queue until no other operation has the turn. All calls
+are on the event loop. This module depends on no operation, and has nothing to do with replication.
 
 Offsets rise in this order: first segment, log start, log end (written), next offset (assigned). The
 recovery point is not above the log end. The recovery point may be below the log start, because
@@ -137,7 +137,7 @@ class LogState(LogOffsets):
         self.truncation_unsynced = False
         #: Wall-clock time of the first append after the last flush began.
         self.oldest_unflushed_ms = 0
-        #: (truncations, log end) at the last write of indexes and snapshot, to skip equal writes.
+        #: (truncations, log end) when indexes and snapshot were last written, to skip equal writes.
         self.closed_state: tuple[int, int] | None = None
         #: Whether `partition.metadata` may not have reached the disk.
         self.metadata_unsynced = False
@@ -159,7 +159,7 @@ class LogState(LogOffsets):
         self.damage: Damage | None = None
         #: Flushes and truncations that wait while a future log replaces this log; None otherwise.
         self.held: HeldRequests[Any] | None = None
-        #: Reason why the log accepts no more operations, such as a deletion; empty if it does.
+        #: Reason why the log accepts no operations, such as a deletion; empty while it is open.
         self._closed = ""
         self.check_invariants()
 
@@ -184,9 +184,8 @@ class LogState(LogOffsets):
     def names_unsynced(self) -> bool:
         """Whether a power loss may remove the names of created files.
 
-        No new segment is created before the names of older segments are durable. A log that lost
-        the name of its first segment, but not of the next one, would look like a log whose start
-        has risen (V39).
+        No new segment is created before the names of older segments are durable. If a power loss
+        removed the name of only the first segment, the log start would seem to have risen (V39).
         """
         return self.names_changed or self.names_syncing
 
@@ -205,8 +204,8 @@ class LogState(LogOffsets):
     def submit_planned(self) -> None:
         """Write all planned appends; each completion is done when its append is written.
 
-        On a fast disk, the appends are written before this call returns. If another operation of
-        this log is under way, the appends are written after that operation.
+        On a fast disk, `submit_planned` returns only after the appends are written. If another
+        operation of this log is under way, the appends are written after that operation.
         """
         if self._busy:
             self.is_write_wanted = True
@@ -246,7 +245,7 @@ class LogState(LogOffsets):
     def check_invariants(self) -> None:
         """Assert the invariants that hold whenever no transition is under way.
 
-        The check visits each segment and each leader epoch, so only rare transitions call it.
+        This method visits each segment and each leader epoch, so only rare transitions call it.
         """
         bases = self.base_offsets
         assert bases and bases == [segment.base_offset for segment in self.segments], self.path

@@ -4,7 +4,8 @@ One batch of a few KiB can decompress to 100 MB, and a hundred such batches can 
 of the event loop. The checks of one log directory therefore share a budget of decompressed bytes:
 each check on the event loop spends from the budget, and time refills the budget. When the event
 loop's budget is used up, a thread of the directory checks compressed batches and batches of many
-records. Each partition's batches keep their order (`broker/replicas/hosting/late_appends`).
+records. Whichever thread checks them, the batches of a partition stay in order
+(`broker/replicas/hosting/late_appends`).
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def offset_name(offset: int, suffix: str) -> str:
 
 
 def parse_offset_name(name: str) -> tuple[int, str] | None:
-    """Return (offset, suffix) of a name as `offset_name` makes it; None if `name` is not such."""
+    """Return (offset, suffix) of a name made by `offset_name`; None for any other name."""
     match = _OFFSET.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 

@@ -3,10 +3,10 @@
 Syncing each new `partition.metadata` would take 4 s for a thousand replicas. Without a sync, a
 power loss before the log's first flush can destroy `partition.metadata` and with it the topic id. A
 topic id cannot be looked up by name, because the topic may have been deleted and created again
-(V23). Instead of these syncs, the creation of replicas appends their topic ids to one file in the
-log directory's root and syncs that file. The next start of the broker copies the topic ids from
-this file to replica directories without a readable `partition.metadata`, syncs the volume, and
-removes the file.
+(V23). Instead of syncing each `partition.metadata`, the creation of replicas appends their topic
+ids to one file in the log directory's root, and syncs this file. The next start of the broker
+copies the topic ids from this file to replica directories without a readable `partition.metadata`,
+syncs the volume, and removes the file.
 
 Each line is a directory's name and its topic id. If several lines have the same directory's name,
 the last line counts. A line without a topic id revokes the earlier lines with the same name. A line
@@ -24,7 +24,7 @@ from tidelog.log import names
 
 #: Size (about 20,000 replicas) from which the broker syncs the volume and then empties the file.
 MAX_BYTES = 1 << 20
-#: The text in place of the topic id in a line that revokes earlier lines.
+#: The text in place of a topic id, which revokes earlier lines of the same directory name.
 _NONE: Final = "-"
 
 
@@ -60,7 +60,7 @@ def _write(files: Files, root: str, lines: Iterable[str]) -> None:
     try:
         size = files.size(handle)
         if size >= MAX_BYTES:
-            # After the sync, every replica has its own topic id on disk.
+            # Once the volume is synced, every replica's own `partition.metadata` is durable.
             files.sync_volume(root)
             files.truncate(handle, 0)
             size = 0

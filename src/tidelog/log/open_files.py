@@ -1,4 +1,4 @@
-"""The LRU of a log directory's open files, which are fewer than ten thousand partitions have.
+"""The LRU of a log directory's open files, because ten thousand partitions have too many files.
 
 The event loop owns the LRU of open files. The submitter of an operation pins the operation's file
 and unpins it when the operation is done, so that no file is closed during an operation. The
@@ -29,7 +29,7 @@ class OpenFile:
         self._opened: dict[str, Handle] = {}
 
     def renamed(self, path: str) -> None:
-        """Note the file's new path, which errors of an open handle name, too."""
+        """Note the file's new path, also for the errors of an open handle."""
         self.path = path
         handle = self._opened.get("handle")
         if handle is not None:
@@ -47,7 +47,7 @@ class OpenFile:
         return "handle" in self._opened
 
     def handle(self, files: Files, *, create: bool = False) -> Handle:
-        """Return the open handle, opening the file if needed; only operations may call this."""
+        """Return the open handle, or open the file; only file operations may call this method."""
         handle = self._opened.get("handle")
         if handle is None:
             handle = files.open(self.path, write=True, create=create)

@@ -20,7 +20,7 @@ from tidelog.log.directory_files import (
     parse_meta_properties,
 )
 
-#: The owner of a directory without `meta.properties`, or whose disk fails.
+#: The owner that is returned for a directory without `meta.properties`, or with a failing disk.
 NO_OWNER = MetaProperties(None, None)
 
 
@@ -38,18 +38,19 @@ async def read_owners(lanes: Mapping[str, Lane]) -> dict[str, MetaProperties]:
                 "read owner",
             )
         except StorageError:
-            # The opening of this directory will meet the same error, and handle it (D5).
+            # The broker meets the same error when it opens this directory, and handles it then
+            # (D5).
             owners[path] = NO_OWNER
     return owners
 
 
 def last_stamp(owners: Mapping[str, MetaProperties]) -> int:
-    """Return the broker's last stamp: a directory that was absent may have an older stamp."""
+    """Return the newest stamp in the directories, some of which may have missed later stamps."""
     return max((owner.stamp for owner in owners.values()), default=NO_STAMP)
 
 
 def known_marks(owners: Mapping[str, MetaProperties]) -> tuple[str, ...]:
-    """Return the names of all known marks of restored metadata stores, in order (E8)."""
+    """Return the marks of restored metadata stores that the directories name, in order (E8)."""
     marks = dict.fromkeys(mark for owner in owners.values() for mark in owner.marks)
     return tuple(sorted(marks, key=lambda mark: [int(part) for part in mark.split("-")]))
 

@@ -76,7 +76,8 @@ class PartitionLog(LogState):
     def check_on_thread(self, records: Buffer) -> Completion[Checked]:
         """Check a client's batch on a thread before `plan_leader_append`.
 
-        The check does not block the event loop. The completion's error is a KafkaError.
+        The check does not block the event loop. The returned completion fails with KafkaError for a
+        rejected batch.
         """
         return check_on_thread(self, records)
 
@@ -95,8 +96,8 @@ class PartitionLog(LogState):
         MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER,
         INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE. Raises NOT_LEADER_OR_FOLLOWER while the log is
         being truncated or is closed, and StorageError if the directory has failed or is full. The
-        completion's error is a StorageError. Raises CostlyBatch if `check_on_thread` must check the
-        batch first and `checked` is None.
+        returned completion may fail with StorageError. Raises CostlyBatch if `check_on_thread` must
+        check the batch first and `checked` is None.
 
         A duplicate of an idempotent producer's batch is not written again. The completion of a
         duplicate gets the original batch's offsets when the original is written (V38).
@@ -114,9 +115,9 @@ class PartitionLog(LogState):
 
         No offset may be below `next_offset`; compaction on the leader causes gaps. Raises
         KafkaError and changes nothing: CORRUPT_MESSAGE for bytes that are no batch or have a wrong
-        CRC, OFFSET_OUT_OF_RANGE for offsets below `next_offset`. As `plan_leader_append`, the
-        method also raises an error if the log accepts no appends now. The memory must stay valid
-        until the completion is done.
+        CRC, OFFSET_OUT_OF_RANGE for offsets below `next_offset`. If the log accepts no appends now,
+        the method raises the same errors as `plan_leader_append`. The memory of `records` must stay
+        valid until the completion is done.
         """
         self._check_open()
         plan = plan_from_leader(self, records)
@@ -136,7 +137,7 @@ class PartitionLog(LogState):
     def _settle_gaps(self) -> None:
         """Flush the log and write the recovery-point checkpoint.
 
-        Without this flush, recovery of a log that is no longer compacted would mistake gaps beyond
+        The flush is needed when a log is no longer compacted: recovery would mistake gaps beyond
         the recovery point for lost records.
         """
 
@@ -174,11 +175,11 @@ class PartitionLog(LogState):
         """Return complete batches from the batch with `offset` on, below `end_offset` (exclusive).
 
         The batches have at most `max_bytes`, except that with `min_one_batch` the first batch may
-        be larger. The completion is done at once if the page cache has the batches. Raises
+        be larger. The returned completion is done at once if the page cache has the batches. Raises
         KafkaError OFFSET_OUT_OF_RANGE if `offset` is not between log start and log end. The
-        completion's error is a StorageError, or KafkaError CORRUPT_MESSAGE if the file differs from
-        the written bytes. Without `may_wait`, the error is NotCached if the read would have to wait
-        for the disk.
+        returned completion may fail with StorageError, or with KafkaError CORRUPT_MESSAGE if the
+        file differs from the written bytes. Without `may_wait`, the error is NotCached if the read
+        would have to wait for the disk.
         """
         return log_reads.read(self, offset, max_bytes, end_offset, min_one_batch, may_wait)
 
@@ -259,8 +260,9 @@ class PartitionLog(LogState):
         """Make all written records durable, then raise the recovery point (V39).
 
         The flush does not cover planned appends, or appends written during the flush. A caller that
-        needs planned appends to be durable must await them before it flushes. The completion's
-        error is a StorageError; after a failed fsync the directory has failed for good (D17).
+        needs planned appends to be durable must await them before it flushes. The returned
+        completion may fail with StorageError; after a failed fsync the directory has failed for
+        good (D17).
         """
         return self.flushes.start()
 

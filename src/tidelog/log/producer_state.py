@@ -8,8 +8,8 @@ silent longest is forgotten first. This module accesses no files and handles the
 as bytes. Sources: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
 
 A snapshot holds one entry per remembered batch, oldest first; Kafka writes only the last batch.
-Kafka's reader keeps only the last entry of a producer. The reader of tidelog keeps all entries, so
-that a broker recognises duplicates of older batches after a restart, too.
+Kafka's reader keeps only the last entry of a producer. tidelog's reader of snapshots keeps all
+entries, so that a broker recognises duplicates of older batches after a restart, too.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class ProducerState:
         return len(silent)
 
     def truncate_to(self, offset: int) -> bool:
-        """Forget batches at or beyond `offset`; return False if that needs the log's batches (V38).
+        """Forget batches at or beyond `offset`; return False if this needs a read of the log (V38).
 
         A producer first seen at or beyond `offset` is forgotten. A producer first seen before
         `offset` keeps its remembered batches before `offset`. If the remembered batches of a

@@ -73,7 +73,7 @@ class LoadRequest:
     compacted: bool
     #: Wall clock.
     now_ms: int
-    #: Monotonic clock, at which the loaded producers count as last seen.
+    #: Monotonic time at which the loaded producers count as last seen.
     monotonic_ms: int
     #: The topic id that an earlier process noted when it created the replica; zeros if none (V23).
     noted_topic_id: TopicId = ZERO_TOPIC_ID
@@ -84,8 +84,8 @@ class LoadedLog:
     """The content of a partition's directory. `notes` are log lines as (is a warning, text)."""
 
     topic_id: TopicId = ZERO_TOPIC_ID
-    #: Whether the topic is unknown, because the file with the topic id is damaged and no topic id
-    #: was noted.
+    #: Whether the topic is unknown, because `partition.metadata` is damaged and the file of new
+    #: replicas does not name the topic id.
     is_topic_unknown: bool = False
     segments: list[Segment] = field(default_factory=list)
     log_start_offset: int = 0
@@ -96,7 +96,7 @@ class LoadedLog:
     snapshots: list[int] = field(default_factory=list)
     #: Whether the directory never held a topic id or a record.
     is_unfinished: bool = False
-    #: Whether the index files and the producer snapshot on disk belong to this log end.
+    #: Whether the index files and the producer snapshot on disk belong to `log_end_offset`.
     is_sealed: bool = False
     #: Whether names in the directory may not be durable.
     names_changed: bool = False
@@ -227,7 +227,7 @@ class _Loader:
             self._note(f"{PARTITION_METADATA} {problem}")
 
     def _read_epochs(self, scan_from: int | None, start: int, found: list[SegmentFile]) -> None:
-        """Read the checkpointed leader epochs below the recovery point; batches have later epochs.
+        """Read the checkpointed leader epochs below the recovery point; later ones are in batches.
 
         The epochs are rebuilt from the batches if the checkpoint does not reach back to the log
         start: retention shortened the checkpoint, and a crash restored the removed segments.
@@ -299,8 +299,8 @@ class _Loader:
         segment = self._new_segment(segment_file)
         position = self._resume_from_index(segment, segment_file.size_bytes)
         if segment.index is not None and segment.index.last_offset() >= segment_end:
-            # The index was written before the truncation, so its last entry may name a batch after
-            # the first batch to remove.
+            # The index is older than an interrupted truncation: its last entry may name a batch
+            # that must be removed.
             position = 0
         self.resumed = False
         handle = self.files.open(segment.file.path, write=True)
@@ -385,7 +385,7 @@ class _Loader:
             if not is_whole:
                 self._check_whole(segment, entry.offset, segment_end)
             # The index of a segment that rolled at the recovery point without a later flush may
-            # cover only the segment's beginning. Lookups by time in this incomplete index would
+            # cover only the segment's beginning. Lookups by time in an incomplete time index would
             # miss the later records of the segment.
             known = known and is_whole and newest_ms <= segment.max_timestamp_ms
         if not known:
@@ -569,8 +569,8 @@ class _Loader:
         loaded, request = self.loaded, self.request
         end = loaded.log_end_offset
         # Snapshots beyond the recovery point may contain records that were truncated later. A
-        # snapshot at the first segment is valid, because retention wrote it for committed records
-        # (V64).
+        # snapshot at the start of the first segment is valid, because retention wrote this
+        # snapshot, and removes only committed records (V64).
         first = loaded.segments[0].base_offset if loaded.segments else 0
         limit = end if request.clean else min(max(request.recovery_point, first), end)
         for offset in [offset for offset in loaded.snapshots if offset > limit]:

@@ -38,8 +38,8 @@ class DamagedLog(StorageError):
 class DoubtfulBatch(Exception):
     """A batch whose offset or leader epoch does not fit its neighbors, which fit each other.
 
-    `position` is the start of the batch, `offset` the log end before the batch, and `problem` the
-    contradiction.
+    `position` is the start of the batch, `offset` the log end before the batch, and `problem` says
+    how the batch contradicts its neighbors.
     """
 
     def __init__(self, position: int, offset: int, problem: str) -> None:

@@ -4,14 +4,14 @@ A producer has several batches in flight. If the broker refuses a batch (a full 
 the minimum, no leadership), the producer's later batches skip sequence numbers. The error
 OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its epoch and resend batches that other
 partitions have stored. All batches after a refused batch therefore get the same error, even batches
-that are already stored, and the producer resends them in order (V38). An append with
-REQUEST_TIMED_OUT counts as refused, too.
+that are already stored, and the producer resends them in order (V38). A batch that was answered
+with REQUEST_TIMED_OUT counts as refused, too.
 
 A gap is a range of refused sequence numbers of one producer. A gap ends when its batches are stored
 or acknowledged, by a newer producer epoch, or `REFUSED_BATCH_AWAITED_MS` after the last refusal;
-later batches then get OUT_OF_ORDER_SEQUENCE_NUMBER. An expired gap continues from the earliest
-batch that was refused because of the gap and is still resent. The gaps of a partition survive a
-demotion, and their number is bounded. A new leader also expects batches that the former leader
+later batches then get OUT_OF_ORDER_SEQUENCE_NUMBER. When a gap expires, a new gap begins at the
+earliest batch that the old gap blocked and the producer still resends. The number of gaps is
+bounded; a demoted leader keeps its gaps. A new leader also expects batches that the former leader
 refused (`check_skipped`). Source: rd_kafka_handle_idempotent_Produce_error, TransactionManager.
 """
 
@@ -27,8 +27,8 @@ from tidelog.core.limits import (
 )
 from tidelog.records.batch import MAX_SEQUENCE, BatchView
 
-#: Half the range of sequence numbers, which wrap. If the distance from `a` to `b` is larger than
-#: this half, `b` precedes `a`.
+#: Half the range of sequence numbers. Sequence numbers wrap: if the distance from `a` to `b` is
+#: larger than half the range, `b` precedes `a`.
 _HALF: Final = MAX_SEQUENCE // 2
 
 
@@ -60,11 +60,10 @@ class SequenceGap(NamedTuple):
     #: Sequence number after the last refused record.
     end: int
     error: ErrorCode
-    #: Monotonic time of the last refusal of a batch that was not refused because of earlier refused
-    #: batches.
+    #: Monotonic time of the last refusal for another reason than an earlier refused batch.
     refused_ms: int
-    #: Sequence number of the earliest batch that was refused only because it comes after the gap,
-    #: or -1. `behind_ms` is the monotonic time at which the batch `behind` was last refused.
+    #: First sequence number of the earliest batch that was refused only because of the gap, or -1.
+    #: `behind_ms` is the monotonic time at which the batch `behind` was last refused.
     behind: int = -1
     behind_ms: int = 0
 
@@ -155,10 +154,10 @@ class RefusedBatches:
         self._another_led_ms = now_ms
 
     def _holds_up(self, gap: SequenceGap, batch: BatchView | SentBatch, now_ms: int) -> bool:
-        """Return whether earlier refused batches, the first of which is in the log, block `batch`.
+        """Return whether a gap blocks `batch` even if the gap's first batch is in the log.
 
-        If another leader may have acknowledged the refused batch, the gap blocks later batches for
-        only `STORED_BATCH_AWAITED_MS`.
+        If another leader may have acknowledged the refused batch, the producer's later batches are
+        blocked for only `STORED_BATCH_AWAITED_MS`.
         """
         if not 0 < _ahead(gap.first, batch.base_sequence) <= _HALF:
             return False
@@ -199,10 +198,10 @@ class RefusedBatches:
 
         The former leader may have refused the skipped batches. librdkafka may send a later batch to
         the new leader before it resends the skipped batches. The client librdkafka marks a refused
-        batch as answered before it queues the batch's records again. After the answer and before
-        the queueing, another thread of librdkafka may send later batches to the new leader.
+        batch as answered before it queues the batch's records again. Before librdkafka queues the
+        refused batch again, another of its threads may send later batches to the new leader.
         `expected` is the producer's next sequence number in the batch's epoch. If this method
-        raises, the caller adds `batch` to the refused batches. Sources: rdkafka_request.c
+        raises, the caller notes `batch` as refused. Sources: rdkafka_request.c
         (rd_kafka_msgbatch_handle_Produce_result), rdkafka_broker.c
         (rd_kafka_toppar_producer_serve).
         """
@@ -216,10 +215,11 @@ class RefusedBatches:
             )
 
     def _is_known_first(self, batch: BatchView) -> bool:
-        """Return whether this broker has refused the batch before, as the first batch of its gap.
+        """Return whether the batch begins its producer's gap because this broker refused it before.
 
         A batch that this broker refused as the first batch of a gap skips no sequence number. If
-        the log expects another number, the producer's earlier records were removed from the log.
+        the log expects another sequence number than that of such a resent batch, the producer's
+        earlier records were removed from the log.
         """
         gap = self._gaps.get(batch.producer_id)
         return (
@@ -231,7 +231,7 @@ class RefusedBatches:
     def _refuse_behind(
         self, gap: SequenceGap, batch: BatchView | SentBatch, expected: int, now_ms: int
     ) -> None:
-        """Add the batch to the gap, whose expiry stays, and raise EarlierBatchRefusedError."""
+        """Add the batch to the gap, keep the gap's expiry, and raise EarlierBatchRefusedError."""
         first, end = _union(gap, batch.base_sequence, _after(batch.last_sequence))
         gap = gap._replace(first=first, end=end)
         if gap.behind < 0 or _ahead(first, batch.base_sequence) <= _ahead(first, gap.behind):
@@ -244,9 +244,9 @@ class RefusedBatches:
         )
 
     def stored(self, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
-        """Remove an appended batch from the producer's gap; end the gap if filled or outdated.
+        """Remove an appended batch from its producer's gap; end a gap that is filled or outdated.
 
-        A batch before the gap, which a follower may still copy, does not change the gap.
+        A follower may still copy a batch before the gap, which does not change the gap.
         """
         gap = self._gaps.get(producer_id)
         if gap is None or gap.producer_epoch > producer_epoch:
@@ -266,13 +266,13 @@ class RefusedBatches:
             del self._gaps[producer_id]
 
     def expire(self, now_ms: int) -> None:
-        """End gaps whose batches were not resent in time."""
+        """End each gap of sequence numbers whose batches were not resent in time."""
         for producer_id in list(self._gaps):
             if self._live(producer_id, now_ms) is None:
                 del self._gaps[producer_id]
 
     def clear(self) -> None:
-        """End all gaps, because the log restarts without its producers."""
+        """End all gaps of refused sequence numbers, because the log restarts without producers."""
         self._gaps.clear()
 
     def _live(self, producer_id: int, now_ms: int) -> SequenceGap | None:
@@ -293,6 +293,6 @@ def _ahead(start: int, sequence: int) -> int:
 
 
 def _union(gap: SequenceGap, first: int, end: int) -> tuple[int, int]:
-    """Return start and end of the smallest range that has a gap and the range `first` to `end`."""
+    """Return start and end of the smallest range that includes a gap, and also `first` to `end`."""
     start = first if _ahead(gap.first, first) > _HALF else gap.first
     return start, max(gap.end, end, key=lambda sequence: _ahead(start, sequence))

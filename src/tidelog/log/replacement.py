@@ -1,7 +1,7 @@
 """The replacement of a replica's log by its future log in another directory (D11).
 
-The current log rests during the replacement: no flush or other operation is under way, and appends
-are planned but not written. The future log already has every record of the current log. A crash may
+During the replacement, no flush or other operation of the current log is under way, and appends are
+planned but not written. The future log already has every record of the current log. A crash may
 leave the future log under its old or its new name, and the next start must find it complete. Before
 the rename, the replacement therefore makes the records, the indexes, the leader epochs and
 producers of the current log, and the directory's checkpoints durable. If a crash leaves two copies,
@@ -108,7 +108,7 @@ class Replacement:
         future.new_snapshots[end] = current.producers_at_end()
         await self._keep_ages()
         await future.flush()
-        # With a lower recovery point, recovery would mistake gaps left by compaction for lost
+        # From an older recovery point, recovery would mistake gaps left by compaction for lost
         # records.
         await target.checkpoint()
 
@@ -116,9 +116,9 @@ class Replacement:
         """Give copied segments without timestamps the age of their originals; raise StorageError.
 
         The modification time of a future log's segment becomes the time when its last record was
-        written to the current log. A power loss soon after this change of time may restore the time
-        of the copy, so that records seem too young, but never too old. In Kafka, a copied segment
-        always has the time of the copy.
+        written to the current log. A power loss soon after the change of the modification time may
+        restore the time of the copy, so that records seem too young, but never too old. In Kafka, a
+        copied segment keeps the time when it was copied.
         """
         current, future = self._current, self._future
         bases = [*future.base_offsets[1:], future.log_end_offset]
@@ -147,7 +147,7 @@ class Replacement:
 
         Raises StorageError if the log was not renamed.
 
-        After a failed sync of the new name, the directory has failed.
+        If the sync of the new name failed, the whole log directory has failed.
         """
         future, target = self._future, self._target
         key, root = future.topic_partition, target.path
@@ -214,7 +214,7 @@ class Replacement:
         key = log.topic_partition
         gone = source.delete(key)
         current.end_turn()
-        if len(target.moved_from[key].paths) == 1:  # more paths: more old copies may exist
+        if len(target.moved_from[key].paths) == 1:  # else older copies may exist elsewhere
             gone.then(lambda done: None if done.error else target.forget_moved_from(key))
 
     def give_up(self) -> None:

@@ -1,8 +1,8 @@
 """Departures of replicas from a log directory: each renames a deleted replica or a stray.
 
 A departure renames the directory of a replica that leaves, when no operation of its log is under
-way. A deleted replica is removed later. A stray first gets a file with its state, and is kept (V34,
-V35, V45).
+way. A deleted replica is removed later. A stray is kept; before the rename, its state is written to
+a file in its directory (V34, V35, V45).
 
 If a full disk refuses the rename, the directory of a replica that is no longer hosted keeps the
 partition's name and the records. Until the rename succeeds, no replica of the partition may be
@@ -60,7 +60,7 @@ class ReplicaDepartures:
     def __init__(self, directory: DirectoryState, strays: StrayReplicas) -> None:
         self._directory = directory
         self._strays = strays
-        #: Renames under way, after which a new replica of the same partition may be created.
+        #: Renames under way; a new replica of the partition may be created only afterwards.
         self._under_way: dict[TopicPartition, Completion[None]] = {}
         #: Replicas whose rename the disk refused, so that their directories still have the old
         #: names.
@@ -68,7 +68,7 @@ class ReplicaDepartures:
         #: Partitions whose refused rename will be retried by a timer.
         self._scheduled: dict[TopicPartition, None] = {}
         self._names_given = 0
-        #: Names of directories that this process or an earlier process has renamed.
+        #: Names in use: the new names that this process or an earlier process gave directories.
         self._names_taken: dict[str, None] = {}
 
     def name_taken(self, name: str) -> None:
@@ -99,8 +99,8 @@ class ReplicaDepartures:
     def finished(self, topic_partition: TopicPartition) -> Completion[None]:
         """Free the name of the partition's directory; retry a refused rename if needed.
 
-        If the rename fails, the completion's error is a StorageError, and the directory keeps the
-        name.
+        If the rename fails, the returned completion fails with StorageError, and the directory
+        keeps the name.
         """
         under_way = self._under_way.get(topic_partition)
         if under_way is not None:
@@ -180,7 +180,7 @@ class ReplicaDepartures:
             self.finished(topic_partition)
 
     def _unused_name(self, topic_partition: TopicPartition, now_ms: int, suffix: str) -> str:
-        """Return a name that no directory has, or has had since the start."""
+        """Return a new directory name that no renamed directory has, or has had since the start."""
         while True:
             self._names_given += 1
             name = names.aside_name(topic_partition, now_ms, self._names_given, suffix)

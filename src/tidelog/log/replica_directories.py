@@ -77,8 +77,8 @@ class ReplicaDirectories:
         if aside.suffix == names.DELETE_SUFFIX:
             directory.remove_later([f"{directory.path}/{name}"], 0)
         elif aside.suffix == names.STRAY_SUFFIX:
-            # If tidelog renamed the stray's directory, the new name contains the time of the
-            # renaming. If the name contains no valid time, the stray counts as renamed now.
+            # If tidelog renamed a stray's directory, the new name contains the time of the
+            # renaming. A name without a valid time counts as given at this start.
             since_ms = aside.since_ms if 0 < aside.since_ms <= now_ms else now_ms
             self._strays.add(name, aside.partition_name, since_ms)
 

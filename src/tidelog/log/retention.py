@@ -139,9 +139,9 @@ def _keep_producers(
 ) -> None:
     """Write a producer snapshot at the first segment that stays, then call `then` (V64).
 
-    After a crash, a start without this snapshot would know producers only from the remaining
-    records. Without the producer snapshot, the broker would reject a resent batch whose response
-    was lost (OUT_OF_ORDER_SEQUENCE_NUMBER).
+    After a crash, a start without this producer snapshot would know producers only from the
+    remaining records. Without the producer snapshot, the broker would reject a resent batch whose
+    response was lost (OUT_OF_ORDER_SEQUENCE_NUMBER).
     """
     first = log.segments[count].base_offset
     if first in log.snapshots or not len(log.producers):
@@ -159,7 +159,7 @@ def _keep_producers(
     def write(files: Files) -> bool:
         data = known
         if data is None:
-            # A crash lost the snapshot that the roll made.
+            # A crash lost the producer snapshot that the segment's roll wrote.
             try:
                 producers = producers_at(files, log.path, going, snapshots, first, now_ms)
             except DamagedSegment:
@@ -210,11 +210,11 @@ def _remove(log: LogState, count: int, high_watermark: int, completion: Completi
         old = [offset for offset in log.snapshots if offset < first]
         groups[-1] += [f"{log.path}/{names.offset_name(offset, names.SNAPSHOT)}" for offset in old]
         log.snapshots = log.snapshots[len(old) :]
-    # An earlier removal, or the name of the segment that stays, may not be on disk yet.
+    # Earlier renames, and the name of the oldest remaining segment, may not be durable yet.
     names_unsynced, log.names_changed = log.names_unsynced, True
 
     def rename(files: Files) -> list[str]:
-        """Rename segment by segment, each after the previous rename is durable.
+        """Rename the segments one by one, each after the previous rename is durable.
 
         After a hole above the recovery point, recovery would remove valid segments.
         """

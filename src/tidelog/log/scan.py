@@ -109,7 +109,7 @@ class Scan:
         return batch
 
     def _have(self, position: int, size: int, chunk_bytes: int) -> int:
-        """Return the position of bytes in the chunk, after reading a new chunk if needed."""
+        """Return where the bytes at `position` begin in the chunk; read a new chunk if needed."""
         at = position - self._chunk_position
         if at < 0 or at + size > len(self._chunk):
             wanted = min(max(size, chunk_bytes), self._end - position)

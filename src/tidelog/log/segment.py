@@ -73,8 +73,8 @@ class Segment:
     def largest_timestamp_ms(self) -> int:
         """The largest timestamp of the records; without timestamps, the time of the last write.
 
-        Retention and `min.compaction.lag.ms` measure the segment's age by this time. Source:
-        LogSegment.largestTimestamp.
+        Retention and `min.compaction.lag.ms` measure a segment's age by its largest timestamp.
+        Source: LogSegment.largestTimestamp.
         """
         return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.last_modified_ms
 
@@ -109,7 +109,7 @@ class Segment:
     ) -> bool:
         """Return whether an append of `size_bytes` must go to a new segment.
 
-        `planned_bytes` is the size of the segment with the earlier planned appends.
+        `planned_bytes` is the size of the segment including its planned appends.
         """
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
@@ -156,7 +156,7 @@ class BatchStarts:
     """Positions of the newest batches of the active segment.
 
     Most reads at the log end begin and end at remembered positions, and need no search. The number
-    of positions is bounded; the index finds older batches.
+    of remembered positions is bounded; older batches are found by the index.
     """
 
     __slots__ = ("_offsets", "_positions")
@@ -192,7 +192,7 @@ class BatchStarts:
         return -1
 
     def clear(self) -> None:
-        """Forget all positions after a roll or a truncation."""
+        """Forget all remembered positions, after a roll or a truncation."""
         self._offsets.clear()
         self._positions.clear()
 
@@ -221,5 +221,5 @@ class IndexCache:
             oldest.index = oldest.time_index = None
 
     def forget(self, segment: Segment) -> None:
-        """Forget a segment that is active again or was removed."""
+        """Stop counting the indexes of a segment that is active again or was removed."""
         self._entries -= self._segments.pop(segment, 0)

@@ -9,8 +9,9 @@ A compacted segment replaces its source segments as in LocalLog.replaceSegments.
 files end in `.cleaned` while they are written and synced. Next, the new segment's files are renamed
 to `.swap` and the directory is synced. Until the directory is synced, the old segments are valid;
 from then on, the new segment is valid. After the sync, the files of the old segments are renamed to
-`.deleted`. After another sync, because names may reach the disk in any order, the suffix `.swap` is
-removed. `finish_swaps` completes an interrupted swap after a crash, like Kafka's LogLoader.
+`.deleted`. After another sync of the directory, the suffix `.swap` is removed; without this sync,
+names could reach the disk in another order. `finish_swaps` completes an interrupted swap after a
+crash, like Kafka's LogLoader.
 """
 
 from __future__ import annotations
@@ -188,9 +189,9 @@ def producers_at(
     """Return the producer state at `end_offset`, from the newest valid snapshot and later batches.
 
     Snapshots before the log's first segment are ignored. Retention has removed the records between
-    an older snapshot and the first segment. With the older snapshot, a producer of these records
-    would be rejected for ever, while an unknown producer is accepted. Raises OSError,
-    DamagedSegment.
+    an older snapshot and the first segment. An older snapshot would miss the removed records, so
+    that the broker would reject their producer for ever; an unknown producer is accepted. Raises
+    OSError, DamagedSegment.
     """
     state = ProducerState()
     start = 0
@@ -246,11 +247,11 @@ def _replay(
 
 @dataclass(slots=True)
 class SwapOperation:
-    """An operation that replaces the segments at rising base offsets `old` by a compacted one."""
+    """An operation that replaces the segments at the base offsets `old` by a compacted segment."""
 
     directory: str
     old: list[int]
-    #: Offsets of producer snapshots within the new segment, which are removed.
+    #: Offsets of the producer snapshots to remove, which lie inside the new segment.
     snapshots: list[int]
 
     #: Whether the new segment has replaced the old segments, whatever fails later.

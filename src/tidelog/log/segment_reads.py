@@ -59,7 +59,8 @@ class LogSlice:
     """A slice of a log: complete batches, with the bytes of the file.
 
     `first_offset` is the base offset of the first batch, which may be below the requested offset.
-    `next_offset` is the offset of the next read. Both offsets are -1 if the slice is empty.
+    `next_offset` is the offset of the next read. In an empty slice, `first_offset` and
+    `next_offset` are -1.
     """
 
     data: Buffer
@@ -81,12 +82,12 @@ class LogSlice:
 class Recent(NamedTuple):
     """The last append in a directory, if it is small.
 
-    Followers that wait at the log end get this append without a read of the file. The copy stays
-    valid after a truncation, because the log reaches the copy's end again only by another append,
-    which replaces the copy.
+    Followers that wait at the log end get the last append without a read of the file. The copy
+    stays valid after a truncation, because the log reaches the copy's end again only by another
+    append, which replaces the copy.
     """
 
-    #: The log of the append, used only for comparison.
+    #: The log that has the append, used only to compare logs.
     log: object
     slice: LogSlice
 
@@ -382,7 +383,7 @@ class TimestampSearch:
 
 
 def is_loss(error: BaseException) -> bool:
-    """Return whether the error is a missing file or missing bytes, as after a removal."""
+    """Return whether the error is a missing file or missing bytes, as after a segment's removal."""
     if isinstance(error, StorageError):
         return error.errno == ENOENT
     return isinstance(error, CorruptBatch)

@@ -1,9 +1,9 @@
 """Decisions whether a log directory is slow or fast again (D13).
 
-The p99 of a kind of operations is over the threshold if more than one in a hundred operations took
-that long. The decision needs only counters of all operations and of slow operations, and no times.
-Writes and reads are counted separately, because thousands of fast writes into the page cache must
-not hide slow reads.
+The p99 of a kind of operations is over the threshold if more than one in a hundred of them took
+longer than the threshold. The decision needs only counters of all operations and of slow
+operations, and no times. Writes and reads are counted separately, because thousands of fast writes
+into the page cache must not hide slow reads.
 
 A window is extended until it has enough operations for a decision. The slower a disk is, the fewer
 operations end in a window. A window of time is also over the threshold if slow operations took half
@@ -30,7 +30,7 @@ FAST_WINDOWS: Final = 6
 #: Number of windows of time without a slow operation after which a watch ends, because an idle
 #: directory is not slow.
 MOST_UNDECIDED: Final = 6
-#: The p99 is over the threshold if more than one in this number of operations is slow.
+#: The p99 is over the threshold if more than one in `_ONE_IN` operations is slow.
 _ONE_IN: Final = 100
 
 
@@ -63,7 +63,7 @@ class SlowDirectory:
         self._counts = OperationCounts()
 
     def ended(self, window: OperationCounts, window_ns: int = 0) -> SlowVerdict:
-        """Decide by the operations of an ended window, and by its length (0 if unknown)."""
+        """Decide by the operations of the window that just ended, and its length (0 if unknown)."""
         counts = self._counts = OperationCounts(
             *(before + now for before, now in zip(self._counts, window, strict=True))
         )
@@ -117,7 +117,7 @@ def proves_fast(counts: OperationCounts) -> bool:
 
 
 def _is_open(counts: OperationCounts) -> bool:
-    """Return whether the operations do not suffice yet for a decision."""
+    """Return whether the counted operations are too few for a decision."""
     return (
         max(counts.writes, counts.reads) < LEAST_OPERATIONS
         or 0 < counts.slow_writes <= counts.writes < LEAST_OPERATIONS

@@ -156,7 +156,7 @@ class StrayReplicas:
         self._held: dict[str, None] = {}
 
     def opened(self, held: Iterable[str]) -> None:
-        """Note the strays held for an operator, which the directory's file named at the start."""
+        """Note the strays that wait for an operator, as the file HELD_STRAYS listed them."""
         self._held = dict.fromkeys(held)
 
     def add(self, name: str, partition_name: str, since_ms: int) -> None:
@@ -300,7 +300,7 @@ class StrayReplicas:
     async def put_back(self, recovered: Recovered, config: LogConfig) -> PartitionLog:
         """Make a stray the replica of its partition, which must have no replica here.
 
-        If this raises StorageError, the stray stays a stray.
+        If the method raises StorageError, the stray is not restored, and stays listed as a stray.
         """
         directory, stray = self._directory, recovered.stray
         state = recovered.state._replace(
@@ -315,7 +315,8 @@ class StrayReplicas:
         request = self._request(new, state, config, clean=True)
 
         def rename(files: Files) -> LoadedLog:
-            # The last line of this name in the file of new replicas may have another topic's id.
+            # In the file of new replicas, the last line with this directory name may have the id of
+            # another topic.
             new_replicas.append(files, root, [(key, state.topic_id)])
             files.rename(old, new)
             files.fsync_directory(root)
@@ -332,7 +333,7 @@ class StrayReplicas:
         try:
             # No checkpoint on disk may keep an entry of an earlier replica of the same name.
             await directory.lower(key, -1)
-            # Write the recovery point, from which a start recovers after a crash. With a lower
+            # Write the recovery point, from which a start recovers after a crash. From an older
             # recovery point, recovery would mistake gaps left by compaction for lost records.
             await directory.checkpoint()
             loaded = await directory.lane.submit(rename, Work.SLOW, "restore stray")

@@ -1,13 +1,13 @@
 """Truncation of a log at a batch boundary: the file operation and the steps around it (V38).
 
 First, the truncation finds the batch boundary. The directory then lowers its checkpoints to the
-boundary (`lower`), so that recovery checks later appends at the same offsets. Next, segments beyond
-the boundary are removed, last one first. The removals are made durable before the remaining segment
-is truncated. So a crash leaves a prefix of the old log or the truncated log, never a log with a
-hole. Offsets, indexes, leader epochs and producer state are updated last. In a log with known
-damage, checksums determine the boundary, because a damaged header may have any offset (V68). If the
-remembered batches of a producer do not reach back to the boundary, the producer state is rebuilt
-from a snapshot and later batches (`segment_files.producers_at`).
+batch boundary (`lower`), so that recovery checks later appends at the removed offsets. Next,
+segments beyond the boundary are removed, last one first. The removals are made durable before the
+remaining segment is truncated. So a crash leaves a prefix of the old log or the truncated log,
+never a log with a hole. Offsets, indexes, leader epochs and producer state are updated last. In a
+log with known damage, checksums determine the boundary, because a damaged header may have any
+offset (V68). If the remembered batches of a producer do not reach back to the boundary, the
+producer state is rebuilt from a snapshot and later batches (`segment_files.producers_at`).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class TruncateOperation:
     remove: list[int]
     #: Offsets of snapshots to remove.
     snapshots: list[int]
-    #: File to truncate; None if all segments are removed and a new one begins at `start_at`.
+    #: File to truncate; None if all segments are removed and a new segment begins at `start_at`.
     kept: OpenFile | None
     truncate_at: int = 0
     #: Base offset of a new, empty segment, or None.
@@ -172,8 +172,8 @@ def _find_before_damage(log: LogState, kept: Segment, offset: int, done: Complet
             return
         right, end, wrong = completion.result()
         if wrong is not None and end < offset:
-            # The segment is also damaged below `offset`, and a truncation must not remove committed
-            # records below `offset`.
+            # A segment damaged below `offset` cannot be truncated, because records below `offset`
+            # may be committed.
             found = DamagedSegment(kept.file.path, wrong.position, end, wrong.reason)
             done.fail(_begun_again(log, found))
             return
@@ -190,14 +190,14 @@ def _find(
     done: Completion[None],
     size_bytes: int | None = None,
 ) -> None:
-    """Find the batch boundary at or below `offset`, and lower the checkpoints to it.
+    """Find the batch boundary at or below `offset`, and lower the checkpoints to this boundary.
 
     `size_bytes` is the size of the undamaged batches if some batches are damaged.
     """
     if kept.index is None:
         raise AssertionError(f"the index of {kept.file.path} is not in memory")
     file, size_bytes = kept.file, kept.size_bytes if size_bytes is None else size_bytes
-    # The batch of this index entry ends below `offset`, so it stays.
+    # Scan from an index entry whose batch ends below `offset` and therefore stays.
     scan_from = kept.index.floor(offset - 1)
     log.directory.open_files.pin(file)
 
@@ -284,7 +284,7 @@ def _truncate_files(
 def _fail_in_between(
     log: LogState, operation: TruncateOperation, error: BaseException, done: Completion[None]
 ) -> None:
-    """Fail a truncation that has removed segments, so that the log now ends before them (V38).
+    """Fail a truncation that has already removed segments; the log ends where they began (V38).
 
     The producer state is restored to the new log end. With newer producer state, the log would
     acknowledge lost batches as duplicates when their producer resends them.
@@ -360,7 +360,7 @@ def _restore_producers(log: LogState, done: Completion[None]) -> None:
 
 
 def _begun_again(log: LogState, error: BaseException) -> BaseException:
-    """Return the error that blocks this log.
+    """Return the error with which a failed truncation blocks the log.
 
     A follower truncates to the damaged offset at the next start and refetches (V68).
     """
@@ -374,7 +374,7 @@ def _begun_again(log: LogState, error: BaseException) -> BaseException:
 
 def truncate_fully(log: LogState, offset: int, done: Completion[None]) -> None:
     """Remove all segments and begin a new segment at `offset`."""
-    # A crash after the removal of the old files may leave no segment, so nothing counts as flushed.
+    # Nothing counts as flushed, because a crash after the removal of all files leaves no segment.
     log.recovery_point = 0
     log.truncating_to = offset
     operation = TruncateOperation(
