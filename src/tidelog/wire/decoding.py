@@ -2,14 +2,14 @@
 
 A run is one read of a precompiled Struct: the integers of a short array, the fixed-width fields
 after it, and the length of the next variable field. Within a run of fields, the code expects the
-fields that are declared rare to be empty. If a rare field is not empty, the code reads the rest of
-its run again, field by field. The generated function is `decode(buf, pos, end) -> (message, pos)`.
-The generated function checks every length against the remaining bytes before it allocates memory.
-The function may raise ProtocolError, struct.error, IndexError and UnicodeDecodeError. After a
-UnicodeDecodeError, `codec.py` decodes again with a decoder that replaces malformed text, as Kafka
-does, so that valid text has no extra cost. `codec.py` turns struct.error and IndexError into
-ProtocolError. Messages without records are decoded from `bytes`, which is faster to index than a
-view.
+fields that are declared rare to be empty. If any rare field is not empty, the code reads the run
+again, field by field, from its first rare field on. The generated function is `decode(buf, pos,
+end) -> (message, pos)`. The generated function checks every length against the remaining bytes
+before it allocates memory. The function may raise ProtocolError, struct.error, IndexError and
+UnicodeDecodeError. After a UnicodeDecodeError, `codec.py` decodes again with a decoder that
+replaces malformed text, as Kafka does, so that valid text has no extra cost. `codec.py` turns
+struct.error and IndexError into ProtocolError. Messages without records are decoded from `bytes`,
+which is faster to index than a view.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _bad_tag(what: str) -> ProtocolError:
 
 @cache
 def _run_readers(flexible: bool, codes: str) -> list[Callable[[Any, int], tuple[Any, ...]]]:
-    """Return, by the length n of a short array, the reader of n integers and the fields `codes`."""
+    """Return readers of n integers and then the fields `codes`, indexed by the array length n."""
     readers: list[Callable[[Any, int], tuple[Any, ...]]]
     readers = [struct.Struct(f">{n}i{codes}").unpack_from for n in range(SHORT_ARRAY + 1)]
     if not flexible:
@@ -120,7 +120,7 @@ class _DecoderBuilder:
         self.ints: _DecodedValue | None = None
         #: Fields of the current run, not emitted yet: (struct code, assignment target).
         self.run: list[tuple[str, str]] = []
-        #: Rare fields of the current run, by the index of their length in `run`.
+        #: Fields of the current run that are declared rare, by the index of their length in `run`.
         self.rare: dict[int, _DecodedValue] = {}
         self.source.namespace.update(
             new=object.__new__,
@@ -235,7 +235,7 @@ class _DecoderBuilder:
             self.value(value)
 
     def one_struct(self, place: str, spec: FieldSpec) -> None:
-        """Emit the run of fields and a struct; the marker of a nullable struct ends the run."""
+        """Emit the run of fields and a struct; if it is nullable, its marker byte ends the run."""
         assert isinstance(spec.element, type)
         src, local = self.source, self.source.fresh("m")
         if not self.nullable(spec):
@@ -329,7 +329,7 @@ class _DecoderBuilder:
     # -- variable fields ----------------------------------------------------------------------
 
     def is_empty(self, value: _DecodedValue) -> str:
-        """Return an expression that tests for the length of an empty value (null for strings)."""
+        """Return an expression that is true for the length of an empty field (of a null string)."""
         nullable, length = self.nullable(value.spec), value.length
         if value.spec.kind == "string":
             return f"{length} == {0 if self.flexible else -1}"

@@ -3,11 +3,11 @@
 The generated function `encode(m, out, parts)` appends chunks of bytes to `out`. A record buffer of
 OWN_PART_BYTES or more becomes an element of `parts` without a copy; the chunks before the buffer
 are joined to one element. A run is a group of fields that one call of a precompiled Struct packs. A
-run holds fixed-width fields, the length of the next variable field, and the integers of that field
-if it is a short array. A run of fields is packed at once if all its fields that are declared rare
-are empty; otherwise its fields are packed one by one. A field that the version lacks must have its
-default unless it is ignorable, or a SchemaError is raised. Values of wrong types raise Python's
-errors (struct.error, AttributeError, ...), which `codec.py` turns into SchemaError.
+run of fields holds fixed-width fields, the length of the next variable field, and the integers of
+that field if it is a short array. A run of fields is packed at once if all its fields that are
+declared rare are empty; otherwise its fields are packed one by one. A field that the version lacks
+must have its default unless it is ignorable, or a SchemaError is raised. Values of wrong types
+raise Python's errors (struct.error, AttributeError, ...), which `codec.py` turns into SchemaError.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _pack_int32s(values: Sequence[int]) -> bytes:
 
 @cache
 def _run_packers(codes: str) -> list[Callable[..., bytes]]:
-    """Return, by the length n of a short array, the packer of the fields `codes` and n integers."""
+    """Return packers of the fields `codes` and then n integers, indexed by the array length n."""
     return [struct.Struct(f">{codes}{n}i").pack for n in range(SHORT_ARRAY + 1)]
 
 
@@ -52,7 +52,7 @@ _TAG_ARRAYS: Final = ("int8", "int16", "int32")
 
 @cache
 def _tag_packers(element: str) -> tuple[int, list[Callable[..., bytes]]]:
-    """Return an element's size in bytes and, by n, the packer of two lengths and n elements."""
+    """Return an element's size, and packers of two lengths and n elements, indexed by n."""
     code = FIXED_FORMATS[element]
     packers = [struct.Struct(f">BB{n}{code}").pack for n in range(SHORT_ARRAY + 1)]
     return struct.calcsize(f">{code}"), packers
@@ -237,7 +237,7 @@ class _EncoderBuilder:
             self.variable(expression, spec)
 
     def one_struct(self, expression: str, spec: FieldSpec) -> None:
-        """Add a struct to the run of fields; the marker of a nullable struct ends the run."""
+        """Add a struct to the run of fields; if it is nullable, its marker byte ends the run."""
         assert isinstance(spec.element, type)
         local = self.source.fresh("m")
         self.source.line(f"{local} = {expression}")
@@ -250,7 +250,7 @@ class _EncoderBuilder:
             self.struct(spec.element, local)
 
     def rare_field(self, expression: str, spec: FieldSpec) -> None:
-        """Add a rare field to the run of fields, as an empty value (null for strings)."""
+        """Add a field that is declared rare to the run, as an empty value (null for strings)."""
         local = self.source.fresh("r")
         self.source.line(f"{local} = {expression}")
         null, empty = (0, 1) if self.flexible else (-1, 0)
@@ -286,7 +286,7 @@ class _EncoderBuilder:
             self.one_by_one(run, rare)
 
     def all_empty(self, rare: dict[int, tuple[str, FieldSpec]]) -> str:
-        """Return an expression that tests whether the values of all these rare fields are empty."""
+        """Return an expression that is true if all fields in `rare` have empty values."""
         return " and ".join(
             f"{local} is None"
             if spec.kind == "string"
@@ -297,7 +297,7 @@ class _EncoderBuilder:
     def one_by_one(
         self, run: list[tuple[str, str]], rare: dict[int, tuple[str, FieldSpec]]
     ) -> None:
-        """Emit the fields of a run one by one, with the actual values of rare fields."""
+        """Emit the fields of a run one by one, including the fields that are declared rare."""
         for index, write in enumerate(run):
             if index in rare:
                 local, spec = rare[index]

@@ -44,7 +44,7 @@ _SIZE: Final = struct.Struct(">i")
 
 
 class FrameError(ProtocolError):
-    """A stream that cannot be split any further; `frames` holds the complete frames before."""
+    """A stream that cannot be split any further; `frames` has its complete frames."""
 
     def __init__(self, message: str, frames: list[memoryview]) -> None:
         super().__init__(message)
@@ -132,7 +132,7 @@ class FrameReader:
     def keep(self) -> None:
         """Keep the last returned frames valid, because the reader continues with another buffer.
 
-        The caller must call this before the next `get_buffer`.
+        The caller must call `keep` before the next `get_buffer`.
         """
         self._kept = True
 

@@ -56,7 +56,7 @@ class CorrelationIds:
         self.upcoming = first
 
     def take(self) -> int:
-        """Return the next id and advance."""
+        """Return the next correlation id, and advance to the following id."""
         taken = self.upcoming
         self.upcoming = (taken + 1) & 0x7FFFFFFF
         return taken
@@ -112,9 +112,9 @@ class Peer:
     ) -> list[Buffer]:
         """Register a request and return its parts to write.
 
-        `received`, `expired` or `close` returns the request's token. A Produce with acks 0 has no
-        response, so its token is never returned. Raises SchemaError if the version cannot carry the
-        message.
+        `token` identifies the request for the caller: `received`, `expired` or `close` returns it.
+        No method returns the token of a Produce with acks 0, which has no response. Raises
+        SchemaError if the version cannot carry the message.
         """
         correlation_id = self._correlation_ids.upcoming
         parts = encode_request(api_key, version, correlation_id, self._client_id, message)

@@ -54,7 +54,7 @@ class FrameTransport:
         #: Whether the owner has paused reading; the budget may forbid reads, too.
         self._paused = False
         self._queue: deque[memoryview] = deque()
-        #: Bytes that the stream has not taken yet.
+        #: Number of sent bytes that wait until the stream takes them.
         self.queued_bytes = 0
         #: Bytes of the first queued buffer that the stream has taken.
         self._head_sent_bytes = 0
@@ -164,7 +164,7 @@ class FrameTransport:
         self._reader.shrink()
 
     def handled(self, frame_bytes: int, api_key: int) -> None:
-        """Release the budget of a frame that its owner has handled."""
+        """Release the budget held for a frame, which the connection's owner has handled."""
         if self._share is not None:
             self._share.handled(frame_bytes, api_key)
 
@@ -287,8 +287,8 @@ class FrameTransport:
                 self._stream.unwatch_writable()
             if self._is_closing:
                 self._end("all bytes have left")
-        # An owner that has not paused, and has seen no queued bytes, needs no notice of bytes that
-        # the stream took at once.
+        # The owner needs no notice of bytes that the stream took at once, unless the owner has
+        # paused or has seen queued bytes.
         if (queue or was_watching or was_corked or self._paused) and self._handler is not None:
             is_news = was_watching or self._paused
             self._handler.send_queue_changed(queued_bytes - self.queued_bytes if is_news else 0)

@@ -17,8 +17,8 @@ QUEUED_TAG = 20_022
 FREEZE_TAG = 20_023
 THROTTLE_TAG = 20_026
 ENDED_TAG = 20_028
-#: Special values of `throttle`, which is in bytes per second: each reassignment keeps its throttle,
-#: or has none.
+#: Special values of `throttle`, otherwise in bytes per second: keep each reassignment's throttle,
+#: or use none.
 KEEP_THROTTLE = -1
 NO_THROTTLE = 0
 #: Values of `freeze`.
@@ -40,11 +40,11 @@ class ReassignablePartition:
 
     partition_index: int = int32("0+")
     replicas: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
-    #: tidelog's own field (R18): the replicas that the partition must still have; empty for any
-    #: replicas.
+    #: tidelog's own field (R18): the replicas that the partition must have now, or the request
+    #: fails; if empty, the replicas are not checked.
     expected_replicas: Sequence[int] = array("int32", "0+", ignorable=True, tag=EXPECTED_TAG)
-    #: tidelog's own field: a cancel ends only reassignments to these targets, ongoing or queued;
-    #: empty for any targets.
+    #: tidelog's own field: a cancel ends only ongoing or queued reassignments to these targets; if
+    #: empty, a cancel ends any reassignment.
     ended_targets: list[EndedTarget] = array(EndedTarget, "0+", ignorable=True, tag=ENDED_TAG)
 
 

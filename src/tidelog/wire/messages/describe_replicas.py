@@ -60,7 +60,7 @@ class DescribedReplica:
 
 @dataclass(slots=True)
 class DescribedPartition:
-    """A partition; with `is_led_here` the responding broker leads it and knows the progress.
+    """A partition; if `is_led_here`, the responding broker leads it and knows all progress.
 
     For a partition without a leader, `awaited` are the members that may lead, with a MemberStatus
     each; `quorum` members must be registered (E6).

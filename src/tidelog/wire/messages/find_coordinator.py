@@ -16,7 +16,7 @@ from tidelog.wire.schema import Api, array, int8, int16, int32, string
 
 @dataclass(slots=True)
 class FindCoordinatorRequest:
-    """The keys of coordinators: `key` up to version 3, `coordinator_keys` from 4 on."""
+    """The keys whose coordinators are requested: `key` up to version 3, then `coordinator_keys`."""
 
     key: str = string("0-3")
     key_type: int = int8("1+")

@@ -53,7 +53,7 @@ class TopicPartitionLogInfo:
 
 @dataclass(slots=True)
 class GetReplicaLogInfoResponse:
-    """The log ends; `truncated` if the request names too many partitions."""
+    """The end offsets of logs; `truncated` is set if the request names too many partitions."""
 
     throttle_time_ms: int = int32("0+")
     broker_epoch: int = int64("0+")

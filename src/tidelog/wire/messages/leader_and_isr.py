@@ -37,8 +37,8 @@ class LeaderAndIsrPartitionState:
     removing_replicas: Sequence[int] = array("int32", "3+", ignorable=True, rare=True)
     is_new: bool = boolean("1+", ignorable=True)
     leader_recovery_state: int = int8("6+")
-    #: First leader epoch of the partition's current incarnation. Replicas of an earlier leader
-    #: epoch belong to a removed incarnation.
+    #: First leader epoch of the partition's current incarnation. Replicas with an earlier leader
+    #: epoch belong to a removed incarnation of the partition.
     first_leader_epoch: int = int32("4+", ignorable=True, tag=FIRST_LEADER_EPOCH_TAG)
     #: Whether the partition is about to be removed, so that its leader accepts no more records.
     is_closing: bool = boolean("4+", ignorable=True, tag=IS_CLOSING_TAG)
@@ -101,7 +101,7 @@ class LeaderAndIsrTopicError:
 
 @dataclass(slots=True)
 class LeaderAndIsrResponse:
-    """The outcomes: `partition_errors` up to version 4, `topics` from version 5 on."""
+    """The outcomes of LeaderAndIsr: `partition_errors` up to version 4, then `topics`."""
 
     error_code: int = int16("0+")
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, "0-4")

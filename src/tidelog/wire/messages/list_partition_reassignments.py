@@ -71,7 +71,7 @@ class OngoingTopicReassignment:
 
 @dataclass(slots=True)
 class QueuedReassignment:
-    """A queued reassignment (R8), with the reason of its wait, empty if it is about to begin.
+    """A queued reassignment (R8), and why it waits; the reason is empty if it is about to begin.
 
     Kafka has no queue of reassignments.
     """

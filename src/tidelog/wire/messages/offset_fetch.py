@@ -110,7 +110,7 @@ class OffsetFetchResponseGroup:
 
 @dataclass(slots=True)
 class OffsetFetchResponse:
-    """The offsets: of one group up to version 7, of `groups` from version 8 on.
+    """The committed offsets of one group up to version 7, of `groups` from version 8 on.
 
     Version 1 has no field for an error of the whole group, so every partition repeats the error.
     """

@@ -19,11 +19,11 @@ class RelinquishedPartition:
 
     partition_index: int = int32("0+")
     leader_epoch: int = int32("0+")
-    #: The first damaged offset of the sender's log (V68); -1 if its reads are slow.
+    #: The first damaged offset of the sender's log (V68); -1 if the log is not damaged.
     damaged_offset: int = int64("0+", -1)
     #: Whether the replica's log directory is full (D14) or slow (D13), so that the replica should
-    #: not lead. A controller that does not know this field treats the replica like a replica with
-    #: slow reads.
+    #: not lead. A controller that does not know the field `is_unfit` treats the replica like a
+    #: replica with slow reads.
     is_unfit: bool = boolean("0+", tag=0)
 
 
