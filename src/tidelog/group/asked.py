@@ -106,7 +106,7 @@ def committed_keys(message: OffsetCommitRequest) -> Iterable[TopicPartition]:
 
 
 def existing_error(asked: Asked[Any], key: TopicPartition, error: ErrorCode) -> ErrorCode:
-    """Return `error` for an existing partition, UNKNOWN_TOPIC_OR_PARTITION for another one."""
+    """Return `error` if the partition exists, else UNKNOWN_TOPIC_OR_PARTITION."""
     return error if asked.incarnation_of(key).exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

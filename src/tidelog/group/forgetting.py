@@ -60,7 +60,7 @@ def delete_step(turn: Turn, group: Group, ticket: int | None) -> None:
 
 
 def group_deleted(turn: Turn, group: Group, purpose: DeleteGroup, is_overdue: bool) -> None:
-    """Continue a group's deletion after the tombstones of one step are in the log."""
+    """Continue a group's deletion after one append of its tombstones is in the log."""
     if not purpose.is_last:
         delete_step(turn, group, None if is_overdue else purpose.ticket)
         return
@@ -122,12 +122,12 @@ class Ended:
     topics: dict[str, set[TopicId]] = field(default_factory=dict)
     #: Partitions that were removed from topics (V71).
     partitions: dict[TopicPartition, PartitionIncarnation] = field(default_factory=dict)
-    #: Incarnations that committed offsets name, and that ended at an unknown time.
+    #: Incarnations of partitions named by committed offsets, which ended at an unknown time.
     incarnations: dict[TopicPartition, set[PartitionIncarnation]] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
-        """Whether no topic, no partition and no incarnation of a partition has ended."""
+        """Whether no deleted topic, removed partition or ended incarnation is noted."""
         return not (self.topics or self.partitions or self.incarnations)
 
     def add_topics(self, topics: Mapping[str, Collection[TopicId]]) -> None:
@@ -148,7 +148,7 @@ class Ended:
         )
 
     def key(self) -> tuple[object, ...]:
-        """Return a hashable value, equal for the same ended topics and partitions."""
+        """Return a hashable value, equal for the same deleted topics and removed partitions."""
         topics = tuple((name, tuple(sorted(ids))) for name, ids in sorted(self.topics.items()))
         incarnations = tuple(
             (partition, tuple(sorted(ended)))

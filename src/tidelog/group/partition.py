@@ -101,7 +101,7 @@ class GroupPartition:
     def incarnation_ended(
         self, partition: TopicPartition, incarnation: PartitionIncarnation
     ) -> None:
-        """Note, during the load, an ended incarnation whose offsets are deleted after the load."""
+        """Note an ended incarnation of a partition, to delete its offsets after the load."""
         assert self.phase is CoordinatorPhase.LOADING, "later ends are published"
         self._ended_while_loading.incarnations.setdefault(partition, set()).add(incarnation)
 
@@ -143,7 +143,7 @@ class GroupPartition:
     # Requests.
 
     def ask(self, asked: Asked[Any], now: Now) -> Effects:
-        """Decide a request for one of the groups; a later call may return the answer."""
+        """Decide a request for one group; a later call of another method may return the answer."""
         error = self._refuses(asked)
         if error is not ErrorCode.NONE:
             return (Reply(asked.ticket, refusal(asked, error)),)
@@ -225,7 +225,7 @@ class GroupPartition:
         """Answer the request of an append that is in the log and was not replicated in time.
 
         The append was not replicated within `offsets.commit.timeout.ms`, or the ISR fell below the
-        minimum. The waiting request gets `error`, and the outcome stays open.
+        minimum. The waiting request gets `error`, and the append may still commit or fail.
         """
         if self.phase is CoordinatorPhase.UNLOADED:
             return ()
@@ -305,7 +305,8 @@ class GroupPartition:
     def key(self) -> tuple[object, ...]:
         """Return a value that is equal for coordinators that will make the same decisions.
 
-        The model checker compares states by this value, which ignores the order of groups.
+        The model checker compares states of coordinators by `key`, which ignores the order of
+        groups.
         """
         groups = tuple(self.groups[name].key() for name in sorted(self.groups))
         return (

@@ -121,7 +121,7 @@ class OffsetRecord(NamedTuple):
 
 
 class GroupRecord(NamedTuple):
-    """A finished generation, or the tombstone of a group if the value is None."""
+    """The record of a group's finished generation; a value of None is the group's tombstone."""
 
     key: GroupKey
     value: GroupSnapshot | None

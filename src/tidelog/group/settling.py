@@ -51,7 +51,7 @@ _TOO_LARGE = (
 def offset_error(error: ErrorCode) -> ErrorCode:
     """Return the error for a client whose offsets could not be appended.
 
-    Errors without a mapping stay unchanged, so that REQUEST_TIMED_OUT makes the client retry.
+    Errors that this function does not map stay unchanged: REQUEST_TIMED_OUT makes the client retry.
     """
     if error in _UNAVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -80,7 +80,7 @@ def offset_records(records: Sequence[Record]) -> list[OffsetRecord]:
 
 
 def committed(turn: Turn, number: int) -> str:
-    """Apply a replicated append and return its group's id.
+    """Apply a replicated append, and return the id of the group that appended.
 
     Raises InvariantError if an earlier append is not settled yet.
     """

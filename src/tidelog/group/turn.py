@@ -197,7 +197,7 @@ class Turn:
     # Records.
 
     def append(self, group: Group, records: Sequence[Record], purpose: Hashable) -> int:
-        """Request an append of records; return its number."""
+        """Request an append of records; return the number of the append."""
         number = self.ledger.enter(Unsettled(group.group_id, tuple(records), purpose))
         self.effects.append(CoordinatorAppend(number, self.leader_epoch, tuple(records)))
         return number

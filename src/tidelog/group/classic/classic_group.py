@@ -197,9 +197,9 @@ class ClassicGroup(Group):
     ) -> str:
         """Return the protocol with the most votes among the protocols that all members support.
 
-        If votes are equal, the protocol that was voted for first wins. For the member `other`,
-        `protocols` replace the protocols that it supports now. A common protocol exists, because
-        `supports` rejects clients without a common protocol.
+        If votes are equal, the protocol that was voted for first wins. If `other` names a member,
+        the votes of this member are `protocols`, not its current protocols. A common protocol
+        exists, because `supports` rejects clients without a common protocol.
         """
         ballots = [
             [
@@ -282,7 +282,8 @@ class ClassicGroup(Group):
     def is_current(self, generation_id: int) -> bool:
         """Return whether a commit's generation is the current generation of the group.
 
-        A member of an older generation may not know how far other members have read since.
+        A member of an older generation may not know how far members of the current generation have
+        read.
         """
         return generation_id == self.generation_id
 
@@ -305,8 +306,8 @@ class ClassicGroup(Group):
     def unused_since_ms(self, key: TopicPartition, offset: CommittedOffset) -> int | None:
         """Return since when an offset is unused, in wall-clock ms; None while it is used (KIP-211).
 
-        An offset is unused since its group became empty. The offset of a simple group, or of a
-        topic to which no member subscribes, is unused since its commit.
+        An offset becomes unused when its group becomes empty. The offset of a simple group, or of a
+        topic to which no member subscribes, counts as unused from its commit on.
         """
         if self.protocol_type is None:
             return offset.commit_timestamp_ms

@@ -130,7 +130,7 @@ def _shed(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> No
     rebalancing.complete_if_all_joined(turn, group)
 
 
-# Clients without a member id, or with an id under which they have not joined yet.
+# Joins of clients without a member id, or with a new id under which they never joined.
 
 
 def _join_unknown(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> None:
@@ -302,9 +302,9 @@ def static_member_stored(
 ) -> None:
     """Complete a static member's join after its new id is in the log.
 
-    If the group changed while the new id was being written, the join is decided again. If a later
-    join of the same static member was decided during that write, the later join fences the earlier
-    join.
+    If the group changed while the new member id was being written, the coordinator decides the join
+    again. If it decided a later join of the same static member during the write of the id, the
+    later join fences the earlier join.
     """
     asked = purpose.asked
     assert asked.message.group_instance_id is not None
@@ -358,7 +358,7 @@ def static_member_not_stored(
 def static_member_overdue(
     turn: Turn, group: ClassicGroup, purpose: StoreStaticMember, error: ErrorCode
 ) -> None:
-    """Answer waiting joins of a static member with an error.
+    """Answer waiting JoinGroups of a static member with an error.
 
     No other record of the group may be written until the static member's record is committed or has
     failed.
@@ -372,7 +372,7 @@ def static_member_overdue(
 
 
 def _next_static(turn: Turn, group: ClassicGroup) -> None:
-    """Decide the waiting joins of static members; after a join that writes, later joins wait."""
+    """Decide the waiting joins of static members; if a join appends a record, later joins wait."""
     waiting, group.waiting_static = group.waiting_static, {}
     for asked in waiting.values():
         join_group(turn, group, asked)

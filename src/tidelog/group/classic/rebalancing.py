@@ -124,7 +124,7 @@ def _answer_joins(turn: Turn, group: ClassicGroup) -> None:
 
 
 def current_generation(group: ClassicGroup, member: Member) -> JoinGroupResponse:
-    """Return the join answer for the current generation.
+    """Return the JoinGroup response that gives a member the current generation.
 
     The leader receives the members only while it has to compute the assignment.
     """
@@ -157,7 +157,7 @@ def synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
 
 
 def refuse_syncs(turn: Turn, group: ClassicGroup, error: ErrorCode) -> None:
-    """Answer waiting syncs with an error, as this generation gets no assignment."""
+    """Answer waiting SyncGroups with an error, as this generation gets no assignment."""
     for member in group.members.values():
         member.assignment = b""
         if waits.end_sync(turn, member, SyncGroupResponse(error_code=error)):
@@ -174,7 +174,7 @@ def stable(turn: Turn, group: ClassicGroup, assignments: dict[str, bytes]) -> No
 
 
 def assignment_of(group: ClassicGroup, member: Member) -> SyncGroupResponse:
-    """Return the sync answer of a member of a stable group."""
+    """Return the SyncGroup response to a member of a stable group."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,

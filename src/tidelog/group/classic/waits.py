@@ -50,7 +50,7 @@ def await_join(turn: Turn, group: ClassicGroup, member: Member, ticket: int) -> 
 
 
 def end_join(turn: Turn, group: ClassicGroup, member: Member, answer: JoinGroupResponse) -> None:
-    """Answer the join in which a member waits, if any."""
+    """Answer the JoinGroup in which a member waits, if any."""
     if member.join_ticket is not None:
         turn.reply(member.join_ticket, answer)
         member.join_ticket = None
@@ -59,7 +59,7 @@ def end_join(turn: Turn, group: ClassicGroup, member: Member, answer: JoinGroupR
 
 
 def end_sync(turn: Turn, member: Member, answer: SyncGroupResponse) -> bool:
-    """Answer the sync in which a member waits; return whether the member was waiting."""
+    """Answer the SyncGroup in which a member waits; return whether the member was waiting."""
     if member.sync_ticket is None:
         return False
     turn.reply(member.sync_ticket, answer)
