@@ -4,12 +4,12 @@ Spark writes at least once: it runs a failed task again, and repeats a batch who
 records of every attempt stay in the topic. Records written with `tidelog.batch.headers` carry a
 header with batch, run, task and attempt (`sink.batch_marks`), by which this module chooses the
 records to keep. For each task the module keeps the attempt that wrote all rows of the task, or else
-the attempt with the most rows. Of several runs of a batch the module keeps the run with the most
-rows in kept attempts. Attempts or runs with equally many rows have the same rows, so the module
-keeps the greatest id.
+the attempt with the most rows. If a batch ran several times, the module keeps the run whose kept
+task attempts wrote the most rows. Attempts or runs with equally many rows have the same rows, so
+the module keeps the greatest id.
 
 All records of a run are kept or dropped together, so a repeated batch may have its rows in other
-tasks, or in another order. A repeated batch must only have the same number of rows, as Spark
+tasks, or in another order. A repeated batch needs only the same number of rows, which Spark
 requires of sources that can be replayed. Records without the header `tidelog.batch` are kept.
 """
 

@@ -109,7 +109,7 @@ def _read_or_empty(path: Path) -> str:
 
 
 def cache_directory() -> Path:
-    """Return the directory of small files kept between runs, or else a temporary directory."""
+    """Return the user's cache directory for small files, or else a temporary directory."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
     directory = Path(base) / "tidelog"
     try:
@@ -121,7 +121,7 @@ def cache_directory() -> Path:
 
 
 def write_shim(java: Path, cache: Path) -> Path:
-    """Return a Java home whose bin/java drops the argument that `java` rejects, then runs it.
+    """Return a Java home with a script as bin/java: it drops a rejected argument, then runs `java`.
 
     The script is written whole and renamed into place, because two sessions may write it at once.
     """

@@ -95,8 +95,8 @@ def _cut(arena: bytes, pieces: Pieces) -> pa.Array:
     """Return a binary column of pieces of the arena, the buffer with all records.
 
     Arrow gets the buffer with all records as one binary array with two elements for each row: the
-    bytes of the row, and the gap after these bytes. Arrow then takes the elements with rows and
-    skips the gaps, which copies the bytes once.
+    bytes of the row, and the gap after these bytes. Arrow then copies only the elements that are
+    rows, which copies their bytes once.
     """
     rows = len(pieces.starts)
     bounds = np.empty(2 * rows + 1, dtype=np.int32)

@@ -2,8 +2,8 @@
 
 Planning applies filters on topic, partition and offset exactly, and Spark need not apply them
 again. A lower bound of timestamps moves the start of a range to the first record that is not older.
-Records further on may have earlier timestamps, so Spark applies filters on timestamps too. Spark
-applies all filters that planning does not apply exactly.
+Records at higher offsets may have earlier timestamps, so Spark applies timestamp filters, too.
+Spark applies all filters that planning does not apply exactly.
 
 This module knows Spark's classes of filters, and a client for offsets of timestamps; it plans
 nothing itself.

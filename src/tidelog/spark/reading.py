@@ -2,7 +2,7 @@
 
 A read runs in a Spark task, with a client of its own. The range ends at or below the high watermark
 that the driver read (with read_committed: the last stable offset), so all its records are committed
-and stay. A leader whose log ends before the range has not caught up and gets another request.
+and stay. A leader whose log end is below the range has not caught up, and gets another request.
 Records of another incarnation of the topic are never returned.
 """
 

@@ -192,8 +192,8 @@ class TidelogDataSource(Shipped, DataSource):
 def _is_asked_with_filters() -> bool:
     """Return whether Spark plans with pushdown in this process.
 
-    Spark has a worker module of its own for pushdown, and uses it if its configuration allows
-    pushdown. Spark's worker module without pushdown rejects a reader that takes filters.
+    Spark has a separate worker module for pushdown, and uses this module if Spark's configuration
+    allows pushdown. Spark's worker module without pushdown rejects a reader that takes filters.
     """
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHDOWN_WORKER in sys.modules or (spec is not None and spec.name == _PUSHDOWN_WORKER)

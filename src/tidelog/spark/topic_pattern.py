@@ -92,7 +92,7 @@ class _Translation:
         self._take(2)
 
     def _class(self) -> None:
-        """Copy a character class `[...]`."""
+        """Copy a character class `[...]` of the pattern unchanged."""
         begins = self._at
         self._take(1)
         if self._pattern.startswith("^", self._at):

@@ -123,7 +123,7 @@ class ContinuityProof:
 
 
 def no_rows(wanted: Sequence[OffsetRange]) -> dict[TopicPartition, PartitionCount]:
-    """Return counts of zero rows for each wanted partition."""
+    """Return zero counts for each wanted partition."""
     return {each.tp: PartitionCount(0, 0, each.end, each.start - 1, ()) for each in wanted}
 
 

@@ -41,8 +41,8 @@ def spans_of_files(spark: SparkSession, files: TableFiles, names: Sequence[str])
 def _span_table(frame: DataFrame) -> pa.Table:
     """Return the spans of offsets in the rows of `frame`, found by Spark in one pass.
 
-    `frame` needs the columns partition and offset. Each task reduces its rows to spans, which are
-    few, because offsets in files follow each other. So Spark needs neither a sort nor a shuffle.
+    `frame` needs the columns partition and offset. Each task reduces its rows to spans without a
+    sort or shuffle; the spans are few, because offsets in files follow each other.
     """
     from tidelog.spark.pipelines.spans import SPANS_DDL
 

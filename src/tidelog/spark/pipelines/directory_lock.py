@@ -21,7 +21,7 @@ _LOCK: Final = "_lock"
 def directory_lock(
     directory: Path, error: Callable[[str], TidelogError], what: str, other: str
 ) -> Iterator[None]:
-    """Create a directory and hold its lock for a block.
+    """Create a directory and hold its lock for a `with` block.
 
     Raises `error` if the directory or its lock cannot be had: the message names `what`, the content
     of the directory, and `other`, the program that may hold the lock.

@@ -1,7 +1,7 @@
 """Figures of a report as SVG, drawn by matplotlib without a screen.
 
-Text in a figure stays text, so that a page can be searched and uses the reader's font. The first
-figure loads matplotlib.
+Text in a figure stays text, so that a page can be searched and uses the reader's font. Drawing the
+first figure loads matplotlib.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def _is_number(cell: Cell) -> bool:
 
 
 def shown(cell: Cell) -> str:
-    """Return a cell for people: groups of thousands, and four digits of a fraction."""
+    """Return a cell's text for people: groups of thousands, and four digits of a fraction."""
     if cell is None:
         return ""
     if isinstance(cell, bool):

@@ -1,4 +1,4 @@
-"""ingest: a topic into a table, exactly once, with a proof after each run.
+"""ingest: writes of a topic into a table, exactly once, with a proof after each run.
 
 A run takes the committed records after the end of the last run. Spark writes files of the records
 of the run, a proof counts the rows of the files, and one manifest adds the files to the table
@@ -88,7 +88,7 @@ class TopicIngest:
         self._schema: StructType | None = None
 
     def run(self, most: int | None = None) -> IngestReport:
-        """Take at most `most` new offsets; raise the errors of `ingest`."""
+        """Ingest at most `most` new offsets; raise the errors of `ingest`."""
         started = time.monotonic()
         table, options = self.table, self._options
         origin, partitions = origin_of(self._client, self._topic)
@@ -256,7 +256,7 @@ def follow(
 def opened(
     spark: SparkSession, bootstrap: str, topic: str, directory: str, options: LandingOptions
 ) -> Iterator[TopicIngest]:
-    """Open the table in `directory` for runs. Raises TableError, KafkaError."""
+    """Open the table in `directory` for runs of an ingest. Raises TableError, KafkaError."""
     files = files_at(spark, directory)
     with (
         BlockingClient(bootstrap, "tidelog-ingest") as client,

@@ -1,9 +1,9 @@
 """Files of one run: the records of offset ranges as Parquet, counted and proved, not yet committed.
 
-Rows go to a folder that no reader knows. The reading tasks write the files; after a transform, or
-for a remote file system, Spark's writer writes the files. Rows with the column `error` are bad
-records, which go to the dead-letter path. Bad records are read a second time, so that a run without
-bad records costs no more. A proof that does not hold raises ProofError.
+A run writes rows to a folder that no reader knows before the commit. The reading tasks write the
+files; after a transform, or for a remote file system, Spark's writer writes the files. Rows with
+the column `error` are bad records, which go to the dead-letter path. Bad records are read a second
+time, so that a run without bad records costs no more. A proof that does not hold raises ProofError.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class LandingOptions:
     transform: Transform | None = None
     #: Columns of the transform that the table does not get.
     without: tuple[str, ...] = ()
-    #: Spark's path for bad records; None lets a bad record end the run.
+    #: The path to which Spark writes bad records; with None a bad record ends the run.
     dead_letter: str | None = None
     #: Whether the topic is compacted, so that offsets missing from its log are no loss.
     compacted: bool = False
@@ -181,7 +181,7 @@ def _write_in_tasks(
 def _write_by_spark(
     spark: SparkSession, frame: DataFrame, options: LandingOptions, place: Place
 ) -> None:
-    """Write the good rows of a frame."""
+    """Write the rows of a DataFrame that have no error."""
     rows = frame
     if _is_judged(frame, options):
         rows = frame.where(f"{ERROR_COLUMN} is null").drop(ERROR_COLUMN)
@@ -227,7 +227,7 @@ def rows_of(
 def columns_of(
     spark: SparkSession, bootstrap: str, topic: str, options: LandingOptions
 ) -> DataFrame:
-    """Return an empty frame with the table's columns; read no record."""
+    """Return an empty DataFrame with the table's columns; read no record."""
     nothing = [OffsetRange(TopicPartition(topic, 0), 0, 0)]
     return rows_of(spark, bootstrap, nothing, options).drop(*options.dropped)
 

@@ -16,7 +16,7 @@ from tidelog.spark.planning import DataLossError, OffsetRange, OffsetsClient
 
 
 def origin_of(client: OffsetsClient, topic: str) -> tuple[Origin, list[TopicPartition]]:
-    """Return the topic's identity and its partitions. Raises KafkaError."""
+    """Return the topic's name, topic id and cluster id, and its partitions. Raises KafkaError."""
     metadata = client.metadata([topic])
     found = metadata.topics.get(topic)
     if found is None or found.error is not ErrorCode.NONE:
@@ -29,7 +29,7 @@ def origin_of(client: OffsetsClient, topic: str) -> tuple[Origin, list[TopicPart
 def new_ranges(
     client: OffsetsClient, partitions: Sequence[TopicPartition], following: Mapping[int, int]
 ) -> list[OffsetRange]:
-    """Return the new offsets of each partition that has any; `following` has the next offsets.
+    """Return each partition's new offsets, from its offset in `following` or the log start on.
 
     Raises DataLossError if the log no longer holds the next offset.
     """

@@ -1,7 +1,7 @@
 """Spark tasks that do a pipeline's work and return rows of JSON values, or Arrow tables.
 
 A task returns an error of tidelog as a row, so that the driver raises one sentence instead of a
-worker's traceback. If an executor lacks this package, the driver also raises an error of tidelog.
+worker's traceback. If an executor lacks this package, the driver raises an error of tidelog, too.
 Exceptions that are not tidelog's own are defects, which Spark reports.
 """
 

@@ -1,10 +1,10 @@
 """The content of log directories at one moment: replicas, segments, checkpoints, other files.
 
 High watermarks are read before any replica is listed. A replica in the ISR has every record below
-the high watermark. So a replica that is listed later must reach this high watermark, even while
-brokers append. A file that vanishes between listing and reading is no error, because the brokers
-delete and compact meanwhile. The listing reads no record. Problems are collected, not raised: the
-reader of a listing decides their meaning.
+the high watermark. A replica must reach the high watermark that was read before its listing, even
+while brokers append. A file that vanishes between listing and reading is no error, because the
+brokers delete and compact meanwhile. The listing reads no record. Problems are collected, not
+raised: the reader of a listing decides their meaning.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class OtherFile:
-    """A file or directory that is no segment's log."""
+    """A file or directory in a log directory that is not a segment's log file."""
 
     path: str
     size: int
@@ -168,7 +168,7 @@ def list_directories(paths: Sequence[str]) -> tuple[ListedLogDir, ...]:
 
 
 def list_again(replicas: Sequence[Replica]) -> tuple[Replica, ...]:
-    """Return the present content of the given replicas, except replicas without a directory now."""
+    """Return the present content of the given replicas, except replicas whose directory is gone."""
     heads = {path: _read_head(path) for path in dict.fromkeys(each.directory for each in replicas)}
     found = [_list_replica(heads[each.directory], each.tp, each.path) for each in replicas]
     return tuple(each for each in found if each is not None)

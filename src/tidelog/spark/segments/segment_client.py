@@ -65,7 +65,7 @@ class SegmentClient:
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
     ) -> dict[TopicPartition, ListedOffset]:
-        """Return earliest or latest offsets, or first offsets of timestamps. Raises OSError."""
+        """Return earliest or latest offsets, or offsets by timestamp. Raises OSError."""
         return {tp: self._listed(self.logs[tp], stamp) for tp, stamp in timestamps.items()}
 
     def _listed(self, log: ChosenLog, timestamp: int) -> ListedOffset:
@@ -85,7 +85,7 @@ class SegmentClient:
 
 
 def _largest_timestamp(segment: ListedSegment) -> int:
-    """Return the last timestamp of a time index; 2^63 - 1 if the largest one is not known."""
+    """Return a segment's largest timestamp by its time index; 2^63 - 1 if it is unknown."""
     try:
         with open(segment.companion("timeindex"), "rb") as file:
             size = os.fstat(file.fileno()).st_size // _TIME_ENTRY_BYTES

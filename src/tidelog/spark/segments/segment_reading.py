@@ -324,7 +324,7 @@ class _FileReader:
                 at = self._damaged(descriptor, at, offset, reason)
 
     def _check_gaps(self, rows: Rows, offset: int) -> None:
-        """Raise or log an error for offsets that are missing from `offset` on, before any batch.
+        """Raise or log an error for offsets missing before the first batch or between batches.
 
         In a log that was never compacted, each batch begins at the offset where the previous batch
         ends.

@@ -44,7 +44,7 @@ class Payload:
 
 
 def varints(values: Ints) -> tuple[Bytes, Ints]:
-    """Return zigzag varints as lines of bytes, and the number of valid bytes of each line."""
+    """Return zigzag varints as rows of a byte matrix, and the number of valid bytes in each row."""
     left = ((values << 1) ^ (values >> 63)).view(np.uint64)
     largest = int(left.max(initial=0))
     width = max(1, -(-largest.bit_length() // 7))
@@ -61,7 +61,7 @@ def varints(values: Ints) -> tuple[Bytes, Ints]:
 
 
 def _varint_sizes(values: Ints) -> Ints:
-    """Return the size of the varint of each field size; field sizes are -1 or more."""
+    """Return the size in bytes of each field size as a varint; field sizes are -1 or more."""
     twice = np.where(values < 0, 1, values << 1)
     return 1 + (twice >= 1 << 7) + (twice >= 1 << 14) + (twice >= 1 << 21) + (twice >= 1 << 28)
 
@@ -193,7 +193,7 @@ class ChunkEncoder:
         )
 
     def reorder(self, order: Ints) -> None:
-        """Put the rows into another order; a second call is not allowed."""
+        """Put the rows into the order of the row numbers `order`; a second call is not allowed."""
         self.sizes = self.sizes[order]
         if self._compiled is not None:
             self._picks = order

@@ -1,8 +1,8 @@
 """One task's write: the task takes Arrow batches and returns when all records are acknowledged.
 
 The task gathers rows into chunks, gives each row its partition, and encodes the chunk's records
-partition by partition. The task passes the batches of the chunk to a producer with several requests
-in flight. The producer's limit of unacknowledged bytes makes the task wait. A row that cannot be
+partition by partition. The task passes the encoded batches to a producer with several requests in
+flight. The producer's limit of unacknowledged bytes makes the task wait. A row that cannot be
 written ends the task with an error that names topic, partition, the row's place in the task and the
 reason. The module needs no Spark: the caller brings Arrow batches.
 """
@@ -95,7 +95,7 @@ class WriteTask:
             yield held, True
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Split a batch that is larger than a chunk should be."""
+        """Split an Arrow batch that is larger than a chunk should be."""
         if not batch.num_rows:
             return
         rows = max(1, batch.num_rows * _MOST_CHUNK_BYTES // max(batch.nbytes, 1))
@@ -141,7 +141,7 @@ class WriteTask:
     # -- partitions -----------------------------------------------------------------------------
 
     def _place(self, columns: RowColumns, rows: Ints, sizes: Ints) -> Ints:
-        """Return a number for each row that stands for the row's topic and partition."""
+        """Return for each row a code, a number that identifies the row's topic and partition."""
         keys = None if self._settings.ignore_keys else columns.keys
         if columns.topics is None:
             assert self._settings.topic is not None, "the schema was checked on the driver"
@@ -169,7 +169,7 @@ class WriteTask:
         return codes
 
     def _topic(self, name: str) -> tuple[int, TopicPlacement]:
-        """Return the number that stands for the topic's partition 0, and the topic's placement."""
+        """Return the code (a number) of the topic's partition 0, and the topic's placement."""
         if name not in self._placements:
             if not name:
                 raise SinkError("column topic is empty; name a topic in each row")

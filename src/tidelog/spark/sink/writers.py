@@ -1,9 +1,10 @@
 """The writers that Spark calls, one for batch writes and one for streams.
 
 This module is light to import. The driver makes a writer for each write or micro-batch, checks
-options and schema, and sends the writer to the tasks. Records are acknowledged when a task ends, so
-a commit has no work left. After an abort the written records stay, as with Spark's Kafka connector:
-delivery is at least once, and `tidelog.batch.headers` lets readers drop repeated records.
+options and schema, and sends the writer to the tasks. The cluster has acknowledged a task's records
+when the task ends, so Spark's commit has no work left. After an abort the written records stay, as
+with Spark's Kafka connector: delivery is at least once, and `tidelog.batch.headers` lets readers
+drop repeated records.
 """
 
 from __future__ import annotations

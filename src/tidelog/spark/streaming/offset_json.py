@@ -1,8 +1,8 @@
 """Offsets of a stream in the checkpoint: the JSON of Spark's Kafka connector.
 
-`{"topic": {"0": 23}}` means that the next record has offset 23. Spark stores the JSON of the
-offsets in `offsets/N` of the checkpoint, so tidelog and the connector can continue from each
-other's checkpoints.
+The JSON `{"topic": {"0": 23}}` means that the next record of partition 0 has offset 23. Spark
+stores the JSON of the offsets in `offsets/N` of the checkpoint, so tidelog and the connector can
+continue from each other's checkpoints.
 
 The end of a first batch may have one more key, FIRST_BATCH_PINNED. FIRST_BATCH_PINNED is no legal
 topic name and has no partitions, so the connector ignores it. See `starts`.

@@ -4,8 +4,8 @@ The start "latest" depends on the time at which it is resolved. If the query die
 of its first batch, a restart would resolve "latest" again and lose the records that came in
 between. The connector stores the resolved offsets beside the checkpoint, but Spark does not give a
 Python source the checkpoint's path. So the first batch reads no records of partitions that start at
-"latest" (`pinned`). Such a partition starts at the end of the first batch, which Spark stores
-before the batch runs.
+"latest" (`pinned`). A partition that starts at "latest" starts at the end of the first batch, which
+Spark stores before the batch runs.
 """
 
 from __future__ import annotations

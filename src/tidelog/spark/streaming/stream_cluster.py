@@ -1,10 +1,10 @@
 """The cluster as a running stream sees it: partitions, their leaders and ends, and topic ids.
 
 The stream checks the logs with one ListOffsets request per leader. The stream reads metadata again
-when a check shows a change, when a check fails, and otherwise once per METADATA_AGE_MS. So the
-stream detects new partitions and recreated topics even while it idles. The stream believes that a
-topic is missing, or that a log ends too early, only after LOSS_PATIENCE_MS, because brokers that
-have just started may lack metadata and records.
+when a check shows a change, when a check fails, and otherwise once per METADATA_AGE_MS. The stream
+detects new partitions and recreated topics even while it idles, because it checks metadata at
+intervals. The stream believes that a topic is missing, or that a log ends too early, only after
+LOSS_PATIENCE_MS, because brokers that have just started may lack metadata and records.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 METADATA_AGE_MS: Final = 1_000
 LOSS_PATIENCE_MS: Final = 3_000
-#: Timeout in ms of one check of the logs. A longer timeout would hide a topic's deletion for as
-#: long.
+#: Timeout in ms of one ListOffsets check of the log ends. A longer timeout would delay the
+#: detection of a topic's deletion.
 LOOK_MS: Final = 2_000
 _PAUSE_S: Final = 0.1
 
@@ -74,7 +74,7 @@ class StreamCluster:
         return {name: topic.topic_id for name, topic in self._topics.items()}
 
     def by_leader(self, offsets: Mapping[TopicPartition, int]) -> dict[int, Offsets]:
-        """Return offsets by the leaders of their partitions; leaderless partitions are left out."""
+        """Return `offsets` grouped by their partitions' leaders, without leaderless partitions."""
         found: dict[int, Offsets] = {}
         for tp, offset in offsets.items():
             topic = self._topics.get(tp.topic)
@@ -118,7 +118,7 @@ class StreamCluster:
         )
 
     def read_topics(self) -> None:
-        """Read the topics again; a missing topic is kept until LOSS_PATIENCE_MS is over."""
+        """Read metadata again; a missing topic is kept until LOSS_PATIENCE_MS is over."""
         pattern = self._options.pattern
         expected = self._expected()
         metadata = self._client.metadata(None if pattern is not None else expected)
@@ -164,7 +164,7 @@ class StreamCluster:
             found[name] = self._topics[name]
 
     def _lacks_partitions(self, topic: TopicMetadata) -> bool:
-        """Return whether the topic lacks partitions that the last metadata had for its topic id."""
+        """Return whether new metadata of the same topic id has fewer partitions than before."""
         kept = self._topics.get(topic.name)
         return (
             kept is not None
@@ -179,7 +179,7 @@ class StreamCluster:
     # -- logs -------------------------------------------------------------------------------------
 
     def latest(self) -> Offsets:
-        """Return the ends of all logs; after a failure, topics are read again before a retry."""
+        """Return the ends of all logs; after a failure, read the metadata again before a retry."""
 
         def look() -> Offsets:
             try:

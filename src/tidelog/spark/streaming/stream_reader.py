@@ -94,7 +94,7 @@ class TidelogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvaila
         return self._driver().log_ends()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read up to the ends that the next check finds, and no further."""
+        """Bound the query: it reads up to the log ends that the next check finds."""
         self._driver().stop_at_next_ends()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -335,7 +335,7 @@ class BatchPlanner:
     def _checked_first(
         self, ends: Offsets, pinned: frozenset[TopicPartition], *, is_first_pinned: bool
     ) -> Offsets:
-        """Return the ends of an incomplete first batch, except those of `pinned` partitions."""
+        """Return the ends of a first batch that did not complete, without `pinned` partitions."""
         if not is_first_pinned:
             self._report_unknown_start(ends)
         return {tp: last for tp, last in ends.items() if tp not in pinned}

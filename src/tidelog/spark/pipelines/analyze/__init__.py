@@ -3,6 +3,7 @@
 `analysis` is the pipeline. `event_tables` are the input, `findings` the result, `presentation` the
 report.
 
-The analysis finds `summaries`, `partition_history`, `present_state`, `failover_phases`, `suspects`
-(brokers that leave ISRs too often). `group_lag` has the lag of groups, from `lag_tables`.
+The parts of the analysis are `summaries`, `partition_history`, `present_state`, `failover_phases`
+and `suspects` (brokers that leave ISRs too often). `group_lag` has the lag of groups, from
+`lag_tables`.
 """

@@ -1,4 +1,4 @@
-"""analyze: events of a cluster into availability, ISR churn, failover phases and lag.
+"""analyze: availability, ISR churn, failover phases and lag, from the events of a cluster.
 
 Events come from the topic `__cluster_events` of a cluster, or from a Parquet table into which they
 were ingested. With a cluster, the analysis also asks the cluster for the current state of every
@@ -218,7 +218,7 @@ def _table(spark: SparkSession, path: str) -> DataFrame:
 def judgement_of(
     options: AnalyzeOptions, quality: EventQuality, present_now: PresentState | None
 ) -> Judgement:
-    """Return the time to analyse and its windows; raise AnalysisError for an empty time."""
+    """Return the time range to analyse, and its windows; raise AnalysisError for an empty range."""
     start = quality.first_ms if options.start_ms is None else options.start_ms
     last = quality.last_ms + 1 if present_now is None else present_now.time_ms
     end = last if options.end_ms is None else min(options.end_ms, last)
@@ -239,7 +239,7 @@ def judgement_of(
 
 
 def window_size(length_ms: int) -> int:
-    """Return a round size that divides a length into a readable number of windows."""
+    """Return a round window size that divides a length into a readable number of windows."""
     for size in _SIZES_MS:
         if length_ms <= size * _WINDOWS:
             return size

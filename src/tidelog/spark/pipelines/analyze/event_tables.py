@@ -116,7 +116,7 @@ def _led_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def snapshot_rows(spark: SparkSession, partitions: Mapping[TopicPartition, Snapshot]) -> DataFrame:
-    """Return a row for each partition that exists."""
+    """Return a row for each partition in the present state of the cluster."""
     rows = [
         (_SNAPSHOT, tp.topic, tp.partition, each.leader_epoch, json.dumps(asdict(each)))
         for tp, each in partitions.items()
@@ -167,7 +167,7 @@ def history_rows(
             else:
                 changes.append(change)
     if not changes and snapshot is None:
-        return []  # only a failover event names this partition, no change and no snapshot
+        return []  # this partition has only a failover event, no change event and no snapshot
     scope = judgement.scope
     found = partition_history(changes, snapshot, handovers, scope, judgement.min_isr_of(topic))
     rows: list[tuple[Any, ...]] = [
@@ -216,7 +216,7 @@ def _phases(rows: pa.Table) -> pa.Table:
 
 
 def _parsed(text: str, parse: Callable[[Mapping[str, Any]], Any]) -> Any:
-    """Return the result of `parse` for a JSON document; None if its kind's fields are missing."""
+    """Return the result of `parse` for a JSON document; None if it lacks fields of its kind."""
     try:
         return parse(json.loads(text))
     except (KeyError, TypeError, ValueError, AttributeError):

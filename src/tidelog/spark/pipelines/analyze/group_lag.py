@@ -73,7 +73,7 @@ class PresentLags:
 def present_lags(client: BlockingClient) -> PresentLags:
     """Return the lag of every group in every partition with a committed offset.
 
-    Offsets of deleted topics are skipped. Raises KafkaError.
+    Committed offsets in deleted topics are skipped. Raises KafkaError.
     """
     metadata = client.metadata()
     committed: dict[tuple[str, TopicPartition], int] = {}

@@ -58,7 +58,8 @@ def _last_commits(
 
     placed = records.select("key", "value", sf.unix_millis("timestamp").alias("time_ms"), "offset")
     rows = placed.mapInArrow(_decoded(start_ms, window_ms, windows), _COMMITS_DDL)
-    # All commits of a group are in one partition of the topic, so offsets give their order.
+    # All commits of a group are in one partition of `__consumer_offsets`, so offsets give their
+    # order.
     last = rows.groupBy("group", "topic", "partition", "window").agg(
         sf.max_by("at", "place").alias("at")
     )

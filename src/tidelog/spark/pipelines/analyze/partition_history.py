@@ -67,7 +67,7 @@ class ObservedChange:
     def from_event(cls, event: Mapping[str, Any]) -> ObservedChange:
         """Return the change in an event; raise KeyError, TypeError or ValueError if invalid.
 
-        Replicas that left without a stated cause get `unknown`.
+        ISR departures without a stated cause get the cause `unknown`.
         """
         isr = tuple(int(each) for each in event["isr"])
         previous = tuple(int(each) for each in event["previous_isr"])
@@ -150,12 +150,13 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class IsrAbsence:
-    """A replica's absence from the ISR; `end_ms` is its return, or the end of the known time."""
+    """A replica's absence from the ISR; `end_ms` is its return, or the end of the analysed time."""
 
     start_ms: int
     end_ms: int
     broker: int
-    #: The leader when the replica left the ISR; if the replica was a dead leader, its broker.
+    #: The leader when the replica left the ISR; if the departed replica was the dead leader, its
+    #: broker.
     leader: int
     cause: str
 
@@ -190,8 +191,8 @@ def partition_history(
     departures: list[IsrAbsence] = []
     missed = step_ms = 0
     known_from = scope.complete_from_ms
-    # The oldest incarnation of the topic comes first, because the known time of the next
-    # incarnation begins after its last event.
+    # Incarnations are handled oldest first, because the known time of an incarnation begins after
+    # the last event of the previous incarnation.
     topic_ids = sorted(by_topic_id, key=lambda each: _order(by_topic_id[each]))
     for place, topic_id in enumerate(topic_ids):
         ordered, step = in_order(by_topic_id[topic_id])
@@ -221,7 +222,7 @@ def partition_history(
 
 
 def in_order(changes: Iterable[ObservedChange]) -> tuple[list[ObservedChange], int]:
-    """Return changes by epoch, their times made to rise, and the largest correction in ms."""
+    """Return changes by epoch, with times that never go back, and the largest correction in ms."""
     unique = {(each.leader_epoch, each.partition_epoch): each for each in changes}
     ordered: list[ObservedChange] = []
     step_ms = 0
@@ -269,7 +270,7 @@ class _TopicLife:
     min_isr: int
 
     def interval(self, start_ms: int, end_ms: int, leader: int, isr: tuple[int, ...]) -> Interval:
-        """Return an interval of this topic with a leader and an ISR."""
+        """Return an interval with the given leader and ISR, under this incarnation of the topic."""
         state = state_of(leader, isr, self.min_isr)
         return Interval(self.topic_id, start_ms, end_ms, state, leader, isr)
 
@@ -345,7 +346,7 @@ def _follows(change: ObservedChange, following: ObservedChange) -> bool:
 
 
 def _agrees(last: ObservedChange, snapshot: Snapshot) -> bool:
-    """Return whether a snapshot agrees with the last event; True for an older snapshot."""
+    """Return whether a snapshot agrees with the last event, or is older than this event."""
     if snapshot.leader_epoch < last.leader_epoch or snapshot.time_ms < last.time_ms:
         return True
     return snapshot.leader == last.leader and sorted(snapshot.isr) == sorted(last.isr)

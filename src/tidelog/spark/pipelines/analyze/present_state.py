@@ -1,4 +1,4 @@
-"""The current state of the cluster, with which an analysis of its past ends.
+"""The current state of a cluster, the last state in an analysis of its past.
 
 Brokers report partitions, leaders, ISRs and min.insync.replicas. A partition without any event has
 not changed, so its current state held all the time. The current min.insync.replicas counts for all
@@ -57,6 +57,6 @@ def present_state(client: BlockingClient) -> PresentState:
         except KafkaError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-            continue  # a topic that was just deleted gets no judgement
+            continue  # the topic was just deleted: leave it out of the present state
         min_isr[name] = next((int(each.value) for each in values if each.value), 1)
     return PresentState(time_ms, partitions, min_isr, dict(replicas))

@@ -1,4 +1,4 @@
-"""Brokers with more departures from ISRs than chance explains, without Spark.
+"""Brokers with more ISR departures than chance explains; computed without Spark.
 
 A broker takes part in an ISR departure as the follower that left, or as the leader that removed the
 follower. Departures of one broker for one cause within a short time are one incident, because a
@@ -45,7 +45,7 @@ class DepartureRole(StrEnum):
 class DepartureCount:
     """Departures of a broker from ISRs of one leader for one cause in one second.
 
-    If the broker left as a dead leader, `leader` is this broker.
+    If the broker left the ISR as a dead leader, `leader` is this broker.
     """
 
     broker: int

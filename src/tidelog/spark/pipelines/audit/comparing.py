@@ -69,7 +69,7 @@ def check_ends(
 
 
 def check_identity(replicas: Sequence[Replica]) -> list[AuditFinding]:
-    """Return findings about replicas with another topic id or twice on one broker."""
+    """Return findings about replicas with a differing topic id, and about two on one broker."""
     found: list[AuditFinding] = []
     ids = [each.topic_id for each in replicas if each.topic_id is not None]
     usual = max(ids, key=ids.count) if ids else None

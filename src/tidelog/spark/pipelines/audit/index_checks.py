@@ -1,11 +1,11 @@
 """Checks of a segment's offset index and time index against its batches.
 
 Kafka writes at most one offset index entry for all batches of an append: the position of the first
-batch, and the last offset of the append. The offset of an entry may therefore lie after the batch
-at its position, but must lie before the batch of the next entry. A time index entry has the largest
-timestamp so far, and an offset in the batch with this timestamp. Zeros after the entries are
-Kafka's preallocation. Indexes above the recovery point may be stale after a crash; a finding about
-such an index is a notice, because the start of a broker rebuilds it. Sources: OffsetIndex,
+batch, and the last offset of the append. An offset index entry's offset may lie after the batch at
+the entry's position, but must lie before the batch of the next entry. A time index entry has the
+largest timestamp so far, and an offset in the batch with this timestamp. Zeros after the entries
+are Kafka's preallocation. Indexes above the recovery point may be stale after a crash; a finding
+about such an index is a notice, because the start of a broker rebuilds it. Sources: OffsetIndex,
 TimeIndex, LogSegment.append.
 """
 
@@ -56,7 +56,7 @@ class IndexChecks:
         self._skipped.append((start, end))
 
     def finish(self) -> None:
-        """Add the findings about both indexes to the result."""
+        """Add the findings about the offset index and the time index to the result."""
         self._result.findings += self._index.all() + self._times.all()
 
     def _offset_entries(self, path: str) -> tuple[Ints, Ints]:

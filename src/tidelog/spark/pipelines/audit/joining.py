@@ -18,7 +18,8 @@ from tidelog.spark.pipelines.audit.ranges import RangeResult
 from tidelog.spark.segments import directory_files as files
 from tidelog.spark.segments.listing import ListedSegment, Replica
 
-#: A leader epoch, its first offset in the log, and the last offset of the batch before, or None.
+#: A leader epoch, its first offset in the log, and the last offset of the batch before that offset
+#: (None if unknown).
 EpochStart = tuple[int, int, int | None]
 
 
@@ -45,13 +46,13 @@ class ReplicaAudit:
         return self.epochs[-1][0] if self.epochs else -1
 
     def history(self) -> str:
-        """Return the leader epochs in the batches with their first offsets."""
+        """Return the leader epochs of the replica's batches, each with its first offset."""
         return " ".join(f"{epoch}@{start}" for epoch, start, _ in self.epochs) or "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Whether compaction explains missing offsets, and below which offset, None if unknown."""
+    """Whether compaction explains missing offsets; if `below` is set, only the offsets below it."""
 
     is_compacted: bool = False
     below: int | None = None
@@ -145,7 +146,8 @@ class _Joining:
             before = audit.buckets.get(bucket, (0, 0))
             audit.buckets[bucket] = (before[0] + count, (before[1] + total) & 0xFFFF_FFFF_FFFF_FFFF)
         audit.damaged += each.damaged
-        # Findings about indexes of a swapped segment are left out: the swap explains them.
+        # Findings about the indexes of a segment whose file belongs elsewhere in the log are left
+        # out: the swap of the files explains them.
         audit.findings += [
             finding
             for finding in each.findings
@@ -319,7 +321,7 @@ class _Joining:
         if not replica.epochs or not audit.epochs:
             return
         if any(each.kind is FindingKind.SWAPPED for each in audit.findings):
-            return  # a swapped file hides the order of the epochs
+            return  # files in each other's place hide the order of the epochs
         limit = audit.end if replica.is_clean else min(audit.end, replica.recovery_point or 0)
         path = f"{replica.path}/{files.LEADER_EPOCHS}"
         found = Collector(path)

@@ -1,8 +1,9 @@
 """Results of ranges in a directory, with which a stopped audit continues.
 
 The name of a result is made from the file's path, size, time, inode and bytes, so a changed file is
-scanned again. A result file is written under another name and renamed. An unreadable result counts
-as missing. All executors must have access to this directory and to the log directories.
+scanned again. A result file is written under a temporary name, then renamed to its final name. An
+unreadable result counts as missing. All executors must have access to the directory of results and
+to the log directories.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class KeptResults:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError):
-            return None  # the kept result is torn or of another version: scan the range again
+            return None  # the kept result is incomplete or of another version: scan the range again
         return found if found.is_valid_for(job.high) else None
 
     def write(self, job: RangeJob, result: RangeResult) -> None:

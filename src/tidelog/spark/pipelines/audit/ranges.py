@@ -79,7 +79,8 @@ class RangeResult:
     first: int | None = None
     first_last: int | None = None
     last: int | None = None
-    #: Leader epochs in the range: epoch, its first offset, and the last offset before, or None.
+    #: Leader epochs in the range: epoch, first offset of the epoch, last offset of the batch before
+    #: it (None if unknown).
     epochs: list[tuple[int, int, int | None]] = field(default_factory=list)
     max_timestamp: int = -1
     #: Number of batches and sum of their digests, by bucket of 2^BUCKET_BITS offsets.

@@ -3,10 +3,10 @@
     DIR/copy.json                 clusters, topics with their ids, the producer id of the copy
     DIR/offsets/000007.parquet    the pieces of one round; with `-whole`, all pieces until then
 
-A file is written under another name and renamed. A round of a copy counts once its Parquet file
-exists; without the file, `tail` finds the records of the round in the target. Only one copy at a
-time has the lock of the directory. Any program may read the table as Parquet: each source offset is
-in one row.
+A file is written under a temporary name, then renamed to its final name. A round of a copy counts
+once its Parquet file exists; without the file, `tail` finds the records of the round in the target.
+Only one copy at a time has the lock of the directory. Any program may read the offset table as
+Parquet: the range of one row contains each source offset.
 """
 
 from __future__ import annotations

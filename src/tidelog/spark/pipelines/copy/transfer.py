@@ -69,7 +69,7 @@ class Range:
 
 
 def copy_range(wanted: Range) -> Iterator[Row]:
-    """Copy a range; return one row: pieces of the offset table, bytes, records already there.
+    """Copy a range; return one row: pieces of the offset table, bytes, records found in the target.
 
     Raises CopyError, ForeignRecordsError, KafkaError.
     """

@@ -374,7 +374,7 @@ def _highs(
     integers: int,
     time_limit_s: float,
 ) -> tuple[Floats, Floats, bool]:
-    """Return the columns and row prices of a solution, and whether it is proven optimal.
+    """Return a solution's column values and row prices, and whether it is proven optimal.
 
     The first `integers` columns must have whole numbers.
 

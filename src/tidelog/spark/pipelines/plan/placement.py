@@ -175,7 +175,7 @@ def _room(
 
 
 def _disk_parts(cluster: ClusterModel, targets: Sequence[int]) -> list[float]:
-    """Return the size of each broker's volumes, or equal parts if a broker reports none."""
+    """Return the size of each broker's volumes, or 1 for every broker if any reports none."""
     totals = {each.broker_id: each.total_bytes for each in cluster.brokers}
     if any(not totals.get(broker) for broker in targets):
         return [1.0] * len(targets)
@@ -191,7 +191,7 @@ def _space(
 ) -> Floats:
     """Return the bytes that fit on each broker, including its current replicas.
 
-    A broker that reports no volumes gets `enough`.
+    A broker that reports no volumes counts as having `enough` bytes.
     """
     import numpy as np
 
@@ -209,7 +209,7 @@ def _lead(
     goals: Goals,
     time_limit_s: float,
 ) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[int, float], dict[int, float]]:
-    """Return replicas, the leader first, and by broker the leaders and the outgoing bytes."""
+    """Return replicas, the leader first, and each broker's leader count and outgoing bytes."""
     import numpy as np
 
     columns = {broker: place for place, broker in enumerate(targets)}

@@ -39,7 +39,7 @@ def fan_out(
 ) -> Generator[list[Row], None, None]:
     """Yield the rows of each task when the task ends; run `slots` tasks at a time.
 
-    Cancels running tasks if the caller stops early. Raises OtherCodeError.
+    The generator cancels running tasks if the caller stops early. Raises OtherCodeError.
     """
     tag = f"tidelog-simulate-{uuid.uuid4().hex}"
     code = code_digest()

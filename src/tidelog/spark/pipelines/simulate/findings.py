@@ -166,7 +166,7 @@ def _rounded(value: float) -> float:
 
 
 def _plots(differences: Sequence[PairedDifference], policies: Sequence[str]) -> list[Plot]:
-    """Return a plot for each outcome in which a policy differs."""
+    """Return a plot for each outcome in which a policy differs from the base policy."""
     plots = []
     for outcome, (unit, meaning) in OUTCOMES.items():
         found = [each for each in differences if each.outcome == outcome]

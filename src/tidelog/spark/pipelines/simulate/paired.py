@@ -17,7 +17,8 @@ import numpy as np
 
 from tidelog.core.dataclass import dataclass
 
-#: Minimum number of pairs for a conclusion; fewer pairs give too narrow intervals.
+#: Minimum number of pairs for a conclusion; with fewer pairs the confidence intervals are too
+#: narrow.
 FEWEST_PAIRS: Final = 10
 CONFIDENCE: Final = 0.95
 _RESAMPLES: Final = 4_000
@@ -30,7 +31,7 @@ OutcomesBySeed = Mapping[tuple[str, int], Outcomes]
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """An outcome under a policy, less the same outcome under the base policy."""
+    """An outcome under a policy, minus the same outcome under the base policy."""
 
     outcome: str
     policy: str

@@ -1,8 +1,8 @@
 """A directory of finished runs: Parquet files, a row per run, and a lock for one search at a time.
 
-Each file is written under another name, renamed, and never changed. A run in two files counts once,
-because equal runs have equal results. `compact` merges many small files into one. Only the driver
-accesses the directory.
+Each file is written under a temporary name, renamed to its final name, and never changed. A run in
+two files counts once, because equal runs have equal results. `compact` merges many small files into
+one. Only the driver accesses the directory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SCHEMA: Final = pa.schema(
         ("simulated_ns", pa.int64()),
         ("seconds", pa.float64()),
         ("violation", pa.string()),
-        #: Why the run failed; such a row is shown but never kept.
+        #: Why the run failed; the row of a failed run is shown but never kept.
         ("failure", pa.string()),
         ("counters", _COUNTS),
         ("played", _COUNTS),

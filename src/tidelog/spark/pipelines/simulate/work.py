@@ -59,7 +59,7 @@ def plan_jobs(
     mutant: str = "",
     faults: Sequence[str] = (),
 ) -> list[Job]:
-    """Return every run of a search, the policies of a seed next to each other.
+    """Return every run of a search; a seed's runs under all policies follow each other.
 
     Raises ConfigError for unknown names, and MutantNotFoundError.
     """
@@ -93,7 +93,7 @@ def missing(jobs: Sequence[Job], finished: Collection[RunKey]) -> list[Job]:
 
 
 def into_tasks(jobs: Sequence[Job], runs_per_task: int, slots: int) -> list[tuple[Job, ...]]:
-    """Return the runs of each task: at most `runs_per_task`, fewer if slots would idle."""
+    """Return the runs of each task: at most `runs_per_task`, fewer if task slots would idle."""
     even = -(-len(jobs) // max(1, slots))
     size = max(1, min(runs_per_task, even))
     return [tuple(jobs[at : at + size]) for at in range(0, len(jobs), size)]
@@ -106,7 +106,7 @@ def _check(what: str, names: Sequence[str], known: Collection[str]) -> None:
 
 
 def code_digest() -> str:
-    """Return a digest of the code that affects a run, in a directory or a zip file."""
+    """Return a digest of the code that affects a run, also if it is imported from a zip file."""
     digest = hashlib.blake2b(digest_size=8)
     for package in _DECIDING:
         root = files("tidelog").joinpath(package)
