@@ -142,7 +142,7 @@ class KeyedRecord(NamedTuple):
 def read_keys(
     batch: BatchView, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> tuple[bytes, list[KeyedRecord]]:
-    """Return a batch's payload and the places of its records, without values and headers.
+    """Return the decompressed records of a batch, and the place (not the content) of each record.
 
     Raises CorruptBatch for illegible bytes.
     """

@@ -31,7 +31,7 @@ _VERSION = 1
 
 MIN_INT64 = -(2**63)
 MAX_INT64 = 2**63 - 1
-#: The timestamp of a record without a timestamp, which is valid for any bounds.
+#: The timestamp field of a record without a timestamp; such a record is valid for any bounds.
 _NO_TIMESTAMP = -1
 #: Minimum size of a record's body: attributes, timestamp delta, offset delta, key size, value size,
 #: header count.
@@ -109,7 +109,7 @@ Walk = Callable[[Buffer, int, int, int, int, int, int, bool, int], "int | tuple[
 
 
 class _Fault(Exception):
-    """A fault of a record's framing: its number, and the wrong size, count or delta."""
+    """A fault of a record's framing: the kind's number, and the wrong size, count or delta."""
 
     def __init__(self, fault: int, value: int = 0) -> None:
         super().__init__(fault, value)
