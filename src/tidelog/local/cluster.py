@@ -70,7 +70,7 @@ class LocalCluster:
         end_with_program: bool = False,
         client_id: str = "tidelog",
     ) -> None:
-        """Open an existing cluster, or describe one that `up` will lay out.
+        """Open an existing cluster, or describe a new cluster, whose files `up` creates.
 
         `brokers` (default 3), `config` (keys of every broker's server.properties) and `log_dirs`
         describe a new cluster. An existing cluster must match `brokers`, if given, and `config`.
@@ -365,10 +365,10 @@ class LocalCluster:
             check_free(listeners)
 
     def _is_to_discard(self) -> bool:
-        """Return whether the directory has an abandoned layout, other than the wanted layout.
+        """Return whether a cluster that never came up differs from the wanted cluster.
 
-        A layout is abandoned if its first start failed. An abandoned layout equal to the wanted
-        layout is kept, because an operator may have corrected its files.
+        A cluster whose first start failed is abandoned. If it equals the wanted cluster, its files
+        are kept, because an operator may have corrected them.
         """
         if self._is_existing or not layout.is_abandoned(self.directory):
             return False
@@ -379,7 +379,7 @@ class LocalCluster:
         return layout.asked_of(self.directory) != wanted
 
     def _lay_out(self) -> None:
-        """Lay out a cluster if there is none, or if the first start of the layout failed."""
+        """Create the cluster's files if there are none, or if its first start failed."""
         there = layout.load(self.directory)
         if there is not None and not self._is_to_discard():
             if self._places is None:  # another program created the cluster meanwhile
@@ -398,7 +398,7 @@ class LocalCluster:
         )
 
     def _new_store(self) -> str:
-        """Return the metadata store of the cluster that `up` will lay out."""
+        """Return the metadata store of the cluster whose files `up` creates."""
         config = self._wanted[1]
         if self._wanted_store is not None:
             return self._wanted_store
@@ -444,7 +444,7 @@ class LocalCluster:
             raise LocalClusterError(f"broker {broker_id} has just ended")
 
     def config_warnings(self) -> tuple[str, ...]:
-        """Return the warnings of the brokers' configurations without duplicates."""
+        """Return the warnings about the brokers' configurations, without duplicates."""
         found = (each for number in self.broker_ids for each in self._config(number).warnings)
         return tuple(dict.fromkeys(found))
 

@@ -24,14 +24,14 @@ HEALTHY = 0
 DEGRADED = 1
 UNAVAILABLE = 2
 UNREACHABLE = 3
-#: The name of each level in documents and in the first line of the command's output.
+#: The name of each health level in JSON documents and in the first line of the command's output.
 LEVELS = {
     HEALTHY: "healthy",
     DEGRADED: "degraded",
     UNAVAILABLE: "unavailable",
     UNREACHABLE: "unreachable",
 }
-#: Maximum number of partitions named in a sentence; documents name all.
+#: Maximum number of partitions named in a sentence; JSON documents name all partitions.
 _NAMED = 3
 _ACCEPT = (
     "start the brokers of all replicas; then look at topics, configurations and `tidelog strays"
@@ -80,7 +80,7 @@ class Surroundings:
     """Data about a cluster beyond its status: log directories, moves, stray replicas, throttles."""
 
     log_dirs: Sequence[LogDirDescription] = ()
-    #: The replicas that failed log directories held, by broker and path.
+    #: Replicas in failed log directories, by (broker, path of the directory).
     lost: Mapping[tuple[int, str], Sequence[TopicPartition]] = field(default_factory=dict)
     moves: Moves | None = None
     strays: Sequence[StrayReplica] = ()

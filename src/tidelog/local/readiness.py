@@ -1,7 +1,8 @@
 """A proof of a cluster's readiness: one record is written to all replicas of a topic.
 
 The probe is a temporary topic with `min.insync.replicas` equal to its replication factor, so that
-the acknowledgement comes from every replica. The probe is deleted afterwards, even after a failure.
+the acknowledgement comes from every replica. The probe topic is deleted afterwards, even after a
+failure.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def await_writable(
     """Wait until a record is on all replicas of a probe topic of replication factor `replicas`.
 
     `check` runs before each try, and raises an error if further tries are useless. Raises
-    LocalClusterError with the last reason after `timeout_s`.
+    LocalClusterError with the reason of the last failure after `timeout_s`.
     """
     deadline = time.monotonic() + timeout_s
     topic = PROBE_PREFIX + secrets.token_hex(4)

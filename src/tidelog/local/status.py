@@ -208,7 +208,7 @@ def describe_partitions(
 def _high_watermarks(
     client: BlockingClient, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return the high watermarks of a leader's partitions; none if the request fails for any."""
+    """Return the high watermarks that a leader lists; empty if a partition of the request fails."""
     try:
         listed = client.list_offsets(dict.fromkeys(partitions, LATEST))
     except TidelogError:
