@@ -1,7 +1,8 @@
 """A cluster of real brokers for tests: faults, waits, interception of requests, inspection.
 
 Broker processes run on a directory of the test (`tidelog.local`). The kernel kills the brokers when
-the program ends, however it ends. Faults on requests are in `faults`, waiting in `waiting`.
+the program ends, however it ends. The module `faults` has faults on requests, and `waiting` waits
+for a state of the cluster.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Cluster:
         self._faults: list[Fault] = []
         self._unfinished = Unfinished()
         self._number = 0
-        #: Brokers with a log directory that failed in the current incarnation.
+        #: Brokers with a log directory that failed in the broker's current incarnation.
         self._failed_disks: set[int] = set()
         #: Sizes of the brokers' logs at `mark_logs`.
         self._marks: dict[int, int] = {}
@@ -194,7 +195,7 @@ class Cluster:
     # faults on brokers
 
     def kill(self, broker: int) -> None:
-        """Send SIGKILL: the broker gives no notice to its peers. Returns when the process is gone.
+        """Send SIGKILL, without notice to the broker's peers; return when the process is gone.
 
         Partitions that the broker led may have no leader for a moment; `leader` and `wait_for`
         wait.
@@ -218,7 +219,7 @@ class Cluster:
     def pause(self, broker: int) -> None:
         """Send SIGSTOP: the broker keeps its connections and does nothing.
 
-        The cluster takes the broker as dead after `metadata.session.timeout.ms`.
+        The cluster considers the broker dead after `metadata.session.timeout.ms`.
         """
         self._local.pause(broker)
 
@@ -331,8 +332,8 @@ class Cluster:
             return all(_NUMBERS[name](now) == number for name, number in wanted.items())
 
         def look() -> ClusterStatus:
-            # High watermarks cost a request to each leader, so they are read only once all wanted
-            # numbers are reached.
+            # High watermarks cost a request to each leader, so they are read only once the other
+            # conditions hold.
             now = self._look()
             return self.status() if counts(now) else now
 

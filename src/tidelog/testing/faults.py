@@ -153,8 +153,8 @@ class Requests:
     def drop(self) -> Fault:
         """Lose the request, and all later requests on its connection, which stays open.
 
-        The client gets no response until it gives up. With `after()`, the fault loses the response
-        and all later responses instead of the request.
+        The client gets no response until its own timeout. With `after()`, the fault loses the
+        response and all later responses instead of the request.
         """
         return self._put("drop()", action=Action.DROP)
 
@@ -226,7 +226,7 @@ class Unfinished:
         self._steps.append(step)
 
     def follow(self, step: Requests, following: Requests | None) -> None:
-        """Replace a fault's last step by the next step, or by nothing when an action follows."""
+        """Replace a fault's last step by `following`; remove it if the fault has got its action."""
         self._steps = [each for each in self._steps if each is not step]
         if following is not None:
             self._steps.append(following)
@@ -245,7 +245,7 @@ class Unfinished:
         )
 
 
-#: By argument of `where`, the attributes of requests that are compared with it
+#: By argument of `where`: the request attributes that the broker compares with the argument's value
 #: (`broker.server.interception`).
 _NAMED_BY: Final = {
     "topic": ("topics", "topic_data", "topic_partitions", "topic_names"),

@@ -63,7 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker, and check the requested scope."""
+    """Declare the marker `tidelog`, and check the ini option `tidelog_scope`."""
     config.addinivalue_line("markers", _MARKER_HELP)
     config.stash[_LIVE] = _Live()
     scope = config.getini("tidelog_scope")
