@@ -50,7 +50,7 @@ class _Consumer:
 
     def __init__(self) -> None:
         self.is_subscribed = False
-        #: (next offset, line of the operation that determined it), by partition number.
+        #: (next offset, line of the operation that set this offset), by partition number.
         self.positions: dict[int, tuple[int, int]] = {}
         self.busy_until = -1
         self.line = 0
@@ -136,7 +136,7 @@ class HistoryChecker:
     def _positioned(self, consumer: _Consumer, operation: Operation, line: int) -> None:
         """Set a consumer's positions after its assign or seek.
 
-        A partition that stays assigned, without an offset, keeps its position.
+        A partition that stays assigned keeps its position if the operation names no offset for it.
         """
         offsets = {
             self._partition(name).number: offset for name, offset in operation.partitions.items()
@@ -322,7 +322,7 @@ class HistoryChecker:
     def _take(
         self, partition: PartitionTable, listed: Sequence[Sequence[Any]], expected: int, line: int
     ) -> None:
-        """Add one partition's records of an operation; most records have the expected offset."""
+        """Add records that a consumer polled from one partition; `expected` is its position."""
         values, number, claims = self._values, partition.number, partition.claims
         index_of = values.index
         for record in listed:

@@ -193,9 +193,9 @@ class Judge:
     def _met_both(self, index: int, first: PartitionTable, second: PartitionTable) -> bool:
         """Return whether two incarnations of a topic may both contain a value.
 
-        Two incarnations may contain a value if its send named no topic id. Brokers check a
-        producer's sequences only within one incarnation of a topic, so a retry may reach the next
-        incarnation.
+        A value that was sent to a topic name, without a topic id, may be in two incarnations of the
+        topic. Brokers check a producer's sequences only within one incarnation of a topic, so a
+        retry may reach the next incarnation.
         """
         sent = self._values.sent_partition[index]
         if sent == NOWHERE or "@" in self._tables.partitions[sent].topic:

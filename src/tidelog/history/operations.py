@@ -49,7 +49,8 @@ _ACKS: Final = (-1, 0, 1)
 #: Maximum number of records of a send or poll that a line shows.
 _SHOWN_RECORDS: Final = 4
 
-#: Partition name to records: (offset or None, value), then optional key and tombstone flag.
+#: Records by partition name; a record is (offset or None, value), then optional key and tombstone
+#: flag.
 Records = Mapping[str, Sequence[Sequence[Any]]]
 
 
@@ -82,7 +83,7 @@ class Operation:
 
 @functools.lru_cache(maxsize=65_536)
 def split_partition(name: str) -> tuple[str, int]:
-    """Return (topic, number) from a partition's name; the topic includes its id, if given.
+    """Return (topic, number) from a partition's name; the topic keeps its topic id, if any.
 
     Raises ValueError if the text is no name of a partition.
     """
@@ -156,7 +157,7 @@ def _operation(document: Any) -> Operation:
 
 
 def _about_fields(document: dict[str, Any], kind: str) -> str:
-    """Return the fault in the field names of an operation."""
+    """Return a message about unknown or missing field names of an operation."""
     known = (*_EVERY, *KINDS[kind])
     for name in document:
         if name not in known:

@@ -157,7 +157,7 @@ class Sends:
         return found
 
 
-#: Kinds of skips: names of anomalies, and whether each is allowed.
+#: The anomaly's name for each kind of skip, and whether this kind is allowed.
 BETWEEN: Final = 0
 WITHIN: Final = 1
 OF_SENDS: Final = 2
@@ -183,9 +183,9 @@ class Skips:
         return len(self.kinds)
 
     def add(self, kind: int, partition: int, begin: int, end: int, line: int, before: int) -> None:
-        """Add a gap of the offsets [begin, end).
+        """Add a gap between two polls or sends: the skipped offsets [begin, end).
 
-        `before` is the line of the operation that ended at `begin`.
+        `before` is the line of the operation whose records end at offset `begin`.
         """
         assert begin < end, "a gap has an offset"
         self.kinds.append(kind)
