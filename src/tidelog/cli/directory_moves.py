@@ -133,8 +133,8 @@ def carry_out(
 ) -> dict[ReplicaPlace, ErrorCode]:
     """Have brokers begin the moves of present replicas; return the outcomes.
 
-    A dry run asks no broker, and all moves count as begun. With `wait`, returns when the begun
-    moves are done.
+    A dry run sends no request, and its result is that all moves have begun. With `wait`, returns
+    when the begun moves are done.
     """
     if dry_run:
         return dict.fromkeys(wanted, ErrorCode.NONE)

@@ -100,8 +100,8 @@ def _rows(file: str, records: bool) -> Rows:
         with open(file, "rb") as opened:
             if os.fstat(opened.fileno()).st_size == 0:
                 return
-            # The memory map of the file stays open, because an unreadable batch may still be
-            # inspected.
+            # The memory map of the segment stays open, because the error of a corrupt batch may
+            # refer to it.
             yield from _batches(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ), records)
         return
     with open(file, "rb") as opened:

@@ -235,7 +235,7 @@ def _controller(event: Mapping[str, Any]) -> str:
 
 
 _BROKER: Final = "broker {broker} epoch {broker_epoch}"
-#: The words of each kind of event: a sentence with its fields, or a function.
+#: How each kind of event is printed: a sentence with names of fields, or a function.
 _WORDS: Final[Mapping[str, str | Callable[[Mapping[str, Any]], str]]] = {
     "leader_change": "{topic}-{partition} leader {previous_leader} -> {leader} epoch {leader_epoch}"
     " ISR {isr} ({cause})",

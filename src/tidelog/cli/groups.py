@@ -198,7 +198,10 @@ def _unknown(client: BlockingClient, name: str) -> NotFoundError:
 
 
 def _check_unused(client: BlockingClient, name: str, execute: bool) -> str:
-    """Return the group's state; raise NotFoundError if it has members, or warn for a preview."""
+    """Return the group's state.
+
+    If the group has members, raise NotFoundError, or without `execute` only warn.
+    """
     found = client.describe_group(name)
     if found.state in (EMPTY, DEAD):
         return found.state

@@ -153,7 +153,7 @@ def _responding(now: ClusterStatus) -> list[BrokerStatus]:
 
 
 def _awake(target: Target, now: ClusterStatus) -> Target:
-    """Return the target without the addresses of brokers that are known not to respond."""
+    """Return the cluster to ask, without the addresses of brokers that are known not to respond."""
     awake = ",".join(f"{each.host}:{each.port}" for each in _responding(now))
     return Target(awake or target.bootstrap, None)
 

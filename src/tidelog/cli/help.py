@@ -1,9 +1,9 @@
 """Help pages as plain text: whole words and whole option names at any width.
 
 typer's pages interpret square brackets as markup, shorten option names to fit a table, and end
-summaries with dots. The pages of this module show the help texts as they are written. Lines break
-only between words; an example that needs a second line ends its first line with a backslash, as
-shells want it.
+summaries with dots. The help pages of tidelog show help texts exactly as the code has them. Lines
+break only between words; an example that needs a second line ends its first line with a backslash,
+as shells want it.
 """
 
 from __future__ import annotations

@@ -245,7 +245,10 @@ def say_failed(refused: int, lost: int, total: int) -> None:
 
 
 def moves_beside(client: BlockingClient, additional: bool) -> dict[TopicPartition, MoveUnderWay]:
-    """Return the moves under way; without `additional`, a move raises ReassignmentFileError."""
+    """Return the moves under way.
+
+    Without `additional`, any move under way raises ReassignmentFileError.
+    """
     moving = client.list_reassignments()
     if moving and not additional:
         raise ReassignmentFileError(

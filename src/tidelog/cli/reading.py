@@ -180,7 +180,7 @@ class _Newcomers:
 
 
 class _Committer:
-    """Commits of written positions for a group without members."""
+    """The committer of the positions of written records, for a group without members."""
 
     def __init__(
         self,

@@ -75,7 +75,7 @@ def targets_of(document: Any, where: str) -> Targets:
 
 
 def _expected_of(document: Any, where: str) -> Targets:
-    """Return the replicas that entries expect; raise ReassignmentFileError for invalid entries."""
+    """Return `expected_replicas` of a file; raise ReassignmentFileError if they are invalid."""
     expected: Targets = {}
     for index, entry in enumerate(document["partitions"]):
         replicas = entry.get("expected_replicas")
@@ -91,7 +91,7 @@ def _expected_of(document: Any, where: str) -> Targets:
 
 
 def _directories_of(document: Any, where: str) -> Wanted:
-    """Return the log directories of entries; raise ReassignmentFileError for invalid entries."""
+    """Return the `log_dirs` of a file; raise ReassignmentFileError if they are invalid."""
     wanted: Wanted = {}
     for index, entry in enumerate(document["partitions"]):
         paths, replicas = entry.get("log_dirs"), entry["replicas"]

@@ -21,7 +21,7 @@ from tidelog.core.limits import MAX_REQUEST_BYTES
 from tidelog.records.builder import NewRecord
 
 _READ_BYTES = 256 * 1024
-#: Seconds without further input after which the read records are sent, for example typed records.
+#: If no further input comes for so many seconds, as from a keyboard, the read records are sent.
 _LINGER_S = 0.005
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\", "e": "\x1b", "a": "\a"}

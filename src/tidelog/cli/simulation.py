@@ -380,7 +380,7 @@ def _faults(text: str) -> tuple[str, ...]:
 
 
 def _checked(what: str, name: str, known: Collection[str]) -> str:
-    """Return a known name; raise typer.BadParameter for an unknown one."""
+    """Return a known name; raise typer.BadParameter for an unknown name."""
     from tidelog.sim.suggestions import suggestion
 
     if name not in known:

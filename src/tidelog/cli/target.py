@@ -128,7 +128,7 @@ class ClusterAddress:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """The options of a command on a cluster that prints a table or a document."""
+    """The options of a command that reads a cluster and prints a table or a document."""
 
     bootstrap: BootstrapOption = None
     directory: OptionalDirectoryOption = None

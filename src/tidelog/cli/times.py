@@ -89,7 +89,8 @@ def timestamp_ms(text: str) -> int:
 
 
 def record_time(moment_ms: int) -> int:
-    """Return the time in milliseconds to ask a broker for: between 1970 and the last 64-bit time.
+    """Return a time as a timestamp of ListOffsets, limited to the times from 1970 to the last
+    64-bit number of milliseconds.
 
     ListOffsets gives numbers below 0 another meaning: -1 is the end of the log.
     """

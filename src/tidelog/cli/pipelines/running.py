@@ -78,7 +78,7 @@ def session(name: str, cores: int, memory: str) -> Iterator[SparkSession]:
     except SparkFailed:
         worth_keeping = True
         raise
-    except PySparkException as error:  # the session could not start
+    except PySparkException as error:  # the Spark session failed to start
         worth_keeping = True
         raise _failed(error, log_path) from error
     finally:

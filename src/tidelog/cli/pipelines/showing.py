@@ -48,7 +48,7 @@ class ReportOptions:
     output: OutputOption = OutputFormat.TABLE
 
     def session(self, name: str) -> AbstractContextManager[SparkSession]:
-        """Start a Spark session for a block."""
+        """Start a Spark session for a `with` block."""
         return session(name, self.cores, self.memory)
 
     def show(self, report: PipelineReport) -> None:
