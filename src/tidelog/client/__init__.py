@@ -3,10 +3,10 @@
 A driver makes the calls one after the other; `runtime/blocking.py` is a driver over plain sockets.
 The client has no transactions.
 
-Read `steps` first: the calls and pauses between an operation and its driver. `bootstrap` parses
-addresses, `versions` negotiates API versions, `cluster` is the Metadata response. `routing` finds
-the broker for a request, `coordinators` the coordinator of a group. `retries` decides which errors
-are retriable.
+Read `steps` first: it defines the calls and pauses that an operation requests from its driver.
+`bootstrap` parses addresses, `versions` negotiates API versions, `cluster` is the Metadata
+response. `routing` finds the broker for a request, `coordinators` the coordinator of a group.
+`retries` decides which errors are retriable.
 
 Produce: `partitioning` (the partition of a record), `producing` (one batch), `sending` (batches
 with a producer id), `produce_queue` (their order).

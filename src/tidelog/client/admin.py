@@ -66,8 +66,9 @@ class TopicAdmin:
     ) -> Operation[TopicId]:
         """Create a topic and return its id (zeros from a broker that sends none).
 
-        A count of -1 means the cluster's default. `assignment` lists the replicas of each
-        partition, preferred leader first, and replaces both counts. Raises KafkaError.
+        With -1, `partitions` and `replication_factor` are the cluster's defaults. `assignment`
+        lists the replicas of each partition, preferred leader first, and replaces both numbers.
+        Raises KafkaError.
         """
         uncertain = _Uncertain()
         request = CreatableTopic(

@@ -52,7 +52,10 @@ class RangeAssignor:
     def assign(
         self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
     ) -> Shares:
-        """Assign topic by topic; members get equal partition numbers of topics of equal size."""
+        """Assign topic by topic.
+
+        From each topic of equal size, a member gets partitions with the same numbers.
+        """
         shares: Shares = {member: [] for member in members}
         ordered = sorted(members, key=lambda member: members[member].instance_id or member)
         for topic in sorted(partition_counts):
@@ -82,7 +85,11 @@ class CooperativeStickyAssignor:
     def assign(
         self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
     ) -> Shares:
-        """Return shares; their sizes differ by at most one if all members have the same topics."""
+        """Return each member's partitions.
+
+        If all members subscribe to the same topics, the numbers of partitions of two members differ
+        by at most one.
+        """
         owners = _owners(partition_counts, members)
         wanted = _sticky(partition_counts, members, owners)
         return {

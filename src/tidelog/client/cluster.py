@@ -49,7 +49,7 @@ class PartitionMetadata:
 
     @classmethod
     def from_response(cls, answer: MetadataResponsePartition) -> PartitionMetadata:
-        """Return the value of one partition in a response."""
+        """Return the metadata of one partition in a response."""
         return cls(
             partition=answer.partition_index,
             leader=answer.leader_id,
@@ -96,7 +96,7 @@ class ClusterMetadata:
 
     @classmethod
     def from_response(cls, response: MetadataResponse) -> ClusterMetadata:
-        """Return the value of a response; brokers by id and topics by name, both ascending."""
+        """Return the metadata in a response; brokers by id and topics by name, both ascending."""
         brokers = sorted(response.brokers, key=lambda each: each.node_id)
         topics = sorted(response.topics, key=lambda each: each.name or "")
         return cls(

@@ -214,7 +214,7 @@ class ConfigAdmin:
 
 
 def is_of_any_broker(changes: Sequence[ConfigChange]) -> bool:
-    """Return whether any live broker accepts these changes of a broker that may be dead (R15)."""
+    """Return whether any live broker accepts these changes, even for a dead broker (R15)."""
     return bool(changes) and all(change.name in FOREIGN_RATES for change in changes)
 
 

@@ -36,7 +36,8 @@ from tidelog.records.reader import Record, iter_records
 
 FETCH_BYTES: Final = 8 * MIB
 PARTITION_FETCH_BYTES: Final = MIB
-#: Fetches go to one leader after the other, so an idle leader must not delay the next for long.
+#: Fetches go to one leader after the other, so a leader without new records must not delay the
+#: fetch from the next leader for long.
 _LEAST_WAIT_MS: Final = 10
 _MOST_SHARES: Final = 5
 _COMMIT_INTERVAL_MS: Final = 5_000

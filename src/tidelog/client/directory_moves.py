@@ -103,8 +103,8 @@ class DirectoryMoveAdmin:
         """Return the moves that would balance a broker's log directories, without starting them
         (D15).
 
-        A threshold of None means the broker's own. Only tidelog's brokers serve the request. Raises
-        KafkaError.
+        If `threshold_percent` is None, the broker's configured threshold applies. Only tidelog's
+        brokers serve the request. Raises KafkaError.
         """
         threshold = OWN_THRESHOLD if threshold_percent is None else threshold_percent
         return self._plan(broker_id, PlanLogDirMovesRequest([], threshold))

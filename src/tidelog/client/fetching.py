@@ -43,7 +43,10 @@ _ANSWER_MARGIN_MS: Final = 5_000
 
 
 class ListedOffset(NamedTuple):
-    """A listed offset, -1 if all records are older. `timestamp` is -1 for earliest and latest."""
+    """The ListOffsets result of a partition; `offset` is -1 if all records are older.
+
+    `timestamp` is -1 for earliest and latest.
+    """
 
     offset: int
     timestamp: int

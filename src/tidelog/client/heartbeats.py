@@ -28,7 +28,8 @@ from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 _LEAST_MS: Final = 100
 #: Minimum timeout of a heartbeat's try in ms, even if the next heartbeat is due earlier.
 _LEAST_PATIENCE_MS: Final = 1_000
-#: Errors that the next poll must handle; any other error may not recur at the next heartbeat.
+#: Errors of a heartbeat that the next poll must handle. After any other error, the next heartbeat
+#: may succeed.
 _TOLD: Final = LOST | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
 
 
@@ -60,7 +61,7 @@ class Heartbeats:
         self._over: Membership | None = None
         self._heard: deque[Heard] = deque(maxlen=1)
 
-    # -- called by the polls --------------------------------------------------------------------
+    # -- called by the consumer's polls ---------------------------------------------------------
 
     @property
     def is_due(self) -> bool:
@@ -81,7 +82,7 @@ class Heartbeats:
         self._polled_ms = self._now_ms()
         self._is_polling = False
 
-    # -- called beside the polls ----------------------------------------------------------------
+    # -- called by the thread or task that sends heartbeats -------------------------------------
 
     def beat(self) -> Operation[int]:
         """Send a due heartbeat; return the milliseconds until the next call."""

@@ -256,7 +256,7 @@ class GroupMember:
             )
         )
 
-    # -- being a member -------------------------------------------------------------------------
+    # -- heartbeats, commits, leaving -----------------------------------------------------------
 
     def heartbeat(self) -> Operation[None]:
         """Send a heartbeat to the coordinator; set `must_join` if the response requires a join.

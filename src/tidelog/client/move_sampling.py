@@ -26,7 +26,7 @@ _SIZES_TIMEOUT_MS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class MoveSamples:
-    """Samples by partition, errors of silent brokers, and whether queued moves will begin."""
+    """Samples of moves by partition, and errors by broker that did not report."""
 
     samples: Mapping[TopicPartition, MoveSample]
     silent: Mapping[int, str]
@@ -43,7 +43,7 @@ class MoveSampler:
         self._partitions = partitions
 
     def sample(self) -> Operation[MoveSamples]:
-        """Return one sample of each move. Raises KafkaError if the list fails."""
+        """Return one sample of each move. Raises KafkaError if the moves cannot be listed."""
         moves = yield from self._moves.moves()
         moving, has_queued = moves.under_way, bool(moves.queued) and not moves.is_frozen
         if not moving:

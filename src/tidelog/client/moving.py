@@ -139,12 +139,12 @@ class MoveAdmin:
     def cancel(
         self, ended: Mapping[TopicPartition, Collection[tuple[int, ...]]]
     ) -> Operation[dict[TopicPartition, MoveAsked]]:
-        """End moves with these targets, under way or queued; an empty collection of targets ends
-        any move.
+        """End moves with these targets, under way or queued. For a partition with an empty
+        collection of targets, end any move.
 
         If a newer move has another target, that move continues, and the result is
-        NO_REASSIGNMENT_IN_PROGRESS. Raises KafkaError if the whole request failed. Controllers of
-        Apache Kafka ignore the targets.
+        NO_REASSIGNMENT_IN_PROGRESS. Raises KafkaError if the whole request failed. A controller of
+        Apache Kafka ignores the given targets and ends any move of the partition.
         """
         topics = topics_of(
             ended,

@@ -50,7 +50,8 @@ class ClusterRouter:
         self._brokers: dict[int, BrokerNode] = {}
         self._seen: dict[Address, None] = {}
         self._topics: dict[str, TopicMetadata] = {}
-        #: Each topic as last known; `forget` keeps these topics for their leader epochs.
+        #: Each topic in its latest known state. `forget` does not clear these topics, because their
+        #: leader epochs expose outdated responses.
         self._latest: dict[str, TopicMetadata] = {}
         self._controller_id = -1
         self._last_asked: Address | None = None
@@ -161,10 +162,10 @@ class ClusterRouter:
         return self._at_latest_epochs(received) is not received
 
     def _at_latest_epochs(self, received: TopicMetadata) -> TopicMetadata:
-        """Return the topic, in which known newer values replace partitions with an outdated leader
-        epoch.
+        """Return the topic; a known newer value replaces each partition with an outdated epoch.
 
-        Only a topic id distinguishes a recreated topic from an old response.
+        Without topic ids, the topic is returned unchanged: it may have been recreated, with lower
+        leader epochs.
         """
         known = self._latest.get(received.name)
         if (
@@ -326,9 +327,9 @@ def topics_of(
     topic: Callable[[str, list[Any]], T],
     entry: Callable[[TopicPartition], Any] = attrgetter("partition"),
 ) -> list[T]:
-    """Return the topics of a message in the given order, each with its name and entries.
+    """Return the topics of a request for `partitions`, each with its name and its partitions.
 
-    A topic's entry for a partition is the partition's number, or the result of `entry`.
+    `entry` makes the part of the message that stands for a partition, by default its number.
     """
     found: dict[str, list[Any]] = {}
     for tp in partitions:

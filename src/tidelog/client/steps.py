@@ -38,8 +38,8 @@ class NotSent(ConnectionLost):
 class Call:
     """One request; `build(version)` makes the message for the negotiated version.
 
-    `max_version` caps the negotiation. `answered` is False for Produce with acks=0; the driver then
-    sends NO_ANSWER when the bytes have left.
+    `max_version` caps the negotiation. `answered` is False for Produce with acks=0. The operation
+    then gets NO_ANSWER as soon as the request is sent.
     """
 
     address: Address

@@ -1,4 +1,4 @@
-"""A graph of the leadership transfers between brokers that need no copy.
+"""A graph of leadership transfers between brokers; such a transfer copies no replica.
 
 A chain of transfers passes one leadership from its first to its last broker; each broker in between
 keeps its number of leaderships.
@@ -13,7 +13,7 @@ from tidelog.core.types import TopicPartition
 
 
 class LeaderGraph:
-    """The partitions by their preferred leader and each of their other replicas."""
+    """The partitions by their preferred leader and by each broker that could replace it."""
 
     def __init__(self) -> None:
         self._edges: dict[int, dict[int, dict[TopicPartition, None]]] = {}
@@ -45,7 +45,8 @@ class LeaderGraph:
                 if partitions and other != source and other not in came:
                     came[other] = (min(partitions), broker)
                     queue.append(other)
-        # Among equal brokers, `min` takes the first in `came`, to which the chain is shortest.
+        # Among brokers with equally few leaderships, `min` takes the first in `came`, which has the
+        # shortest chain.
         last = min(came, key=lambda each: leaders.get(each, 0), default=source)
         if leaders.get(last, 0) > leaders.get(source, 0) - 2:
             return []

@@ -62,7 +62,7 @@ class MovePlan:
 
     @property
     def expected(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """The replicas that the plan expects (R18)."""
+        """The replicas before the plan, without which a partition's move is refused (R18)."""
         return {each.tp: each.before for each in self.moves}
 
     def document(self) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""The placement that a plan builds: replicas, leaders and bytes of each broker, and best choices.
+"""The placement that a plan builds: replicas, leaders and bytes of each broker.
 
-A new replica goes to a broker with room in the rack with the fewest replicas of its partition. Ties
-go to the broker with the fewest replicas, then to the broker with the fewest bytes. A preferred
-leader is an in-sync replica of the broker that leads the fewest partitions.
+A new replica goes to a broker with room in the rack with the fewest replicas of its partition.
+Among several such brokers, the broker with the fewest replicas is chosen, then the broker with the
+fewest bytes. A preferred leader is an in-sync replica of the broker that leads the fewest
+partitions.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tidelog.core.types import TopicPartition
 
 
 class PlannedPlacement:
-    """Replicas by partition, with each broker's load; the placement starts as the cluster is."""
+    """Replicas by partition, and each broker's load; at first the cluster's current placement."""
 
     def __init__(self, state: ClusterState) -> None:
         self.racks = state.rack_names()

@@ -3,8 +3,8 @@
 Each step changes the placement only where it is unbalanced, and moves the cheapest replica that
 helps, so few bytes move. The numbers of replicas of any two brokers differ by at most one, unless
 racks forbid it. Exchanges of two replicas bring the bytes of a broker within a tolerance of the
-mean, if possible. Leaderships are spread as evenly as the replicas allow, without any copy. A
-balanced cluster has no moves.
+mean, if possible. Leaderships are spread as evenly as the replicas allow, without any copy. The
+plan for a balanced cluster has no moves.
 
 No step worsens the result of an earlier step, and each step reduces its own imbalance, so planning
 ends.
@@ -29,7 +29,8 @@ _LEAST_BYTES = 1024 * 1024
 #: Smallest part of the difference of two brokers that an exchange must remove to be worth two
 #: copies.
 _LEAST_PART = 0.02
-#: Number of replicas of each broker that are tried for an exchange: the nearest to the best size.
+#: Number of replicas of each broker that a plan tries in an exchange. Their sizes are the nearest
+#: to the size that would balance the two brokers.
 _TRIED = 12
 
 
@@ -141,7 +142,7 @@ class _Balancer:
         return None
 
     def _even_bytes(self) -> bool:
-        """Exchange replicas of brokers beyond the tolerance; return whether any moved."""
+        """Exchange replicas of brokers with uneven bytes; return whether any replica moved."""
         sums, moved = self.placement.bytes, False
         while True:
             for source, target in self._uneven_pairs():

@@ -1,8 +1,9 @@
 """Plans that change the replication factor of a topic (R17).
 
 If the factor grows, existing replicas stay in their order, and new replicas follow. If the factor
-shrinks, the leader stays, then in-sync replicas, then replicas on live brokers. Ties remove the
-replica whose rack has most of the partition's replicas, then whose broker has most replicas.
+shrinks, the leader stays, then in-sync replicas, then replicas on live brokers. Among equal
+candidates, the plan removes the replica whose rack has most of the partition's replicas, then the
+replica whose broker has most replicas.
 """
 
 from __future__ import annotations
