@@ -60,7 +60,7 @@ def _runs(
 ) -> Callable[Concatenate[BlockingClient, P], T]:
     """Return a method of BlockingClient that runs a method of one of the client's admin objects.
 
-    The method has the arguments, the result and the errors of the operation.
+    The returned method has the arguments, the result and the errors of `method`.
     """
 
     @functools.wraps(method)
@@ -111,7 +111,8 @@ class BlockingClient:
     def close(self) -> None:
         """Close all connections; the client may be used again.
 
-        After the close, open group members send no heartbeats until their next poll.
+        `close` also ends the heartbeat threads of open group consumers; each consumer's next poll
+        starts its thread again.
         """
         for background in self._backgrounds:
             background.end()
@@ -294,13 +295,13 @@ class BlockingClient:
     def _call(self, call: Call) -> Response:
         connection = self._connections.pop(call.address, None)
         if connection is not None and not connection.is_idle:
-            connection.close()  # the broker has closed the connection: nothing was sent
+            connection.close()  # closed by the broker: this request was not sent
             connection = None
         if connection is None:
             connection = BrokerConnection(call.address, self._client_id, call.timeout_ms)
         try:
             answer = connection.exchange(call)
-        except KafkaError:  # no version in common: nothing was sent
+        except KafkaError:  # no common API version: the request was not sent
             self._connections[call.address] = connection
             raise
         except BaseException:  # a late response may still arrive, so close the connection

@@ -179,9 +179,10 @@ class BrokerConnection:
         return False
 
     def receive(self) -> Iterator[tuple[Any, Any]]:
-        """Yield token and message of each response that has arrived, in order.
+        """Yield the caller's token and the message of each response that has arrived, in order.
 
-        Views in a message are valid until the next call. Raises ConnectionLost, ProtocolError.
+        Memory views in a message are valid only until the next call of `receive`. Raises
+        ConnectionLost, ProtocolError.
         """
         buffer = self._reader.get_buffer()
         try:

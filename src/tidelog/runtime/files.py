@@ -1,9 +1,10 @@
 """The real `Files` port: system calls, whose errors name the failed call.
 
-An `OsFiles` has no state but a thread-safe pool of buffers, so the loop and a lane's thread may use
-it at the same time. `pread_cached` reads only from the page cache (RWF_NOWAIT, Linux) and returns
-None if the read would wait for the disk. On other systems, `pread_cached` always reads. Python
-retries EINTR. This module also has the lock that keeps a second broker out of a log directory.
+An `OsFiles` has no state but a thread-safe pool of buffers, so the loop and a log directory's
+threads may use it at the same time. `pread_cached` reads only from the page cache (RWF_NOWAIT,
+Linux) and returns None if the read would wait for the disk. On other systems, `pread_cached` always
+reads. Python retries EINTR. This module also has the lock that keeps a second broker out of a log
+directory.
 """
 
 from __future__ import annotations

@@ -30,12 +30,12 @@ from tidelog.runtime.files import CallError, OsFiles, lock_directory
 
 T = TypeVar("T")
 
-#: Duration of an operation on the loop from which the lane counts as slow.
+#: Minimum duration of an operation on the loop after which the log directory counts as slow.
 SLOW_CALL_NS = 20_000_000
 #: Time without a slow operation after which the loop runs FAST operations again.
 CLEAN_NS = 10_000_000_000
-#: Age of a thread's operation from which the loop runs no operations. The device may hang, and a
-#: hanging operation would block the loop for good.
+#: If a thread's operation has lasted this long, the loop runs no file operations. The device may
+#: hang, and a hanging operation would block the loop for good.
 STALL_NS = 250_000_000
 #: Number of concurrent SYNC operations; a device merges concurrent syncs.
 SYNC_THREADS = 8
@@ -57,7 +57,7 @@ class _Worker:
         self._lane = lane
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.waiting = 0
-        #: Monotonic time at which the operation under way began; 0 without one.
+        #: Monotonic time at which the operation under way began; 0 without an operation.
         self.under_way_since_ns = 0
         #: The kind of the operation under way, or None.
         self.under_way: Work | None = None
@@ -91,7 +91,7 @@ class _Worker:
 
 
 class ThreadLane:
-    """The `core.ports.Lane` of one log directory of a real broker."""
+    """The executor of all file operations in one log directory, a `core.ports.Lane`."""
 
     def __init__(
         self,
@@ -108,18 +108,19 @@ class ThreadLane:
         self._lock_descriptor = lock_descriptor
         self._fast = _Worker(f"lane-fast {directory}", self)
         self._slow = _Worker(f"lane-slow {directory}", self)
-        #: The thread of COMPUTE operations; None until a batch needs it, which is rare.
+        #: The thread of COMPUTE operations; None until the first COMPUTE operation, because such
+        #: operations are rare.
         self._compute: _Worker | None = None
         self._syncs: list[_Worker] = []
         self._wake_lock = threading.Lock()
-        #: Results that the loop has not taken yet. `_waking` says whether a wake-up of the loop is
-        #: scheduled.
+        #: Results of operations on threads, which the loop has not delivered to their callers yet.
+        #: `_waking` says whether a wake-up of the loop is scheduled.
         self._results: list[tuple[_Worker, _Result]] = []
         self._waking = False
         self._slow_until_ns = 0
         self._times = OperationTimes()
         self._times.open_ages = self._open_ages
-        #: The error of all operations after `abandon`; None before.
+        #: The error with which all operations fail after a call of `abandon`; None before the call.
         self.abandoned: StorageError | None = None
         #: Number of operations on threads other than the FAST operations' thread.
         self._beside = 0
@@ -217,7 +218,7 @@ class ThreadLane:
         return self._compute
 
     def _sync_worker(self) -> _Worker:
-        """Return an idle or new SYNC worker, or else the worker with the fewest operations."""
+        """Return an idle or a new thread for SYNC operations, else the thread with the fewest."""
         syncs = self._syncs
         least = min(syncs, key=lambda worker: worker.waiting, default=None)
         if least is None or (least.waiting and len(syncs) < SYNC_THREADS):
@@ -301,8 +302,8 @@ class ThreadLane:
                 else:
                     completion.fail(failure)
             except BaseException:
-                # A later callback of the loop delivers the remaining results, despite the error
-                # that is raised.
+                # This callback failed, so a later callback of the loop delivers the remaining
+                # results.
                 with self._wake_lock:
                     self._results[:0] = results[number + 1 :]
                 self._loop.call_soon(self._deliver)
@@ -311,7 +312,7 @@ class ThreadLane:
 
     def _now_drained(self) -> None:
         drained, self._drained = self._drained, None
-        if drained is not None:  # `close` then looks for new operations
+        if drained is not None:  # wake `close`, which waits for operations
             drained.set_result(None)
 
     def _attributed(self, error: OSError) -> StorageError:
@@ -328,7 +329,8 @@ class ThreadLane:
 def open_lane(
     directory: str, loop: asyncio.AbstractEventLoop, clock: Clock, files: Files | None = None
 ) -> ThreadLane:
-    """Lock a log directory against other brokers and return its lane; raise ConfigError.
+    """Lock a log directory against other brokers; return the lane that runs its file operations.
+    Raises ConfigError.
 
     A test may pass `files` that inject faults.
     """

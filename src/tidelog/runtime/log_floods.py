@@ -2,8 +2,8 @@
 
 A defective client may be rejected hundreds of times per second. Warnings that differ only in
 numbers (addresses, ports, counts) are of one kind. The log gets a limited number of warnings of
-each kind per window. Further warnings are counted, and a summary with the count follows when the
-window ends.
+each kind per window of time. Further warnings are counted, and a summary with the count follows at
+the end of the window.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NUMBERS = re.compile(r"\d+")
 
 @dataclass(slots=True)
 class _Kind:
-    """The window of one kind of warnings."""
+    """The current window of time of one kind of warnings, in which further warnings are counted."""
 
     first: logging.LogRecord
     ends: float
@@ -55,13 +55,13 @@ class Floods:
         return False
 
     def ended(self, everything: bool = False) -> Iterator[logging.LogRecord]:
-        """Return a summary line for each window that has ended and suppressed warnings.
+        """Return a summary line for each ended window of time in which warnings were suppressed.
 
-        With `everything`, include windows that have not ended.
+        With `everything`, include the windows of time that have not ended.
         """
         now = self._clock()
         while self._kinds:
-            # windows end in the order in which they began
+            # all windows are equally long, so the first to begin is the first to end
             key, kind = next(iter(self._kinds.items()))
             if not everything and kind.ends > now:
                 return

@@ -61,7 +61,7 @@ class LogFile:
 
     @classmethod
     def of(cls, *descriptors: int) -> LogFile | None:
-        """Return the file of the first descriptor, or None for a terminal, pipe or removed file.
+        """Return the file of `descriptors[0]`, or None for a terminal, pipe or removed file.
 
         The LogFile has every descriptor that refers to the file of the first descriptor.
         """

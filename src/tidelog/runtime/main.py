@@ -47,8 +47,8 @@ EXIT_USAGE = 2
 #: once.
 EXIT_HALTED = 70
 
-#: The interpreter's switch interval: short, because the threads of lanes and store mostly make
-#: system calls.
+#: The interpreter's switch interval: short, because the threads of log directories and of the
+#: metadata store mostly make system calls.
 _SWITCH_INTERVAL_S = 0.0005
 
 _USAGE = (
@@ -258,7 +258,7 @@ def _addresses(broker: Broker) -> str:
 
 
 def intercept(broker: Broker, directory: str) -> None:
-    """Let a test intercept requests by rules in a directory."""
+    """Let a broker apply the rules that a test writes to a directory to intercept requests."""
     # Imported here, because only a broker under test needs the module.
     from tidelog.broker.server.interception import Interceptor
     from tidelog.runtime.interception import InterceptionDirectory
@@ -270,7 +270,7 @@ def intercept(broker: Broker, directory: str) -> None:
 def faulty_files(path: str) -> Callable[[str], Files | None]:
     """Return a function from log directory to its `Files`, or to None for the real files.
 
-    With a `path`, a test can inject faults by that file.
+    The file at `path`, unless `path` is empty, has the faults that a test injects.
     """
     if not path:
         return lambda directory: None

@@ -23,9 +23,9 @@ LAUNCHER = (
 def end_with_parent(parent_pid: int) -> None:
     """Make the kernel kill this process, even if paused, when its parent ends.
 
-    Raises OSError if the kernel refuses, and ConfigError if the parent has already ended.
+    Raises OSError if the kernel refuses prctl(2), and ConfigError if the parent has already ended.
     """
-    import ctypes  # imported here, because few brokers need it
+    import ctypes  # imported here, because few brokers end with a parent
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:

@@ -163,8 +163,8 @@ class PipelinedProducer:
     ) -> None:
         """Take the encoded records of one batch; wait while too many bytes are unacknowledged.
 
-        `rows` are the caller's numbers of the records; `timestamps_ms` are the first and the
-        largest timestamp.
+        `rows` are row numbers by which the caller identifies the records. `timestamps_ms` are the
+        first and the largest timestamp of the records.
         """
         options = self._options
         part = self._partitions.get(tp)

@@ -4,7 +4,7 @@ The keeper thread never accesses the database. At each tick, the keeper thread r
 lease, unless the event loop is stuck (DESIGN.md, rule 4). The keeper thread also checks whether
 peers hold and renew their leases. While the store's thread waits for the store's lock, the keeper
 thread looks for a stuck holder of the lock. The keeper thread reports to the store's thread. The
-kernel reports the death of a peer's process at once, without a tick.
+kernel reports the death of a peer's process at once, so the thread need not wait for a tick.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Keeper:
         try:
             self._poll.unregister(descriptor)
         except KeyError:
-            return  # the process had ended, so the descriptor was unregistered
+            return  # already unregistered, because the peer's process has ended
 
     def _look_at(
         self, session_id: int, peer: ObservedLease, elapsed_ms: float, now_ns: int

@@ -26,7 +26,8 @@ def start_time_of(pid: int) -> int | None:
             stat = file.read()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
-    # The process name is in parentheses and may itself contain blanks and parentheses.
+    # In /proc/<pid>/stat, the process name is in parentheses and may contain blanks and
+    # parentheses.
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
 
 

@@ -24,8 +24,8 @@ from tidelog.metadata.store import (
 )
 from tidelog.metadata.tree import SET, Change, NodeSpace, TreeNode
 
-#: Number of transactions whose changes are kept; a session further behind compares its watched
-#: nodes.
+#: Number of latest transactions whose changes the database keeps. A session that has not seen older
+#: changes compares its watched nodes instead.
 KEPT_TRANSACTIONS = 2000
 #: The database's `PRAGMA application_id`: "tide".
 APPLICATION_ID = 0x74696465
@@ -64,7 +64,10 @@ _Row = tuple[str, bytes, int, int, int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The state of a node and its children that watches compare; fields are None without a node."""
+    """Transaction ids and counts that differ after each change of a node or its children.
+
+    Fields are None for a missing node.
+    """
 
     data: tuple[int, int] | None
     children: tuple[int, int, int] | None
@@ -72,7 +75,10 @@ class Fingerprint:
 
 @dataclass(slots=True)
 class Recorded:
-    """Changes after a transaction id; `is_complete` is False if some of them are no longer kept."""
+    """Recorded changes after a transaction id.
+
+    `is_complete` is False if the database no longer has all changes after that id.
+    """
 
     changes: list[Change]
     zxid: int
@@ -119,7 +125,7 @@ def read_children(connection: sqlite3.Connection, path: str) -> list[str] | None
 def read_fingerprints(
     connection: sqlite3.Connection, paths: Sequence[str]
 ) -> dict[str, Fingerprint]:
-    """Return the fingerprint of the node at each of `paths`."""
+    """Return a `Fingerprint` for each path, by which watches detect changes of the node."""
     missing = Fingerprint(None, None)
     prints = dict.fromkeys(paths, missing)
     for path, _, _, czxid, mzxid, _, made, child_count, _ in _select(connection, paths):
@@ -152,7 +158,7 @@ def ephemeral_paths(connection: sqlite3.Connection, session_id: int) -> list[str
 
 
 class SqlNodes(NodeSpace):
-    """The nodes of one group of transactions, inside one SQL transaction."""
+    """The nodes of a group of metadata transactions that share one SQL transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__()
@@ -184,7 +190,7 @@ class SqlNodes(NodeSpace):
             self._committed.append(changes)
 
     def changes(self) -> list[Change]:
-        """Return the changes of all transactions of the group, in order."""
+        """Return the changes of all transactions in this SQL transaction, in order."""
         return [change for changes in self._committed for change in changes]
 
     def write_back(self) -> None:

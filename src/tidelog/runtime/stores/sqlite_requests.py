@@ -24,7 +24,7 @@ class ThreadRequest:
     """A request to the store's thread; only the loop accesses `future`."""
 
     future: asyncio.Future[Any]
-    #: Whether the store's thread has taken the request, or the keeper has failed it.
+    #: Whether the store's thread serves the request, or the keeper's thread has failed the request.
     is_claimed: bool = False
 
 

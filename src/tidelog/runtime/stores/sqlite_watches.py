@@ -27,13 +27,13 @@ class SqliteWatches:
     def __init__(self, seen_zxid: int) -> None:
         self.seen_zxid = seen_zxid
         self._watches: Watches[WatchCallback] = Watches()
-        #: Fingerprints of the watched nodes when their watches were set.
+        #: The versions of each watched node and its children when the watch was set.
         self._prints: dict[str, Fingerprint] = {}
 
     def watch_data(
         self, connection: sqlite3.Connection, paths: Sequence[str], callback: WatchCallback
     ) -> None:
-        """Set a data watch on each path, in the snapshot to which the session is updated."""
+        """Set a data watch on each path; the session has seen all changes in the snapshot."""
         for path in paths:
             self._watches.watch_data(path, callback)
         self._prints.update(read_fingerprints(connection, paths))
@@ -41,12 +41,12 @@ class SqliteWatches:
     def watch_children(
         self, connection: sqlite3.Connection, path: str, callback: WatchCallback
     ) -> None:
-        """Set a child watch, in the snapshot to which the session is updated."""
+        """Set a child watch; the session has seen all changes in the current database snapshot."""
         self._watches.watch_children(path, callback)
         self._prints.update(read_fingerprints(connection, (path,)))
 
     def changes_since_seen(self, connection: sqlite3.Connection) -> tuple[list[Change], int]:
-        """Return the unseen changes and the id of the last transaction."""
+        """Return the changes that this session has not seen, and the id of the last transaction."""
         if not len(self._watches):
             return [], read_zxid(connection)
         recorded = read_changes(connection, self.seen_zxid)

@@ -2,9 +2,9 @@
 
 The thread serves requests in order. Waiting writes share one SQL transaction and one sync, but each
 write is atomic and has its own transaction id. Every transaction, read or write, first checks that
-the session is live and reads the commits of other processes. A transaction delivers the watch
-events of the commits that it has read before its own result (S1). Without requests, the thread
-checks for commits when it is woken, and every 100 ms.
+the session is live and reads the commits of other processes. A session gets the watch events of the
+commits that a transaction has read before the result of the transaction (S1). Without requests, the
+thread checks for commits when it is woken, and every 100 ms.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Deliver = Callable[[Sequence[Call]], None]
 
 
 class StoreThread:
-    """The thread, connection, keeper and sockets of one open store."""
+    """The thread of one open store, with its database connection, session keeper and sockets."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class StoreThread:
             self._checkpoint_if_due()
 
     def _take_run(self, kind: type[ThreadRequest]) -> list[ThreadRequest]:
-        """Remove and return the first requests of the queue that are served together."""
+        """Remove and return the oldest queued requests that one SQL transaction can serve."""
         run: list[ThreadRequest] = []
         operations = 0
         reads = issubclass(kind, Get | Children)
@@ -209,7 +209,7 @@ class StoreThread:
         return run
 
     def _claim(self) -> list[ThreadRequest]:
-        """Return the current requests that have not failed yet."""
+        """Claim and return the current requests, except requests that have already failed."""
         with self._claims:
             claimed = [request for request in self._current if not request.is_claimed]
             for request in claimed:

@@ -108,7 +108,7 @@ class HolderWatch:
         self._blocked_ms = 0.0
 
     def check(self, elapsed_ms: float) -> None:
-        """Check the holder; called periodically while the store's thread waits.
+        """Check the lock's holder; called periodically while the store's thread waits for the lock.
 
         `elapsed_ms` is the running time of this process since the last call.
         """

@@ -42,8 +42,8 @@ _FORMAT = "tidelog metadata"
 _VERSION = 1
 _OPS_PER_TRANSACTION = 500
 _BYTES_PER_TRANSACTION = MAX_TRANSACTION_BYTES // 2
-#: Maximum number of transaction ids to skip in a store where only transactions raise the id, some
-#: 10,000 per second.
+#: Maximum number of transactions with which an import raises the ids of a ZooKeeper store. A store
+#: makes some 10,000 transactions per second.
 MAX_RAISED_IDS = 2_000_000
 _RAISED_AT_ONCE = 1000
 #: Number of attempts to read a store twice with equal results while brokers run.
@@ -181,7 +181,10 @@ async def accept_older(store: MetadataStore, where: str) -> bool:
 
 
 def _counts_by_mark_only(node: SavedNode, mark: SavedNode) -> bool:
-    """Return whether a node is a partition state that only the node `mark` keeps untrusted (E8)."""
+    """Return whether a controller would trust this partition state without the node `mark`.
+
+    The node `mark` says that the store is an older copy (E8).
+    """
     if not is_state(node.path) or node.mzxid > mark.mzxid:
         return False
     stat = Stat(version=0, czxid=0, mzxid=node.mzxid, ephemeral_owner=NO_OWNER)
@@ -239,14 +242,14 @@ async def write_tree(store: MetadataStore, tree: SavedTree, where: str) -> int:
 
 
 async def _bare_nodes(store: MetadataStore, where: str) -> list[str]:
-    """Return the nodes of a store without a cluster, in which at most brokers have registered.
+    """Return the nodes of an unused store, which only registrations of brokers have created.
 
     Raises TransferError if the store has topics, configurations or requests.
     """
     bare = dict.fromkeys((*layout.PERSISTENT_ROOTS, layout.CLUSTER_ID, layout.CONTROLLER_EPOCH))
     found = await _persistent_nodes(store)
     if not any(node.path in bare for node in found.nodes):
-        return []  # nodes that are not a cluster's stay unchanged
+        return []  # foreign nodes stay unchanged
     for node in found.nodes:
         if node.path not in bare and parent_of(node.path) != layout.BROKER_STAMPS:
             raise TransferError(
@@ -280,8 +283,8 @@ async def _raise_ids(store: MetadataStore, above: int, where: str) -> None:
 def without_lives(node: SavedNode) -> bytes:
     """Return a node's data, without the `isr_epochs` of a partition's state.
 
-    A broker's stamp keeps its transaction id, by which the broker recognizes an import of an old
-    export as an older store (E8).
+    A broker's stamp node keeps the id of the transaction that wrote it. After an import of an old
+    export, the broker recognizes the older store by that id (E8).
     """
     if node.path.startswith(f"{layout.BROKER_STAMPS}/"):
         return layout.encode_stamp(_stamp_of(node))
@@ -301,11 +304,11 @@ def _stamp_of(node: SavedNode) -> int:
     try:
         return layout.decode_stamp(node.path, Node(node.data, stat))
     except LayoutError:
-        return node.mzxid  # for an illegible stamp, the id of its last change
+        return node.mzxid  # invalid data: use the node's last transaction
 
 
 def is_state(path: str) -> bool:
-    """Return whether a path is of a partition's state node."""
+    """Return whether a path is the path of a partition's state node."""
     parts = path.split("/")
     return len(parts) == 7 and path.startswith(f"{layout.TOPICS}/") and name_of(path) == "state"
 

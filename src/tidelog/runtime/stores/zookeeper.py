@@ -144,7 +144,7 @@ class ZookeeperStore:
         validate_ops(ops)
         return await self._live().transact(ops)
 
-    # called by the objects of a session
+    # called by the requests of a session
 
     def _live(self) -> _Life:
         life = self._life
@@ -164,7 +164,7 @@ class ZookeeperStore:
             return  # the loop is closed, so no callback can run
 
     def _receive(self) -> None:
-        self._is_called = False  # reset first: calls that arrive later schedule `_receive` again
+        self._is_called = False  # reset first, so that later calls schedule `_receive` again
         inbox = self._inbox
         while inbox:
             call = inbox.popleft()
@@ -259,7 +259,7 @@ class _Life:
         return cast("Node | None", await self._asked(wire.get_data(self._full(path)), read))
 
     def get_part(self, paths: Sequence[str]) -> asyncio.Future[list[Node | None]]:
-        """Read the nodes of one request."""
+        """Read nodes with one request."""
 
         def read(error: int, frame: bytes, offset: int) -> list[Node | None]:
             _check(error, "")

@@ -24,9 +24,10 @@ from tidelog.core.limits import MAX_RESPONSE_BYTES
 from tidelog.metadata.store import EventKind, StoreError
 from tidelog.runtime.stores import zookeeper_wire as wire
 
-#: Fractions of the session timeout. After `_PING_PART` of the timeout without a request, a ping is
-#: sent, unless the loop's last beat is older than `BEAT_PART` of the timeout. A server that stays
-#: silent for `_SILENCE_PART` of the timeout after a request counts as dead.
+#: Each `_PART` is a fraction of the session timeout. After `_PING_PART` of the timeout without a
+#: request, the thread sends a ping, unless the loop's last call of `beat` is older than `BEAT_PART`
+#: of the timeout. A server that stays silent for `_SILENCE_PART` of the timeout after a request
+#: counts as dead.
 _PING_PART = 1 / 4
 BEAT_PART = 1 / 3
 _SILENCE_PART = 2 / 3
@@ -127,7 +128,7 @@ class Line:
 
     @property
     def loop_turns(self) -> bool:
-        """Whether the loop's last beat is recent enough to renew the session."""
+        """Whether the loop called `beat` recently enough to renew the session."""
         return time.monotonic() - self.last_beat_s < self.timeout_s * BEAT_PART
 
 

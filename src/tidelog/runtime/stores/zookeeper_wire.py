@@ -321,7 +321,8 @@ def read_results(
         elif kind == _ERROR:
             error = _INT.unpack_from(frame, offset)[0]
             offset += _INT.size
-            # Operations before the failed one are OK; the server did not process later ones.
+            # Operations before the failed operation have the code OK; operations after it have
+            # _RUNTIME_INCONSISTENCY, because the server did not process them.
             if error not in (OK, _RUNTIME_INCONSISTENCY):
                 raise TransactionFailed(index, _error_of_op(error, op))
         else:
