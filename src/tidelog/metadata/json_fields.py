@@ -57,7 +57,10 @@ def parse_integers(path: str, data: bytes) -> tuple[int, ...]:
 
 
 def parse_decimal(path: str, data: bytes, maximum: int = INT32_MAX) -> int:
-    """Return the decimal number in a node. Raises LayoutError if the node has no such number."""
+    """Return the decimal number in a node.
+
+    Raises LayoutError if the data is no decimal number or above `maximum`.
+    """
     if not data.isdigit() or len(data) > 19 or int(data) > maximum:
         raise LayoutError(path, f"not a decimal number up to {maximum}: {data[:40]!r}")
     return int(data)

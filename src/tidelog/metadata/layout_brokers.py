@@ -36,7 +36,11 @@ _MAX_PORT = 65535
 
 
 def encode_stamp(imported: int = NO_STAMP) -> bytes:
-    """Return the data of `/brokers/stamps/N`; `imported` is its transaction in a former store."""
+    """Return the data of `/brokers/stamps/N`.
+
+    After an import from another store, `imported` is the id of the transaction that wrote the node
+    there.
+    """
     value: dict[str, object] = {"version": 1}
     if imported != NO_STAMP:
         value["imported"] = imported

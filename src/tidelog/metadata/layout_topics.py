@@ -127,7 +127,7 @@ def decode_topic(path: str, data: bytes) -> TopicAssignment:
 
 
 def encode_partition_state(state: PartitionState) -> bytes:
-    """Return the data of a state node, version 1, without keys that have their safe default."""
+    """Return the data of a state node, version 1, without keys whose value is the default."""
     value: dict[str, Any] = {
         "controller_epoch": state.controller_epoch,
         "leader": state.leader,
@@ -235,8 +235,8 @@ def _plain_state(value: Mapping[str, Any], stat: Stat) -> PartitionState | None:
     """Return a valid state that has only the usual keys, None for any other content.
 
     A new controller reads up to a hundred thousand partition states, and nearly all of them have
-    only the usual keys. The caller of this function reads a state with other keys one key at a
-    time.
+    only the usual keys. If a state has other keys, the caller of this function reads the state key
+    by key.
     """
     if value.keys() != _PLAIN_KEYS:
         return None

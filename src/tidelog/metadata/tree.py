@@ -35,7 +35,7 @@ Change = str
 MADE = "+"
 SET = "="
 REMOVED = "-"
-#: Prefix of a change that only a comparison of two states finds: the node's children differ.
+#: Prefix of a change of a node's children that was not recorded, but found by comparing two states.
 CHILDREN_DIFFER = "*"
 
 # A named tuple's own __new__ takes twice as long as `tuple.__new__`.
