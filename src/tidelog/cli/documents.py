@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def prints(document: Any) -> Callable[[F], F]:
-    """Mark a command with the document that it prints: a class of this module, or its list."""
+    """Mark a command with the class of the JSON document that it prints, or a list of the class."""
 
     def mark(command: F) -> F:
         command.__prints__ = document  # type: ignore[attr-defined]

@@ -133,7 +133,7 @@ def json_text(event: Mapping[str, Any]) -> str:
 
 
 def event_line(event: Mapping[str, Any]) -> str:
-    """Return a line for people: time, broker, event; unknown kinds show their plain fields."""
+    """Return an event as a line for people; for an unknown kind, the line has all its fields."""
     time_ms = event.get("time_ms")
     when = "-"
     if isinstance(time_ms, int):

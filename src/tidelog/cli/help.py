@@ -87,10 +87,10 @@ class CommandGroup(typer.Typer):
 
 
 def _with_groups(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command with an option for each field of its groups of options.
+    """Return a command with an option for each field of its dataclass parameters.
 
-    A group of options is a parameter whose class is a dataclass. Options of groups follow the
-    command's own options. A command with --output also gets --compact.
+    A parameter whose class is a dataclass stands for a group of options, which follow the command's
+    own options. A command with --output also gets --compact.
     """
     hints = typing.get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {

@@ -35,7 +35,7 @@ PATIENCE_S = 86_400.0
 #: other.
 _SETTLING_S = 5.0
 _POLL_S = 0.1
-#: Seconds until a move to a dead broker is reported; a restart takes less.
+#: Seconds until a move to a dead broker is reported; the restart of a broker takes less.
 _STALLED_S = 10.0
 _MOST_NAMED = 5
 #: The message about moves that a freeze refuses, in place of a line for each move.
@@ -153,7 +153,7 @@ def say_total(plan: MovePlan) -> None:
 
 
 def planned_rows(plan: MovePlan) -> list[MovePlanned]:
-    """Return the rows of a plan whose moves are only shown."""
+    """Return the table rows of a plan that is shown and not executed."""
     return [_row(move, None) for move in plan.moves]
 
 
@@ -184,7 +184,7 @@ def await_moves(client: BlockingClient, moving: Collection[TopicPartition]) -> N
 
 
 def say_stalled(client: BlockingClient, moves: Moves, named: dict[int, None]) -> None:
-    """Name the dead brokers for which moves wait, except those in `named`."""
+    """Name the dead brokers for which moves wait, except the brokers in `named`."""
     live = client.metadata([]).brokers
     waiting: dict[int, list[TopicPartition]] = {}
     for tp, move in sorted(moves.under_way.items()):

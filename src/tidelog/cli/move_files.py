@@ -95,7 +95,7 @@ def print_asked(
     word: str,
     output: OutputFormat,
 ) -> None:
-    """Print the result of each requested move; `word` stands for an accepted move."""
+    """Print the result of each requested move, which is `word` for an accepted move."""
     rows = [
         MoveBegun(
             *tp,

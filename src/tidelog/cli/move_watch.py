@@ -44,7 +44,7 @@ def show_moves(client: BlockingClient, output: OutputFormat) -> None:
 
 
 def _throttle_text(progress: MoveProgress) -> str | None:
-    """Return a move's lowest rate limit; mark a configured throttle, which outlives the move."""
+    """Return a move's lowest rate limit as text; mark a configured throttle, which stays."""
     own, configured = progress.move.throttle or None, progress.configured_rate
     if configured is not None and (own is None or configured < own):
         return f"{size_text(configured)}/s (configured)"

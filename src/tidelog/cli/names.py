@@ -50,7 +50,7 @@ def partition_numbers(text: str) -> tuple[int, ...]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message: the names similar to `name` among the existing ones."""
+    """Return the end of an error message: existing names that are similar to `name`."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, _MOST_SUGGESTIONS, cutoff=0.6)
     close += [each for each in names if each not in close and _folded(name) in _folded(each)]
@@ -89,7 +89,7 @@ def _existing(client: BlockingClient, metadata: ClusterMetadata, name: str) -> T
 def partitions_named(
     client: BlockingClient, words: Sequence[PartitionWord]
 ) -> list[TopicPartition]:
-    """Return the named partitions, in order; raise NotFoundError for a missing one."""
+    """Return the named partitions, in order; raise NotFoundError for a missing partition."""
     topics = topics_named(client, [word.topic for word in words])
     found: dict[TopicPartition, None] = {}
     for word in words:

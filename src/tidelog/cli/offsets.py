@@ -1,4 +1,5 @@
-"""Start positions of a read: `beginning`, `end`, `stored`, an offset, the last few, a time.
+"""Start positions of a read: `beginning`, `end`, `stored`, an offset, a number of last records, a
+time.
 
 The words are those of kcat's `-o`; times have the forms of `cli/times`. Usage errors list the
 accepted forms.

@@ -144,7 +144,7 @@ def print_rows(
     output: OutputFormat = OutputFormat.TABLE,
     empty: str = "",
 ) -> None:
-    """Print documents as JSON or as a table; without documents, the sentence `empty`."""
+    """Print documents as JSON or as a table; print the sentence `empty` if there are none."""
     if printed(rows, output):
         return
     if empty and not rows:

@@ -66,11 +66,11 @@ class Interrupts:
 
 @dataclass(slots=True)
 class Ending:
-    """The condition that ends the command."""
+    """The condition that ends `tidelog consume`."""
 
     count: int | None
     at_end: bool
-    #: Offset at which to end, by partition.
+    #: Offset at which reading a partition ends, by partition.
     stops: dict[TopicPartition, int] = field(default_factory=dict)
     written: int = 0
     asked: Interrupts = field(default_factory=Interrupts)
@@ -83,7 +83,7 @@ class Ending:
         return min(_POLL_RECORDS, self.count - self.written)
 
     def takes(self, each: ConsumedRecord) -> bool:
-        """Return whether a record lies before the end of its partition."""
+        """Return whether a record lies below the offset at which reading its partition ends."""
         return each.record.offset < self.stops.get(each.tp, _NEVER)
 
     def has_come(self, consumer: BlockingConsumer) -> bool:

@@ -19,7 +19,7 @@ from tidelog.core.types import TopicPartition
 
 _EXPECTED = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2,3]}]}'
 
-#: The word for a log directory that the broker chooses.
+#: The word that lets the broker choose a log directory.
 ANY = "any"
 Targets = dict[TopicPartition, tuple[int, ...]]
 
