@@ -46,7 +46,7 @@ from tidelog.wire.registry import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPIC
 
 #: From this version on DeleteTopics names topics in `topics`.
 _DELETE_BY_STATE_VERSION = 6
-#: Time beyond the broker's own timeout for its response to arrive.
+#: Time in ms that a response may take after the timeout that the broker itself applies.
 _ANSWER_MARGIN_MS = 2_000
 
 

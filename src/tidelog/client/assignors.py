@@ -54,7 +54,8 @@ class RangeAssignor:
     ) -> Shares:
         """Assign topic by topic.
 
-        From each topic of equal size, a member gets partitions with the same numbers.
+        If topics have equally many partitions, a member gets the same partition numbers of each
+        topic.
         """
         shares: Shares = {member: [] for member in members}
         ordered = sorted(members, key=lambda member: members[member].instance_id or member)

@@ -1,4 +1,4 @@
-"""A member of a group: joins, assigns as leader, sends heartbeats, commits, leaves.
+"""A member of a group: its joins, assignments as leader, heartbeats, commits, and its leave.
 
 The member is a state machine without a clock. A member's driver calls `join` while `must_join`
 holds, and `heartbeat` in time; between polls, `heartbeats` sends heartbeats. A group may mix these

@@ -49,7 +49,7 @@ class ProduceBatch:
     rows: Sequence[int]
     deadline_ms: int
     state: BatchState = BatchState.WAITING
-    #: The reason of the last failed try.
+    #: The reason for which the last try to send the batch failed.
     last_error: TidelogError | None = None
 
     def halves(self) -> tuple[ProduceBatch, ProduceBatch]:
@@ -74,7 +74,7 @@ class ProduceBatch:
 
 
 class Refused(Enum):
-    """The consequence of a failed try of a batch."""
+    """The step that follows a failed try to send a batch."""
 
     RETRY = "retry"
     SPLIT = "split"
@@ -131,7 +131,7 @@ class ProduceQueue:
         return done
 
     def failed(self, batch: ProduceBatch, error: TidelogError, now_ms: int) -> Refused:
-        """Record a try that failed or has an unknown outcome; return the consequence for the batch.
+        """Record a try that failed or has an unknown outcome; return the next step for the batch.
 
         After SPLIT the batch has been replaced by its halves. After GIVE_UP the queue must not be
         used any more: a later batch would leave a gap in the sequence numbers.

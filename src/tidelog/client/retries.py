@@ -12,7 +12,7 @@ from typing import Final
 
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout, TidelogError
 
-#: Errors that the request itself does not cause, so that a retry may succeed.
+#: Errors whose cause is not the request itself, so a retry may succeed.
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

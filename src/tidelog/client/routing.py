@@ -95,8 +95,8 @@ class ClusterRouter:
     def metadata(self, topics: Sequence[str] | None = None) -> Operation[ClusterMetadata]:
         """Read brokers, the controller and the named topics (None for all) from any broker.
 
-        The request creates no topic. The result has errors of single topics and partitions. Raises
-        NotSent or RequestTimeout with every tried address if no broker responds in time.
+        The request creates no topic. An error of a single topic or partition is in the result.
+        Raises NotSent or RequestTimeout with every tried address if no broker responds in time.
         """
         return self.repeat("reading metadata", lambda patience: self._ask(topics, patience))
 
@@ -255,7 +255,7 @@ class ClusterRouter:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the cluster has no live broker")
 
     def broker(self, broker_id: int, patience: Patience) -> Operation[BrokerNode]:
-        """Return a live broker by its id; raise KafkaError BROKER_NOT_AVAILABLE for any other."""
+        """Return a live broker by its id; raise KafkaError BROKER_NOT_AVAILABLE if it is dead."""
         if broker_id not in self._brokers:
             yield from self._ask([], patience)
         node = self._brokers.get(broker_id)

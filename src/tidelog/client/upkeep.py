@@ -168,7 +168,8 @@ class PartitionAdmin:
         """Elect leaders of these partitions, or of all; for all, omit elections that are not
         needed.
 
-        The result has errors of single partitions. Raises KafkaError if the whole request failed.
+        An error of a single partition is in the result. Raises KafkaError if the whole request
+        failed.
         """
         topics = None if partitions is None else topics_of(partitions, TopicPartitions)
 

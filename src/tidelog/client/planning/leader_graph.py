@@ -1,4 +1,4 @@
-"""A graph of leadership transfers between brokers; such a transfer copies no replica.
+"""A graph of leadership transfers between brokers; no transfer copies a replica.
 
 A chain of transfers passes one leadership from its first to its last broker; each broker in between
 keeps its number of leaderships.

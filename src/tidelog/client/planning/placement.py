@@ -1,8 +1,8 @@
 """The placement that a plan builds: replicas, leaders and bytes of each broker.
 
-A new replica goes to a broker with room in the rack with the fewest replicas of its partition.
-Among several such brokers, the broker with the fewest replicas is chosen, then the broker with the
-fewest bytes. A preferred leader is an in-sync replica of the broker that leads the fewest
+A new replica goes to a broker with room in the rack with the fewest replicas of its partition. If
+racks are equal, a new replica goes to the broker with the fewest replicas, then to the broker with
+the fewest bytes. A preferred leader is an in-sync replica of the broker that leads the fewest
 partitions.
 """
 

@@ -24,13 +24,13 @@ from tidelog.core.types import TopicPartition
 from tidelog.core.wording import counted
 
 TOLERANCE = 0.1
-#: Smallest imbalance that is worth a copy.
+#: Smallest imbalance of brokers, in bytes, that is worth the copy of a replica.
 _LEAST_BYTES = 1024 * 1024
 #: Smallest part of the difference of two brokers that an exchange must remove to be worth two
 #: copies.
 _LEAST_PART = 0.02
-#: Number of replicas of each broker that a plan tries in an exchange. Their sizes are the nearest
-#: to the size that would balance the two brokers.
+#: Number of replicas of each broker that a plan tries in an exchange: the replicas whose sizes are
+#: nearest to the size that would balance both brokers.
 _TRIED = 12
 
 
@@ -161,12 +161,12 @@ class _Balancer:
                 return moved
 
     def _slack(self) -> float:
-        """Return the maximum distance in bytes of a broker from the mean."""
+        """Return the tolerance in bytes: how far a broker's bytes may be from the brokers' mean."""
         mean = sum(self.placement.bytes[each] for each in self._live) / max(1, len(self._live))
         return max(_LEAST_BYTES, self._tolerance * mean)
 
     def _uneven_pairs(self) -> Iterator[tuple[int, int]]:
-        """Yield pairs of brokers of which one is beyond the tolerance, most uneven pairs first."""
+        """Yield pairs of brokers, most uneven first, if either broker is beyond the tolerance."""
         sums = self.placement.bytes
         mean = sum(sums[each] for each in self._live) / max(1, len(self._live))
         slack = self._slack()
