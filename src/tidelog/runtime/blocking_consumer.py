@@ -114,7 +114,7 @@ class BlockingGroupConsumer(BlockingConsumer):
             self.close()
         else:
             self._background.end()
-            with contextlib.suppress(TidelogError):  # report only the error of the block
+            with contextlib.suppress(TidelogError):  # report only the `with` block's error
                 self._client.run(self._consumer.member.leave())
 
     @property

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-#: The id of the clock; systems other than Linux have only CLOCK_MONOTONIC.
+#: The id of the kernel's clock; systems other than Linux have only CLOCK_MONOTONIC.
 _MONOTONIC: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 

@@ -91,7 +91,7 @@ class DiskFaults:
             try:
                 faults = _read(self.shared)
             except ValueError:
-                continue  # the test is writing the next faults
+                continue  # a test is writing new faults
             if self.shared[0] == change:
                 self._faults, self.change = faults, change
         return self._faults.get(directory)
@@ -170,7 +170,7 @@ class FaultyFiles(OsFiles):
         super().sync_volume(path)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file, replacing an existing one."""
+        """Rename a file, replacing an existing file."""
         self._strike("rename", old)
         super().rename(old, new)
 

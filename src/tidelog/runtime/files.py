@@ -180,7 +180,7 @@ class OsFiles:
             raise CallError.of(error, "fsync", path) from error
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file, replacing an existing one."""
+        """Rename a file, replacing an existing file."""
         try:
             os.rename(old, new)
         except OSError as error:

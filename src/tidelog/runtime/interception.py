@@ -71,7 +71,7 @@ class InterceptionDirectory:
 
 
 class InterceptionControl:
-    """The test's access to the rules, which adds and ends rules and counts requests."""
+    """A test's access to the rules, to add and end rules and to count matching requests."""
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, mode=0o700, exist_ok=True)

@@ -134,7 +134,7 @@ class ThreadLane:
 
     @property
     def times(self) -> OperationTimes:
-        """The counts of all and of slow writes and reads (D13)."""
+        """The numbers of all and of slow writes and reads (D13)."""
         return self._times
 
     def release_buffers(self) -> None:
@@ -264,7 +264,7 @@ class ThreadLane:
             if is_write:
                 end_ns, times = time.monotonic_ns(), self._times
                 took_ns = end_ns - begin_ns
-                times.writes += 1  # inline code, because every append passes here
+                times.writes += 1  # inline, for the speed of appends
                 if took_ns >= times.limit_ns:
                     times.was_slow_write(took_ns)
                 if took_ns >= SLOW_CALL_NS and voluntary_switches() != waits:

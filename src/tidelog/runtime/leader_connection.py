@@ -26,7 +26,7 @@ _SEND_BUFFER_BYTES: Final = 2 * MIB
 
 @dataclass(slots=True)
 class SentRequest:
-    """A request without its response yet, and the batches that it carries."""
+    """A sent request that waits for its response, and the request's batches."""
 
     batches: list[ProduceBatch]
     deadline_ms: int

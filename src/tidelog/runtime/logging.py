@@ -33,10 +33,10 @@ _ROOT = "tidelog"
 _STREAMS = ("controller", "request", "server", "state_change", "store")
 #: Number of lines that may wait for a blocked disk; later lines are dropped and counted.
 _QUEUE_LINES = 100_000
-#: Time without a written line after which an ending process stops waiting for the thread: the
-#: reader of standard error has stopped.
+#: If no line could be written for so long, the reader of standard error has stopped, and an ending
+#: process does not wait for the log thread.
 _BLOCKED_AFTER_S = 3.0
-#: Interval at which the idle thread looks for floods of warnings that have ended.
+#: Interval at which the idle log thread looks for floods of warnings that have ended.
 _SUMMARIZE_EVERY_S = 1.0
 
 

@@ -259,7 +259,7 @@ class PipelinedProducer:
                 if not batches:
                     break
                 self._send(connection, batches, now_ms)
-                parts.append(parts.pop(0))  # the next request begins with another partition
+                parts.append(parts.pop(0))  # next time, another partition is first
 
     def _take(self, address: Address, parts: list[_Partition], now_ms: int) -> list[ProduceBatch]:
         """Take a batch of each partition, as many as one request may hold."""

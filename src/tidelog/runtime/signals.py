@@ -87,7 +87,7 @@ class BrokerSignals:
     def install(self) -> None:
         """Record signals until `attach`, instead of ending the process."""
         for number in handled():
-            # The threads' library reserves a few real-time signals.
+            # The C library reserves a few real-time signals for its threads.
             with contextlib.suppress(OSError):
                 signal.signal(number, self._note)
 

@@ -25,7 +25,7 @@ _RENEWALS_PER_TIMEOUT = 12
 #: Number of session timeouts after which requests that wait for the lock fail. After one session
 #: timeout the keeper kills the lock's holder, so that the next process in the queue gets the lock.
 _DENIED_AFTER_TIMEOUTS = 1.5
-#: Time after which a lost peer whose session still exists is reported again.
+#: Time after which the keeper reports a lost peer again if the peer's session still exists.
 _REPORT_AGAIN_MS = 500
 
 

@@ -156,7 +156,7 @@ class ObservedLease:
 
     @property
     def count(self) -> int:
-        """The counter at the last observation."""
+        """The peer's counter at the last observation."""
         return self._count
 
     def read_count(self) -> int:

@@ -65,7 +65,7 @@ class Database:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a working connection."""
+        """Whether there is a working connection to the database."""
         return self._connection is not None and not self._is_broken
 
     def open(self) -> None:
@@ -91,7 +91,7 @@ class Database:
         self._connection = connection
 
     def disconnect(self) -> None:
-        """Close the connection; the caller holds the lock, because the last close checkpoints."""
+        """Close the connection; the caller holds the lock, because the last close checkpoints the log."""
         connection, self._connection = self._connection, None
         self._is_broken = False
         if connection is not None:

@@ -124,7 +124,7 @@ class HolderWatch:
         self._end(holding)
 
     def reset(self) -> None:
-        """Forget the suspected holder, because the store's thread does not wait for the lock."""
+        """Forget the suspected holder; the store's thread does not wait for the lock any more."""
         self._suspect = None
 
     def _end(self, holding: LockHolding) -> None:

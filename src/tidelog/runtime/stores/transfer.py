@@ -98,7 +98,7 @@ async def read_running_tree(store: MetadataStore, where: str) -> SavedTree:
 
     The nodes are read until two successive readings are equal, and thus show the state between the
     readings. Raises TransferError if the store has no cluster, or if each of many readings differs
-    from the previous one.
+    from the previous reading.
     """
     before = await _persistent_nodes(store)
     for _ in range(_READINGS):

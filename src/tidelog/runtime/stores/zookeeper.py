@@ -144,7 +144,7 @@ class ZookeeperStore:
         validate_ops(ops)
         return await self._live().transact(ops)
 
-    # called by the requests of a session
+    # called by the object of the current session
 
     def _live(self) -> _Life:
         life = self._life
@@ -397,7 +397,7 @@ class _Life:
         for callback, event in self._watches.fire(kind, wire.unchroot_path(self._chroot, path)):
             try:
                 callback(event)
-            except Exception as error:  # other watches of this event must run, too
+            except Exception as error:  # the event's other watches must run
                 self._loop.call_exception_handler(
                     {"message": "a watch of the metadata store failed", "exception": error}
                 )

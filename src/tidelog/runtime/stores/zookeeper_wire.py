@@ -111,7 +111,8 @@ OPEN = (Access(_ALL, "world", "anyone"),)
 #: Kafka's access control list with `zookeeper.set.acl`: the creator has all rights, others may read
 #: (R22).
 PROTECTED = (Access(_ALL, "auth", ""), Access(_READ, "world", "anyone"))
-#: The access control list of secrets with `zookeeper.set.acl`: only the creator has rights.
+#: The access control list of nodes with secrets, with `zookeeper.set.acl`: only the creator has
+#: rights.
 SECRET = (Access(_ALL, "auth", ""),)
 _SECRET_ROOT = "/config/users"
 
