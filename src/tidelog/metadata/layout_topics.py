@@ -35,7 +35,7 @@ from tidelog.metadata.json_fields import (
 )
 from tidelog.metadata.store import Stat
 
-#: The usual keys: nearly all partition states have exactly these keys.
+#: The keys of nearly all partition states, which have no other keys.
 _PLAIN_KEYS = frozenset(
     ("controller_epoch", "leader", "version", "leader_epoch", "isr", "isr_epochs")
 )

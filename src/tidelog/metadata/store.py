@@ -198,7 +198,7 @@ class SessionExpired(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached, so no operation was applied; the session may exist (S3)."""
+    """The store is unreachable and applied no operation; the session may still exist (S3)."""
 
     def __init__(self, message: str) -> None:
         super().__init__("", message)

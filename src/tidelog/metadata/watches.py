@@ -64,7 +64,7 @@ class Watches(Generic[C]):
         return fired
 
     def is_watched(self, path: str) -> bool:
-        """Whether `path` has a watch of either kind."""
+        """Whether `path` has a data watch or a child watch."""
         return path in self._data or path in self._children
 
     def data_paths(self) -> list[str]:
