@@ -91,7 +91,7 @@ class Database:
         self._connection = connection
 
     def disconnect(self) -> None:
-        """Close the connection; the caller holds the lock, because the last close checkpoints the log."""
+        """Close the connection under the store's lock: the last close writes a checkpoint."""
         connection, self._connection = self._connection, None
         self._is_broken = False
         if connection is not None:
