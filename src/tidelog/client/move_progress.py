@@ -103,7 +103,7 @@ class ProgressMeter:
         """Return the progress of each move, in the order of their partitions.
 
         `now_ms` is a monotonic time. A move without a sample is over, and its earlier samples are
-        dropped. A move whose added replicas changed starts from zero.
+        dropped. If the added replicas of a move change, the move's progress starts from zero.
         """
         kept = {(tp, sample.move.adding) for tp, sample in samples.items()}
         self._points = {key: points for key, points in self._points.items() if key in kept}
